@@ -1,0 +1,78 @@
+# `make help` lists the targets.
+
+PYTHON ?= python3
+BIN := .venv/bin
+WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
+REQUIREMENTS := $(wildcard requirements/*.txt)
+LAB := $(PYTHON) -m tests.lab
+AGENT_PARTS := $(shell find plugins roles/agent roles/firewall playbooks -type f -not -name '*.pyc' 2>/dev/null)
+SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean
+
+help: ## List the targets
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+setup: .venv/ready ## Make .venv with all tools, and link the checkout into it as a collection
+
+.venv/ready: $(REQUIREMENTS) tests/gates/setup
+	PYTHON=$(PYTHON) tests/gates/setup
+	@touch $@
+
+lab: setup ## Build the lab of agents, provision them, load the session images
+	$(LAB) up
+	@$(MAKE) --no-print-directory .lab/provisioned
+	$(LAB) images
+
+# `tests.lab up` removes the stamp when it makes a host anew.
+.lab/provisioned: $(AGENT_PARTS)
+	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_agents
+	@touch $@
+
+lab-down: ## Remove the lab, and everything it left
+	$(LAB) down
+
+demo: lab ## Start one single-node and one multi-node session, and show them
+	tests/demo/run
+
+bench: lab ## Compare with parallel docker run, and with a loop of tasks
+	tests/bench/run
+
+test: ## Run every check, and say at the end how each went
+	$(PYTHON) tests/gates/run_all.py
+
+lint: setup ## Style: ruff, shellcheck, ansible-lint with nothing skipped
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/shellcheck $(SHELL_SCRIPTS)
+	$(WITH_BIN) ansible-lint --profile production --strict --offline
+
+types: setup ## Types: mypy
+	$(WITH_BIN) tests/gates/types
+
+unit: setup ## Unit tests
+	$(BIN)/pytest tests/unit
+
+docs: setup ## Every page of documentation, every reference, every role option
+	$(WITH_BIN) antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=all .
+	$(WITH_BIN) python tests/gates/plugin_docs.py
+	$(WITH_BIN) python tests/gates/role_options.py
+
+changelog: setup ## Changelog fragments
+	$(BIN)/antsibull-changelog lint
+
+build: setup ## Build the collection, install it elsewhere, import it as Galaxy would
+	$(WITH_BIN) tests/gates/build
+
+sanity: setup ## ansible-test sanity, every test, no ignore entry
+	$(WITH_BIN) tests/gates/sanity
+
+integration: lab ## Tests against the lab
+	$(BIN)/pytest tests/integration
+
+molecule: lab ## Molecule scenarios on the lab
+	$(WITH_BIN) molecule test --all
+
+clean: lab-down ## Remove everything that make made
+	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Find a session on the agents by its name or id, on the control node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_find``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args = self._task.args
+        name, session_id = args.get("name") or "", args.get("id") or ""
+        readings = self.readings(args["agents"], task_vars or {})
+        found = found_sessions(readings.facts).values()
+        parts = next((one for one in found if one[0].plan.id == session_id or one[0].plan.name == name), None)
+        result |= {"changed": False, "warnings": self.warnings(readings)}
+        if not parts:
+            return {**result, "plan": None, "agents": []}
+        plan = parts[0].plan
+        away = [agent for agent in plan.agents if agent not in readings.facts]
+        if away:
+            reasons = "; ".join(f"{agent}: {readings.left_out.get(agent, 'not in the inventory')}" for agent in away)
+            raise AnsibleActionFail(
+                f"the session {plan.name!r} has containers on agents that cannot be used: {reasons}; nothing was ended."
+            )
+        return {**result, "plan": plan.to_dict(), "agents": [part.agent for part in parts]}

@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Render a session's templates on the control node, then make or remove the slice on the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+
+DEFAULT_TEMPLATES = {
+    "hosts_template": "hosts.j2",
+    "ssh_config_template": "ssh_config.j2",
+    "environment_template": "environment.j2",
+}
+
+
+class ActionModule(ActionBase):
+    """The action ``backendai.cluster.session_slice``."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        args = dict(self._task.args)
+        if args.get("plan"):
+            args = {**DEFAULT_TEMPLATES, **args}
+            args |= self._rendered(SessionPlan.from_dict(args["plan"]), args, variables)
+        result.update(self._execute_module(module_args=args, task_vars=variables))
+        return result
+
+    def _rendered(self, plan: SessionPlan, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Return the files of this agent's containers.
+
+        Every template sees ``plan``; that of the environment sees ``kernel`` and ``environment`` too.
+        """
+        session = {"plan": plan}
+        environments = {}
+        for kernel in plan.kernels_on(args["agent"]):
+            environment = {**(args.get("env") or {}), **session_environment(plan, kernel)}
+            seen = {**session, "kernel": kernel, "environment": environment}
+            environments[kernel.hostname] = self._render(args["environment_template"], seen, task_vars)
+        return {
+            "hosts": self._render(args["hosts_template"], session, task_vars),
+            "ssh_config": self._render(args["ssh_config_template"], session, task_vars),
+            "environments": environments,
+        }
+
+    def _render(self, template: str, seen: dict[str, Any], task_vars: dict[str, Any]) -> str:
+        lookup = self._shared_loader_obj.lookup_loader.get(
+            "ansible.builtin.template", loader=self._loader, templar=self._templar
+        )
+        try:
+            path = self._find_needle("templates", template)
+            (text,) = lookup.run([path], variables=task_vars, template_vars=seen)
+        except AnsibleError as error:
+            raise AnsibleActionFail(f"the template {template!r} cannot be rendered: {error}") from error
+        return str(text)

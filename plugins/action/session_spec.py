@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Check what is asked, on the control node, before any host is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json, unplanned_record
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
+    SpecError,
+    check_run,
+    parse_pools,
+    parse_spec,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_spec``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        variables = self.session_variables(task_vars or {})
+        purpose = self._task.args.get("purpose") or "create"
+        try:
+            if purpose != "create":
+                check_run(variables, needs_session=purpose == "terminate")
+                return {**result, "changed": False}
+            spec, pools = parse_spec(variables), parse_pools(variables)
+            refuse_malformed(spec.authorized_keys)
+        except SpecError as error:
+            record = unplanned_record(None, str(variables.get("session_name")), "ERROR", error=str(error))
+            self.write(str(variables.get("session_record_path") or ""), as_json(record))
+            raise AnsibleActionFail(str(error)) from None
+        # The user's environment may hold secrets.
+        result["_ansible_no_log"] = True
+        return {**result, "changed": False, "spec": dataclasses.asdict(spec), "pools": dataclasses.asdict(pools)}

@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Documentation that several modules share."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Options of an agent."""
+
+    # How to reach what is on the agent.
+    DOCUMENTATION = r"""
+options:
+  docker_host:
+    description: The address of the agent's Docker engine.
+    type: str
+    default: unix:///var/run/docker.sock
+  state_path:
+    description:
+      - The folder that holds what the agent remembers of sessions. The role P(backendai.cluster.agent#role) makes it.
+    type: path
+    default: /var/lib/backendai
+requirements:
+  - python >= 3.9
+  - Docker SDK for Python (C(python3-docker))
+  - iproute2
+"""
+
+    # What the inventory says of an agent.
+    CAPACITY = r"""
+options:
+  resource_group:
+    description: The resource group that the agent belongs to.
+    type: str
+    default: default
+  schedulable:
+    description: Whether the agent takes new sessions.
+    type: bool
+    default: true
+  slots:
+    description: Devices that the agent offers, beside cores and memory.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: The name of the slot, such as V(cuda.device).
+        type: str
+        required: true
+      devices:
+        description: One entry for each device, a path or a list of paths of device nodes.
+        type: list
+        elements: raw
+        required: true
+  reserved:
+    description: What is kept for the agent itself, by slot.
+    type: dict
+    default: {cpu: 0, mem: 512m}
+  cpu_overcommit:
+    description: How many containers may share a core; capacity in C(cpu) is the online cores times this.
+    type: int
+    default: 1
+  max_containers:
+    description: The most containers that the agent may hold; V(0) stands for no limit.
+    type: int
+    default: 0
+  underlay_address:
+    description:
+      - The address at which the agent's peers reach it.
+      - When empty, the address of the interface with the default route, else the one that this connection came in at.
+    type: str
+    default: ""
+"""

@@ -1,0 +1,57 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The host that plans: always the control node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ansible.errors import AnsibleFilterError
+
+DOCUMENTATION = r"""
+name: planner
+short_description: Name the host that plans, or refuse a C(--limit) that hides it
+version_added: 0.1.0
+description:
+  - Returns V(localhost), for the C(hosts) of a play that plans.
+  - A C(--limit) without V(localhost) would make Ansible pass over that play without a word; it is refused instead.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+options:
+  _input:
+    description: The text of C(--limit), as in C(ansible_limit); empty without one.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Plan
+  hosts: "{{ ansible_limit | default('') | backendai.cluster.planner }}"
+  tasks: []
+"""
+
+RETURN = r"""
+_value:
+  description: V(localhost).
+  type: str
+"""
+
+
+def planner(limit: str) -> str:
+    """Return the planning host. Raises :class:`AnsibleFilterError` when ``limit`` hides it."""
+    if limit and "localhost" not in re.split(r"[,:]", limit):
+        raise AnsibleFilterError(
+            f"--limit {limit!r} hides localhost, which plans sessions: use --limit 'localhost,{limit}', or leave it out."
+        )
+    return "localhost"
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[[str], str]]:
+        """Return the filters by name."""
+        return {"planner": planner}

@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A session proves itself: what an agent can say of its own containers, each towards all others."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import container_states
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Target, unreached
+
+if TYPE_CHECKING:
+    import docker
+
+BUSYBOX = "/opt/backendai/bin/busybox"
+
+
+class Unhealthy(Refused):
+    """The session does not hold what it promises; the message has one sentence for each thing."""
+
+
+def prove(
+    client: docker.APIClient, store: Store, session_id: str, nonce: str, seconds: int, *, commit: bool
+) -> dict[str, dict[str, str]]:
+    """Check this agent's part of a session and commit it; return its containers' states and images by hostname.
+
+    Raises :class:`Unhealthy` when something is wrong and :class:`NotClaimed` when a later run took the session over.
+    """
+    held = claimed(store, session_id, nonce)
+    wrong = findings(client, held, seconds)
+    if wrong:
+        raise Unhealthy("; ".join(wrong))
+    with store.lock():
+        held = claimed(store, session_id, nonce)
+        if commit and not held.committed:
+            store.commit(held)
+    return container_states(containers.find_containers(client, session_id))
+
+
+def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
+    """Return a sentence for each thing that is wrong; an empty list for a healthy slice.
+
+    Checked are: every container of this agent runs; every other container answers over TCP and with full-size
+    frames; and each logs in by SSH to the next in rank order, by name, with its host key checked and no prompt. Since
+    all have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
+    """
+    found = {one["Labels"].get(labels.HOSTNAME): one for one in containers.find_containers(client, held.plan.id)}
+    stopped = [name for name in _hostnames(held) if name not in found or found[name]["State"] != "running"]
+    if stopped:
+        return [f"{name} is {found[name]['State'] if name in found else 'missing'} on {held.agent}" for name in stopped]
+    sources = [Endpoint(name, _pid(client, found[name]["Id"])) for name in _hostnames(held)]
+    until = time.monotonic() + seconds
+    network = held.plan.network
+    if network:
+        targets = [Target(one.hostname, one.address) for one in held.plan.kernels if one.address]
+        missing = unreached(sources, targets, network.mtu, seconds)
+        if missing:
+            return missing
+    return _logins(client, held, {name: found[name]["Id"] for name in _hostnames(held)}, until)
+
+
+def _logins(client: docker.APIClient, held: Held, ids: dict[str, str], until: float) -> list[str]:
+    def login(kernel: Kernel) -> str:
+        peer = held.plan.kernels[(kernel.rank + 1) % len(held.plan.kernels)].hostname
+        said = _login(client, ids[kernel.hostname], peer)
+        # A session of one has no network to wait for: its sshd may still be starting.
+        while said.strip() != peer and time.monotonic() < until:
+            time.sleep(0.05)
+            said = _login(client, ids[kernel.hostname], peer)
+        return "" if said.strip() == peer else f"ssh from {kernel.hostname} to {peer} fails: {' '.join(said.split())}"
+
+    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
+        return [said for said in pool.map(login, held.kernels) if said]
+
+
+def _login(client: docker.APIClient, container: str, peer: str) -> str:
+    """Return what the login said: the peer's hostname, or the reason why there was none."""
+    options: Sequence[str] = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=5")
+    command = ["ssh", *options, peer, BUSYBOX, "hostname"]
+    made: dict[str, Any] = client.exec_create(container, command, user="work")
+    return bytes(client.exec_start(made["Id"])).decode(errors="replace")
+
+
+def _hostnames(held: Held) -> list[str]:
+    return [kernel.hostname for kernel in held.kernels]
+
+
+def _pid(client: docker.APIClient, container: str) -> int:
+    return int(client.inspect_container(container)["State"]["Pid"])

@@ -1,0 +1,232 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One agent's slice of a session: files, network, tunnel and containers, made true or taken away."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import (
+    PublicKeys,
+    authorized_keys,
+    known_hosts,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
+    Image,
+    ImageUnavailable,
+    find_image,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
+
+if TYPE_CHECKING:
+    import docker
+
+
+class NotClaimed(Refused):
+    """This run has no claim here (any more); the message is one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What the templates gave, and the keys of all containers: the same for every agent but ``environments``."""
+
+    hosts: str
+    ssh_config: str
+    environments: dict[str, str]
+    keys: dict[str, PublicKeys]
+    user_keys: tuple[str, ...]
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Contents:
+        """Return the contents that a module's options hold."""
+        return cls(
+            hosts=options["hosts"],
+            ssh_config=options["ssh_config"],
+            environments=options["environments"],
+            keys={hostname: PublicKeys(**keys) for hostname, keys in options["public_keys"].items()},
+            user_keys=tuple(options["user_keys"]),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a run asks of one agent; ``nonce`` is the one that it claimed the session with."""
+
+    plan: SessionPlan
+    agent: str
+    nonce: str
+    contents: Contents
+    default_network: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A slice as it should be, adapter by adapter."""
+
+    files: list[DesiredFile]
+    network: networks.BridgeNetwork | None
+    link: vxlan.Vxlan | None
+    containers: list[containers.Container]
+
+
+def claimed(store: Store, session_id: str, nonce: str) -> Held:
+    """Return a session that this run may change: the run claimed it last, or the session is committed."""
+    held = store.session(session_id)
+    if held is None:
+        raise NotClaimed(f"the session {session_id} is not claimed on this agent: its claim expired, or was removed")
+    if not held.committed and held.nonce != nonce:
+        raise NotClaimed(f"session_name: {held.plan.name!r} was taken over by a later run; this one gives way")
+    return held
+
+
+def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: bool) -> list[Change]:
+    """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`NotClaimed`."""
+    plan = asked.plan
+    with store.session_lock(plan.id):
+        if dry and store.session(plan.id) is None:
+            held = Held(plan, {}, asked.agent, asked.nonce, None, {})
+        else:
+            held = claimed(store, plan.id, asked.nonce)
+        return apply_slice(client, store, held, asked.contents, asked.default_network, dry=dry)
+
+
+def remove_claimed(
+    client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, dry: bool
+) -> list[Change]:
+    """Remove a slice: any one without a nonce, else only one that is not committed and was claimed with that nonce."""
+    with store.lock(), store.session_lock(session_id):
+        held = store.session(session_id)
+        if nonce is not None and (held is None or held.committed or held.nonce != nonce):
+            return []
+        return remove_slice(client, store, session_id, dry=dry)
+
+
+def apply_slice(
+    client: docker.APIClient, store: Store, held: Held, contents: Contents, default_network: str, *, dry: bool
+) -> list[Change]:
+    """Make this agent's slice true, repairing what drifted, and return what changed: nothing on a healthy session.
+
+    With ``dry`` only the difference is computed. Raises :class:`ImageUnavailable` and what the adapters raise.
+    """
+    image = find_image(client, held.plan.image)
+    if image is None and not dry:
+        raise ImageUnavailable(f"session_image: {held.plan.image!r} is not on {held.agent}")
+    wanted = desired_slice(store, held, contents, image or Image("", {}), default_network)
+    files = plan_files(wanted.files)
+    if not dry:
+        write_files(file for file, _change in files)
+    changes = [change for _file, change in files]
+    changes += _apply_network(client, wanted.network, dry=dry)
+    changes += _apply_link(wanted.link, dry=dry)
+    steps = containers.plan_containers(containers.find_containers(client, held.plan.id), wanted.containers)
+    if not dry:
+        containers.apply_containers(client, steps)
+    return changes + [step.change for step in steps]
+
+
+def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry: bool = False) -> list[Change]:
+    """Take away everything of a session on this agent and return what that was; nothing where there is nothing.
+
+    The folder goes last: while it is there, a run that is interrupted can be repeated.
+    """
+    held = store.session(session_id)
+    found = containers.find_containers(client, session_id)
+    if dry:
+        there = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
+        return [*there, *([Change(f"session {held.plan.name}", "held", None)] if held else [])]
+    changes = containers.remove_containers(client, found)
+    if held and held.plan.network and held.plan.network.link:
+        vxlan.remove_link(held.plan.network.link)
+    changes += networks.remove_networks(client, session_id)
+    if store.remove(session_id):
+        changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
+    return changes
+
+
+def desired_slice(store: Store, held: Held, contents: Contents, image: Image, default_network: str) -> Wanted:
+    """Return what this agent should have of a session: pure but for the path of the kit in use."""
+    files: list[DesiredFile] = []
+    wanted = []
+    for kernel in held.kernels:
+        folder = store.kernel_folder(held.plan.id, kernel.hostname)
+        files += _files(folder, held.plan, kernel, contents)
+        given = parse_environment(contents.environments[kernel.hostname])
+        wanted.append(_container(held, kernel, given, image, str(folder), store.kit(), default_network))
+    return Wanted(files, networks.desired_network(held.plan), vxlan.desired_vxlan(held.plan, held.agent), wanted)
+
+
+def _files(folder: Path, plan: SessionPlan, kernel: Kernel, contents: Contents) -> list[DesiredFile]:
+    known = known_hosts(plan.kernels, contents.keys)
+    allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
+    return [
+        DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
+        DesiredFile(folder / "environment", contents.environments[kernel.hostname], secret=True),
+        DesiredFile(folder / "ssh" / "config", contents.ssh_config),
+        DesiredFile(folder / "ssh" / "known_hosts", known),
+        DesiredFile(folder / "ssh" / "authorized_keys", allowed),
+    ]
+
+
+def _container(
+    held: Held, kernel: Kernel, given: dict[str, str], image: Image, folder: str, kit: str, default_network: str
+) -> containers.Container:
+    plan = held.plan
+    mounts = (f"{one.source}:{one.target}:{'ro' if one.read_only else 'rw'}" for one in plan.mounts)
+    return containers.Container(
+        name=kernel.container,
+        hostname=kernel.hostname,
+        image=plan.image,
+        given=given,
+        image_environment=image.environment,
+        kit=kit,
+        binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
+        cpus=tuple(held.cpus.get(kernel.hostname, ())),
+        memory=plan.resources["mem"],
+        shm_size=plan.resources.get("shmem"),
+        default_network=default_network,
+        network=plan.network.name if plan.network else None,
+        address=kernel.address,
+        mac=kernel.mac,
+        labels=_labels(plan, kernel, image.digest),
+    )
+
+
+def _labels(plan: SessionPlan, kernel: Kernel, digest: str) -> dict[str, str]:
+    return {
+        labels.OWNER: labels.OWNER_VALUE,
+        labels.SESSION_ID: plan.id,
+        labels.SESSION_NAME: plan.name,
+        labels.KERNEL_ID: kernel.id,
+        labels.HOSTNAME: kernel.hostname,
+        labels.SLOTS: json.dumps(plan.resources),
+        labels.IMAGE_DIGEST: digest,
+    }
+
+
+def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | None, *, dry: bool) -> list[Change]:
+    change = networks.plan_network(client, wanted) if wanted else None
+    if wanted is None or change is None:
+        return []
+    if not dry:
+        networks.create_network(client, wanted)
+    return [change]
+
+
+def _apply_link(wanted: vxlan.Vxlan | None, *, dry: bool) -> list[Change]:
+    steps = vxlan.plan_vxlan(wanted) if wanted else []
+    if not dry:
+        vxlan.apply_vxlan(steps)
+    return [change for change, _ip, _bridge in steps]

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Subnets, addresses, MACs, network identifiers and MTUs of session networks, from what the agents have in use."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Collection, Iterable, Sequence
+
+VXLAN_OVERHEAD_V4 = 50
+"""Ethernet 14 + IPv4 20 + UDP 8 + VXLAN 8 bytes (RFC 7348)."""
+
+VXLAN_OVERHEAD_V6 = 70
+"""As over IPv4, with the 40 bytes of an IPv6 header."""
+
+MIN_MTU = 1280
+"""What every link must carry for IPv6 (RFC 8200); below it frameworks meet paths that nobody has tested."""
+
+DEFAULT_MTU = 1500
+
+
+def pick_subnet(pool: str, containers: int, used: Iterable[str], seed: str) -> str | None:
+    """Return the smallest IPv4 subnet of ``pool`` for that many containers that overlaps nothing in ``used``.
+
+    A subnet holds the network address, one that the engine keeps as gateway, the containers, and the broadcast
+    address. The search begins at a place derived from ``seed``, so that two operators at once rarely want the same.
+    ``None``: the pool is exhausted.
+    """
+    network = ipaddress.IPv4Network(pool)
+    prefix = 32 - (containers + 2).bit_length()
+    if prefix < network.prefixlen:
+        return None
+    step = 1 << (32 - prefix)
+    first, last = int(network.network_address), int(network.broadcast_address)
+    taken = _merged(first, last, used)
+    slots = 1 << (prefix - network.prefixlen)
+    start = first + _hash(seed) % slots * step
+    found = _gap(start, last, step, taken)
+    found = _gap(first, start + step - 1, step, taken) if found is None else found
+    return None if found is None else f"{ipaddress.IPv4Address(found)}/{prefix}"
+
+
+def pick_vni(first: int, last: int, used: Collection[int], seed: str) -> int | None:
+    """Return a VXLAN network identifier from ``first`` to ``last`` that is not used; ``None`` where none is left."""
+    span = last - first + 1
+    start = _hash(seed) % span
+    taken = {vni for vni in used if first <= vni <= last}
+    candidates = (first + (start + offset) % span for offset in range(min(span, len(taken) + 1)))
+    return next((vni for vni in candidates if vni not in taken), None)
+
+
+def address_of(subnet: str, rank: int) -> str:
+    """Return the address of the container of that zero-based rank; the engine keeps the first one of the subnet."""
+    return str(ipaddress.IPv4Network(subnet)[rank + 2])
+
+
+def mac_of(address: str) -> str:
+    """Return the MAC of an IPv4 address: locally administered, unicast, its last four bytes the address."""
+    return "02:ba:" + ":".join(f"{byte:02x}" for byte in ipaddress.IPv4Address(address).packed)
+
+
+def vxlan_mtu(underlays: Sequence[tuple[str, int]]) -> int:
+    """Return the MTU of an overlay on underlays of (address, MTU): the smallest, less what VXLAN adds to a frame."""
+    return min(mtu - overhead(address) for address, mtu in underlays)
+
+
+def overhead(address: str) -> int:
+    """Return the bytes that VXLAN adds to a frame sent to that underlay address."""
+    return VXLAN_OVERHEAD_V6 if ipaddress.ip_address(address).version == 6 else VXLAN_OVERHEAD_V4
+
+
+def _hash(seed: str) -> int:
+    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
+
+
+def _merged(first: int, last: int, used: Iterable[str]) -> list[tuple[int, int]]:
+    """Return the used address ranges that lie within the pool, sorted by their first address."""
+    ranges = []
+    for text in used:
+        network = ipaddress.ip_network(text, strict=False)
+        if network.version == 4 and network.prefixlen:
+            low, high = int(network.network_address), int(network.broadcast_address)
+            if low <= last and high >= first:
+                ranges.append((low, high))
+    return sorted(ranges)
+
+
+def _gap(start: int, last: int, step: int, taken: Sequence[tuple[int, int]]) -> int | None:
+    """Return the first multiple of ``step`` from ``start`` whose whole step is free, walking over the taken ranges."""
+    position = start
+    for low, high in taken:
+        if high < position:
+            continue
+        if low > position + step - 1:
+            break
+        position = (high // step + 1) * step
+    return position if position + step - 1 <= last else None

@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The environment of containers: what the session sets, and what is derived for distributed training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import INTERFACE_PREFIX, Kernel, SessionPlan
+
+DEFAULT_MASTER_PORT = 29500
+
+
+def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
+    """Return the ``BACKENDAI_*`` variables of one container, present in sessions of every size."""
+    roles = [one.role for one in plan.kernels]
+    return {
+        "BACKENDAI_SESSION_ID": plan.id,
+        "BACKENDAI_SESSION_NAME": plan.name,
+        "BACKENDAI_KERNEL_ID": kernel.id,
+        "BACKENDAI_KERNEL_IMAGE": plan.image,
+        "BACKENDAI_CLUSTER_SIZE": str(len(plan.kernels)),
+        "BACKENDAI_CLUSTER_HOSTS": ",".join(one.hostname for one in plan.kernels),
+        "BACKENDAI_CLUSTER_REPLICAS": ",".join(f"{role}:{roles.count(role)}" for role in dict.fromkeys(roles)),
+        "BACKENDAI_CLUSTER_HOST": kernel.hostname,
+        "BACKENDAI_CLUSTER_IDX": str(kernel.index),
+        "BACKENDAI_CLUSTER_ROLE": kernel.role,
+        "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel.rank),
+        "BACKENDAI_CLUSTER_MODE": plan.cluster_mode,
+        "BACKENDAI_SERVICE_PORTS": "",
+        "BACKENDAI_PREOPEN_PORTS": "",
+    }
+
+
+def complete(image: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of a container: the image's, then what is given, then what follows from both.
+
+    What is derived never replaces a value that the image or the user has set, unless that value is empty, and is
+    left out in sessions of one. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` belong to launchers such as torchrun.
+    """
+    merged = {**image, **given}
+    derived = training_environment(merged) if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) > 1 else {}
+    return {**merged, **{key: value for key, value in derived.items() if not merged.get(key)}}
+
+
+def training_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what frameworks of distributed training look for, derived from the session's own variables.
+
+    ``TF_CONFIG`` gives each worker the base port plus its position, as TensorFlow's cluster resolver reads it.
+    """
+    hosts = environment["BACKENDAI_CLUSTER_HOSTS"].split(",")
+    rank = int(environment["BACKENDAI_CLUSTER_LOCAL_RANK"])
+    port = int(environment.get("BACKENDAI_DIST_MASTER_PORT") or DEFAULT_MASTER_PORT)
+    workers = [f"{host}:{port + position}" for position, host in enumerate(hosts)]
+    return {
+        "MASTER_ADDR": hosts[0],
+        "MASTER_PORT": str(port),
+        "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
+        "NCCL_SOCKET_IFNAME": f"{INTERFACE_PREFIX}0",
+        "GLOO_SOCKET_IFNAME": f"{INTERFACE_PREFIX}0",
+    }
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """Return the variables of an environment file: a ``KEY=VALUE`` in each line, ``#`` begins a comment line."""
+    lines = (line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#"))
+    return {key.strip(): value for key, _, value in (line.partition("=") for line in lines)}

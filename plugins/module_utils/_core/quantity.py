@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Quantities of slots: counts, and bytes written the way people write them."""
+
+from __future__ import annotations
+
+import re
+
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+BYTE_SLOTS = frozenset({"mem", "shmem"})
+"""Slots counted in bytes; every other slot is a whole number of things."""
+
+
+def parse_bytes(value: object) -> int:
+    """Return the bytes that ``value`` names: an integer, or text such as ``512m`` or ``1.5g`` (binary units).
+
+    Raises :class:`ValueError` for anything else, negative numbers included.
+    """
+    match = _BYTES.fullmatch(str(value).strip())
+    if isinstance(value, bool) or match is None:
+        raise ValueError("must be bytes, such as 1g, 512m or 1073741824")
+    return int(float(match["number"]) * _FACTORS[match["unit"].lower()])
+
+
+def parse_count(value: object) -> int:
+    """Return the whole number, zero or more, that ``value`` names.
+
+    Raises :class:`ValueError` for fractions, signs and anything that is not a number.
+    """
+    if isinstance(value, bool) or not re.fullmatch(r"\d+(\.0+)?", str(value).strip()):
+        raise ValueError("must be a whole number, zero or more")
+    return int(float(str(value)))
+
+
+def parse_slot(slot: str, value: object) -> int:
+    """Return the amount of ``slot`` that ``value`` names, in bytes for :data:`BYTE_SLOTS`, else a count."""
+    return parse_bytes(value) if slot in BYTE_SLOTS else parse_count(value)
+
+
+def format_slot(slot: str, amount: int) -> str:
+    """Return ``amount`` of ``slot`` as people write it; exact, so that :func:`parse_slot` gives it back."""
+    if slot not in BYTE_SLOTS:
+        return str(amount)
+    for unit in ("t", "g", "m", "k"):
+        if amount and amount % _FACTORS[unit] == 0:
+            return f"{amount // _FACTORS[unit]}{unit}"
+    return str(amount)
+
+
+def format_slots(slots: dict[str, int]) -> str:
+    """Return slots as one phrase, such as ``cpu 4, mem 1g``."""
+    return ", ".join(f"{slot} {format_slot(slot, amount)}" for slot, amount in slots.items())

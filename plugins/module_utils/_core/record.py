@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a session looks like to programs and people, told from what the agents hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What one agent holds of a session: its plan and request, its state there, and its containers by hostname."""
+
+    agent: str
+    plan: SessionPlan
+    request: dict[str, Any]
+    committed: bool
+    expired: bool
+    containers: dict[str, dict[str, str]]
+
+
+def found_sessions(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Found]]:
+    """Return what the agents hold, by session id; ``facts`` are the results of ``agent_info`` by inventory name."""
+    sessions: dict[str, list[Found]] = {}
+    for agent, data in sorted(facts.items()):
+        for held in data["sessions"]:
+            plan = SessionPlan.from_dict(held["plan"])
+            part = Found(agent, plan, held["request"], held["committed"], held["expired"], held["containers"])
+            sessions.setdefault(plan.id, []).append(part)
+    return sessions
+
+
+def status_of(parts: Iterable[Found]) -> str:
+    """Return the status of a session from what its agents hold.
+
+    ``RUNNING`` when every agent of the plan has committed and every container runs; ``CREATING`` while a creation is
+    under way; ``ERROR`` when one was given up half way; ``DEGRADED`` otherwise.
+    """
+    listed = list(parts)
+    if any(not part.committed for part in listed):
+        return "ERROR" if any(part.expired for part in listed if not part.committed) else "CREATING"
+    running = {name for part in listed for name, one in part.containers.items() if one["status"] == "running"}
+    return "RUNNING" if running == {kernel.hostname for kernel in listed[0].plan.kernels} else "DEGRADED"
+
+
+def session_record(
+    plan: SessionPlan,
+    status: str,
+    containers: Mapping[str, Mapping[str, str]] | None = None,
+    error: str | None = None,
+) -> dict[str, Any]:
+    """Return the record of a planned session; ``containers`` tells ``status`` and ``image_digest`` by hostname."""
+    seen = containers or {}
+    network = plan.network
+    return {
+        "id": plan.id,
+        "name": plan.name,
+        "status": status,
+        "cluster_mode": plan.cluster_mode,
+        "cluster_size": len(plan.kernels),
+        "requested_cluster_mode": plan.requested_cluster_mode,
+        "resource_group": plan.resource_group,
+        "network": {key: getattr(network, key) for key in ("driver", "name", "subnet", "mtu", "vni")}
+        if network
+        else None,
+        "kernels": [
+            {
+                **{
+                    key: getattr(kernel, key) for key in ("id", "role", "index", "rank", "hostname", "agent", "address")
+                },
+                "container": kernel.container,
+                "status": seen.get(kernel.hostname, {}).get("status", "unknown"),
+                "image_digest": seen.get(kernel.hostname, {}).get("image_digest"),
+            }
+            for kernel in plan.kernels
+        ],
+        "apps": [],
+        "pending": None,
+        "error": error,
+    }
+
+
+def unplanned_record(
+    spec: SessionSpec | None,
+    name: str,
+    status: str,
+    session_id: str | None = None,
+    *,
+    no_room: NoRoom | None = None,
+    error: str | None = None,
+) -> dict[str, Any]:
+    """Return the record of a session that has no plan: ``PENDING``, ``ERROR``, or ``TERMINATED`` with nothing found."""
+    return {
+        "id": session_id,
+        "name": name,
+        "status": status,
+        "cluster_mode": spec.cluster_mode if spec else None,
+        "cluster_size": spec.cluster_size if spec else None,
+        "requested_cluster_mode": spec.cluster_mode if spec else None,
+        "resource_group": spec.resource_group if spec else None,
+        "network": None,
+        "kernels": [],
+        "apps": [],
+        "pending": dataclasses.asdict(no_room) if no_room else None,
+        "error": error,
+    }
+
+
+def containers_of(parts: Iterable[Found]) -> dict[str, dict[str, str]]:
+    """Return the containers of a session by hostname, from all its agents."""
+    return {hostname: state for part in parts for hostname, state in part.containers.items()}
+
+
+def as_json(data: Any) -> str:
+    """Return a record or a list of records as the text of a file."""
+    return json.dumps(data, indent=2) + "\n"
+
+
+def table(sessions: Iterable[Iterable[Found]], now: float) -> list[str]:
+    """Return sessions as the lines of a table for people, newest last; ``now`` is in seconds since the epoch."""
+    rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE")]
+    for listed in sorted((list(parts) for parts in sessions), key=lambda parts: parts[0].plan.created_at):
+        plan = listed[0].plan
+        mode = "Multi-node" if plan.cluster_mode == "multi-node" else "Single-node"
+        age = _age(now - plan.created_at)
+        rows.append((plan.name, mode, str(len(plan.kernels)), status_of(listed), ",".join(plan.agents), age))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def _age(seconds: float) -> str:
+    """Return a span of time in its largest unit, as ``kubectl`` does: 45s, 12m, 3h, 9d."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"

@@ -1,0 +1,39 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The SSH files of a session: every container knows every other, and no prompt is ever needed.
+
+Only public halves appear here. The private ones are made on the agent that runs the container and stay there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
+
+
+@dataclasses.dataclass(frozen=True)
+class PublicKeys:
+    """The public halves of one container, each ``ssh-ed25519 AAAA…`` without a comment."""
+
+    user: str
+    host: str
+
+
+def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:
+    """Return a complete ``known_hosts``: the host key of every container under its name and address."""
+    return "".join(
+        f"{','.join(filter(None, (kernel.hostname, kernel.address)))} {keys[kernel.hostname].host}\n"
+        for kernel in kernels
+    )
+
+
+def authorized_keys(
+    kernel: Kernel, kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]
+) -> str:
+    """Return who may log in to ``kernel``: every container of the session, and on main1 the user's own keys."""
+    peers = [f"{keys[one.hostname].user} work@{one.hostname}" for one in kernels]
+    return "".join(f"{line}\n" for line in [*peers, *(users if kernel.rank == 0 else ())])

@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one way to an agent's Docker engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import docker
+
+REMEDY = "run backendai.cluster.provision_agents on this host"
+
+
+class EngineUnavailable(Exception):
+    """The engine cannot be used; the message is one sentence for the operator."""
+
+
+def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
+    """Return a client whose API version is the engine's own.
+
+    The address is always explicit: docker-py's ``from_env()`` follows the CLI's contexts, and
+    would reach another engine than the one the operator named. Asking for the version is what
+    proves that the engine answers, so a returned client has been heard once.
+
+    Raises EngineUnavailable when python3-docker is missing or the engine does not answer within
+    ``timeout`` seconds.
+    """
+    try:
+        import docker
+    except ImportError as error:
+        raise EngineUnavailable(
+            f"the Docker SDK for Python cannot be imported ({error}), so the engine at {docker_host}"
+            f" cannot be asked: install python3-docker, or {REMEDY}."
+        ) from error
+    # Any exception counts: mixes of requests, urllib3 and old SDKs fail with errors of each of them.
+    try:
+        return docker.APIClient(base_url=docker_host, version="auto", timeout=timeout)
+    except Exception as error:
+        raise EngineUnavailable(
+            f"the Docker engine at {docker_host} does not answer the Docker SDK for Python"
+            f" {docker.__version__} ({error}): start docker on this host, or {REMEDY}."
+        ) from error

@@ -1,0 +1,170 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The containers of a session on one agent: read what is, compute the difference, apply it to all of them at once."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import complete
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+
+if TYPE_CHECKING:
+    import docker
+
+PARALLEL = 8
+"""How many containers the engine is asked for at once; more only queue in the engine."""
+
+ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Container:
+    """A container as it should be. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are the numbers of its cores.
+
+    ``network`` is the session's, with the container's address and MAC there; without it the container has the
+    agent's default network alone. ``given`` is the environment that the session sets; it may hold the user's secrets
+    and is never shown. ``image_environment`` is what the image brings, ``kit`` the folder of the runtime kit.
+    """
+
+    name: str
+    hostname: str
+    image: str
+    given: dict[str, str]
+    image_environment: dict[str, str]
+    kit: str
+    binds: tuple[str, ...]
+    cpus: tuple[int, ...]
+    memory: int
+    shm_size: int | None
+    default_network: str
+    network: str | None
+    address: str | None
+    mac: str | None
+    labels: dict[str, str]
+
+    def digest(self) -> str:
+        """Return what identifies everything that cannot be changed once the container is made.
+
+        A newer kit, or a tag that names another image today, is no reason to end a running container.
+        """
+        made_from = dataclasses.asdict(self)
+        for later in ("image_environment", "kit", "labels"):
+            del made_from[later]
+        return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What must happen to one container: make it in place of the ``existing`` one, or only start that."""
+
+    wanted: Container
+    change: Change
+    existing: str | None
+    create: bool
+
+
+def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the containers of one session, or of all, as the engine lists them; stopped ones too."""
+    return list(client.containers(all=True, filters=labels.owned(session_id)))
+
+
+def plan_containers(found: Sequence[dict[str, Any]], wanted: Iterable[Container]) -> list[Step]:
+    """Return what must happen for the containers to be there as wanted, and running."""
+    by_hostname = {one["Labels"].get(labels.HOSTNAME): one for one in found}
+    steps = []
+    for container in wanted:
+        subject, after = f"container {container.name}", f"running, {_phrase(container)}"
+        there = by_hostname.get(container.hostname)
+        if there is None:
+            steps.append(Step(container, Change(subject, None, after), None, True))
+        elif there["Labels"].get(labels.DIGEST) != container.digest():
+            steps.append(
+                Step(container, Change(subject, f"{there['State']}, made differently", after), there["Id"], True)
+            )
+        elif there["State"] != "running":
+            steps.append(Step(container, Change(subject, there["State"], after), there["Id"], False))
+    return steps
+
+
+def apply_containers(client: docker.APIClient, steps: Sequence[Step]) -> None:
+    """Take all steps, several at once. The first error is raised after every step has ended."""
+    _at_once(lambda step: _take(client, step), steps)
+
+
+def remove_containers(client: docker.APIClient, found: Sequence[dict[str, Any]]) -> list[Change]:
+    """Remove containers, running or not, several at once, and return what was removed."""
+    _at_once(lambda one: _remove(client, one["Id"]), found)
+    return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
+
+
+def _take(client: docker.APIClient, step: Step) -> None:
+    if step.existing and not step.create:
+        client.start(step.existing)
+        return
+    if step.existing:
+        _remove(client, step.existing)
+    client.start(_create(client, step.wanted))
+
+
+def _create(client: docker.APIClient, wanted: Container) -> str:
+    """Make the container with the session network first, then the default one: API 1.41 takes one at a time."""
+    networking = None
+    if wanted.network:
+        endpoint = client.create_endpoint_config(ipv4_address=wanted.address)
+        networking = {"EndpointsConfig": {wanted.network: endpoint}}
+    made = client.create_container(
+        wanted.image,
+        name=wanted.name,
+        hostname=wanted.hostname,
+        entrypoint=ENTRYPOINT,
+        command=[],
+        user="0:0",
+        environment=complete(wanted.image_environment, wanted.given),
+        labels={**wanted.labels, labels.DIGEST: wanted.digest()},
+        mac_address=wanted.mac,
+        networking_config=networking,
+        host_config=client.create_host_config(
+            network_mode=wanted.network or wanted.default_network,
+            binds=[f"{wanted.kit}:/opt/backendai:ro", *wanted.binds],
+            init=True,
+            cpuset_cpus=",".join(map(str, wanted.cpus)),
+            mem_limit=wanted.memory,
+            # The same limit with swap included: no swap.
+            memswap_limit=wanted.memory,
+            shm_size=wanted.shm_size,
+            restart_policy={"Name": "no"},
+        ),
+    )["Id"]
+    if wanted.network:
+        client.connect_container_to_network(made, wanted.default_network)
+    return str(made)
+
+
+def _remove(client: docker.APIClient, container: str) -> None:
+    from docker.errors import NotFound
+
+    try:
+        client.remove_container(container, force=True, v=True)
+    except NotFound:
+        return
+
+
+def _at_once(act: Callable[[Any], None], things: Sequence[Any]) -> None:
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
+        running = [pool.submit(act, thing) for thing in things]
+    for one in running:
+        one.result()
+
+
+def _phrase(container: Container) -> str:
+    cpus = ",".join(map(str, container.cpus))
+    return f"image {container.image}, address {container.address or '-'}, cores {cpus}, memory {container.memory}"

@@ -1,0 +1,25 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The labels by which our containers and networks are known: what does not bear them is not ours."""
+
+from __future__ import annotations
+
+OWNER = "ai.backend.owner"
+OWNER_VALUE = "backendai.cluster"
+SESSION_ID = "ai.backend.session-id"
+SESSION_NAME = "ai.backend.session-name"
+KERNEL_ID = "ai.backend.kernel-id"
+HOSTNAME = "ai.backend.cluster-host"
+IMAGE_DIGEST = "ai.backend.image-digest"
+SLOTS = "ai.backend.slots"
+"""What one container takes, as JSON: so that an agent can be read even where its folders were lost."""
+DIGEST = "ai.backend.digest"
+"""What the thing was made from; a different digest means that it must be made anew."""
+
+
+def owned(session_id: str | None = None) -> dict[str, list[str]]:
+    """Return the engine's filter for what is ours, of one session or of all."""
+    labels = [f"{OWNER}={OWNER_VALUE}"]
+    return {"label": [*labels, f"{SESSION_ID}={session_id}"] if session_id else [*labels, SESSION_ID]}

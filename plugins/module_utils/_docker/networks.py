@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The Docker network of a session on one agent: a private bridge without an address of the agent on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import INTERFACE_PREFIX, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+
+if TYPE_CHECKING:
+    import docker
+
+
+@dataclasses.dataclass(frozen=True)
+class BridgeNetwork:
+    """A network as it should be; ``mtu`` is in bytes."""
+
+    name: str
+    subnet: str
+    mtu: int
+    bridge: str
+    session_id: str
+
+    def digest(self) -> str:
+        """Return what identifies everything that cannot be changed once the network is made."""
+        return hashlib.sha256(json.dumps(dataclasses.astuple(self)).encode()).hexdigest()[:16]
+
+
+def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
+    """Return the network that the plan wants on each of its agents; ``None`` in a session of one."""
+    network = plan.network
+    if network is None:
+        return None
+    return BridgeNetwork(network.name, network.subnet, network.mtu, network.bridge, plan.id)
+
+
+def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
+    """Return the networks of a session, as the engine lists them."""
+    return list(client.networks(filters=labels.owned(session_id)))
+
+
+def plan_network(client: docker.APIClient, wanted: BridgeNetwork) -> Change | None:
+    """Return the difference between the session's network and what is wanted; ``None`` where there is none."""
+    found = find_networks(client, wanted.session_id)
+    if any(one["Labels"].get(labels.DIGEST) == wanted.digest() for one in found):
+        return None
+    before = ", ".join(one["Name"] for one in found) or None
+    return Change(f"network {wanted.name}", before, f"{wanted.subnet}, mtu {wanted.mtu}, bridge {wanted.bridge}")
+
+
+def create_network(client: docker.APIClient, wanted: BridgeNetwork) -> None:
+    """Make the network.
+
+    ``internal`` keeps the default route of containers on the agent's default network (measured on engines 20.10 and
+    26.1), ``inhibit_ipv4`` keeps the agent off the bridge, and the prefix names the interface inside containers.
+    """
+    from docker.types import IPAMConfig, IPAMPool
+
+    client.create_network(
+        wanted.name,
+        driver="bridge",
+        internal=True,
+        check_duplicate=True,
+        ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=wanted.subnet)]),
+        options={
+            "com.docker.network.bridge.name": wanted.bridge,
+            "com.docker.network.bridge.inhibit_ipv4": "true",
+            "com.docker.network.container_iface_prefix": INTERFACE_PREFIX,
+            "com.docker.network.driver.mtu": str(wanted.mtu),
+        },
+        labels={
+            labels.OWNER: labels.OWNER_VALUE,
+            labels.SESSION_ID: wanted.session_id,
+            labels.DIGEST: wanted.digest(),
+        },
+    )
+
+
+def remove_networks(client: docker.APIClient, session_id: str) -> list[Change]:
+    """Remove the networks of a session and return what was removed."""
+    found = find_networks(client, session_id)
+    for one in found:
+        client.remove_network(one["Id"])
+    return [Change(f"network {one['Name']}", one["Id"][:12], None) for one in found]
+
+
+def subnets(client: docker.APIClient) -> list[str]:
+    """Return the address ranges of all networks of the engine, ours or not, up or not."""
+    pools = (pool for network in client.networks() for pool in network["IPAM"].get("Config") or [])
+    return sorted({pool["Subnet"] for pool in pools if "Subnet" in pool})

@@ -1,0 +1,50 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The files of a session on an agent: read what is, compute the difference, write it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+
+
+@dataclasses.dataclass(frozen=True)
+class DesiredFile:
+    """A file with its whole content. ``secret`` keeps its content out of diffs."""
+
+    path: Path
+    content: str
+    mode: int = 0o600
+    secret: bool = False
+
+
+def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]:
+    """Return the files whose content is not yet what it should be."""
+    drifted = []
+    for file in files:
+        try:
+            before = file.path.read_text()
+        except FileNotFoundError:
+            before = None
+        if before != file.content:
+            shown = ["" if before is not None else None, ""] if file.secret else [before, file.content]
+            drifted.append((file, Change(f"file {file.path}", _indented(shown[0]), _indented(shown[1]))))
+    return drifted
+
+
+def write_files(files: Iterable[DesiredFile]) -> None:
+    """Write files in place: containers see single files through bind mounts, which follow the inode, not the name."""
+    for file in files:
+        file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, file.mode), "w") as stream:
+            stream.write(file.content)
+
+
+def _indented(content: str | None) -> str | None:
+    return None if content is None else "".join(f"\n  {line}" for line in content.splitlines()) or "(content hidden)"

@@ -1,0 +1,217 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The runtime kit: sshd, ssh and a shell of the agent's distribution, ready for any image.
+
+A kit is a folder ``<root>/<version>`` with ``bin``, ``lib``, ``libexec`` and ``shell``, mounted at
+``/opt/backendai`` in every container. Nothing in it touches the image's own C library: a program is
+called through the kit's own loader and finds the kit's own libraries. The version is a digest of
+every file, so a folder never changes under a running container; ``<root>/current`` names the newest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Optional
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+
+MOUNT_POINT = "/opt/backendai"
+CURRENT = "current"
+BUSYBOX = "/bin/busybox"
+PROGRAMS = (
+    "/usr/sbin/dropbear",
+    "/usr/bin/dropbearconvert",
+    "/usr/bin/ssh",
+    "/usr/bin/scp",
+    "/usr/bin/sftp",
+    "/usr/bin/ssh-keygen",
+    "/usr/lib/openssh/sftp-server",
+)
+
+# --argv0 keeps programs that look at their own name working. LD_PRELOAD names a library of the
+# image, built for the image's C library; LD_LIBRARY_PATH is overruled by --library-path.
+WRAPPER = """\
+#!{kit}/bin/busybox sh
+unset LD_PRELOAD
+exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {name} {kit}/libexec/{name} "$@"
+"""
+
+_VERSION = re.compile(r"[0-9a-f]{12}")
+_LIBRARY = re.compile(r"^\s*(?P<name>\S+) => (?P<path>/\S+) \(0x[0-9a-f]+\)$")
+_MISSING = re.compile(r"^\s*(?P<name>\S+) => not found$")
+_LOADER = re.compile(r"^\s*(?P<path>/\S+) \(0x[0-9a-f]+\)$")
+
+
+class KitUnbuildable(Exception):
+    """Something that the kit is made of is missing; the message is one sentence for the operator."""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What a program asks the dynamic loader for: library name → file, and the loader itself."""
+
+    libraries: Mapping[str, str]
+    loader: str
+
+
+@dataclass(frozen=True)
+class KitFile:
+    content: bytes
+    mode: int
+
+    @cached_property
+    def digest(self) -> str:
+        """Return twelve hexadecimal digits that stand for content and mode."""
+        return hashlib.sha256(b"%o\0%s" % (self.mode, self.content)).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Kit:
+    """All files of one kit, by their path below its folder."""
+
+    files: Mapping[str, KitFile]
+
+    @cached_property
+    def version(self) -> str:
+        """Return the digest of every path, mode and content, in twelve hexadecimal digits."""
+        listing = "".join(f"{path} {self.files[path].digest}\n" for path in sorted(self.files))
+        return hashlib.sha256(listing.encode()).hexdigest()[:12]
+
+
+def parse_ldd(program: str, output: str) -> Linked:
+    """Return what ``ldd`` printed about ``program``; the loader's name differs with the architecture."""
+    libraries: dict[str, str] = {}
+    loader = None
+    for line in output.splitlines():
+        if match := _MISSING.match(line):
+            raise KitUnbuildable(f"{program} needs {match['name']}, which is not installed: reinstall its package.")
+        if match := _LIBRARY.match(line):
+            libraries[match["name"]] = match["path"]
+        elif match := _LOADER.match(line):
+            loader = match["path"]
+    if loader is None:
+        raise KitUnbuildable(f"ldd names no dynamic loader for {program}: the kit needs the distribution's own build.")
+    return Linked(libraries, loader)
+
+
+def wanted_kit(scripts: Mapping[str, str]) -> Kit:
+    """Return the kit that this host's installed packages and ``scripts`` (path → text) make.
+
+    Raises KitUnbuildable when a program or library is not installed.
+    """
+    busybox = KitFile(_read(BUSYBOX), 0o755)
+    files = {path: KitFile(text.encode(), 0o755) for path, text in scripts.items()}
+    files["bin/busybox"] = files["bin/sh"] = busybox
+    for program in PROGRAMS:
+        name = os.path.basename(program)
+        files[f"libexec/{name}"] = KitFile(_read(program), 0o755)
+        files[f"bin/{name}"] = KitFile(WRAPPER.format(kit=MOUNT_POINT, name=name).encode(), 0o755)
+        linked = _linked(program)
+        files["lib/ld.so"] = KitFile(_read(linked.loader), 0o755)
+        files.update({f"lib/{library}": KitFile(_read(path), 0o644) for library, path in linked.libraries.items()})
+    return Kit(files)
+
+
+def current_version(root: str) -> Optional[str]:
+    """Return the version that new containers are to mount, or None where no kit was ever installed."""
+    try:
+        return os.readlink(os.path.join(root, CURRENT))
+    except FileNotFoundError:
+        return None
+
+
+def kit_changes(kit: Kit, root: str) -> list[Change]:
+    """Return what differs between ``kit`` and what ``root`` holds, file by file."""
+    changes = []
+    for path in sorted(kit.files):
+        subject = os.path.join(kit.version, path)
+        installed, wanted = _digest(os.path.join(root, subject)), kit.files[path].digest
+        if installed != wanted:
+            changes.append(Change(subject, installed, wanted))
+    current = current_version(root)
+    if current != kit.version:
+        changes.append(Change(CURRENT, current, kit.version))
+    return changes
+
+
+def unused_versions(kit: Kit, root: str, mounted: Collection[str]) -> list[str]:
+    """Return the versions below ``root`` that no container mounts.
+
+    Neither ``kit`` nor the version it replaces is among them: a session that is being created
+    right now has already chosen the latter, and its containers are not there to be seen yet.
+    """
+    if not os.path.isdir(root):
+        return []
+    kept = {kit.version, current_version(root)}
+    versions = [name for name in os.listdir(root) if _VERSION.fullmatch(name) and name not in kept]
+    return sorted(version for version in versions if os.path.join(root, version) not in mounted)
+
+
+def install(kit: Kit, root: str, changes: Iterable[Change]) -> None:
+    """Make ``changes`` true: a new version appears whole, a damaged one is mended file by file."""
+    os.umask(0o022)  # folders too are for every user of every container
+    folder = os.path.join(root, kit.version)
+    paths = [os.path.relpath(change.subject, kit.version) for change in changes if change.subject != CURRENT]
+    if os.path.isdir(folder):
+        _write(kit, paths, folder)
+    else:
+        unfinished = os.path.join(root, f".{kit.version}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _write(kit, paths, unfinished)
+        os.rename(unfinished, folder)
+    link = os.path.join(root, f".{CURRENT}")
+    if os.path.lexists(link):
+        os.unlink(link)
+    os.symlink(kit.version, link)
+    os.replace(link, os.path.join(root, CURRENT))
+
+
+def remove(root: str, versions: Iterable[str]) -> None:
+    """Remove ``versions`` from below ``root``."""
+    for version in versions:
+        shutil.rmtree(os.path.join(root, version))
+
+
+def _write(kit: Kit, paths: Iterable[str], folder: str) -> None:
+    for path in paths:
+        target = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        with open(f"{target}.new", "wb") as file:
+            file.write(kit.files[path].content)
+            os.fchmod(file.fileno(), kit.files[path].mode)
+        os.replace(f"{target}.new", target)
+
+
+def _digest(path: str) -> Optional[str]:
+    try:
+        with open(path, "rb") as file:
+            return KitFile(file.read(), os.fstat(file.fileno()).st_mode & 0o7777).digest
+    except FileNotFoundError:
+        return None
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise KitUnbuildable(
+            f"{path} is missing, and the runtime kit is made of it: run backendai.cluster.provision_agents on this"
+            " host, whose agent_packages bring it."
+        ) from error
+
+
+def _linked(program: str) -> Linked:
+    ldd = subprocess.run(
+        ["ldd", program], env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
+    )
+    return parse_ldd(program, ldd.stdout)

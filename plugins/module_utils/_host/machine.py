@@ -1,0 +1,30 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent's kernel says of its cores and memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+
+def online_cpus() -> list[int]:
+    """Return the numbers of the cores that this host may use, in order."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def memory_total() -> int:
+    """Return the memory of the host in bytes (``MemTotal``, which leaves out what the kernel keeps)."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/meminfo has no MemTotal")
+
+
+def architecture() -> str:
+    """Return the machine's architecture by the name that images use: ``amd64``, ``arm64`` …"""
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)

@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent remembers of sessions: one folder for each, readable by root alone.
+
+``sessions/<id>/session.json`` holds the plan, who claimed it and which cores its containers have; the folders beside
+it, one for each container of this agent, are what the containers see at ``/run/backendai``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
+
+
+class NotProvisioned(Exception):
+    """The agent's folders are not there; the message is one sentence for the operator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A session as one agent holds it.
+
+    ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is in seconds since
+    the epoch by the agent's own clock, ``None`` once the session is committed. ``cpus`` gives each container's cores.
+    ``request`` is the comparable form of what the user asked.
+    """
+
+    plan: SessionPlan
+    request: dict[str, Any]
+    agent: str
+    nonce: str
+    expires_at: float | None
+    cpus: dict[str, list[int]]
+
+    @property
+    def committed(self) -> bool:
+        """Whether the session has proven itself; until then it goes away when its time is over."""
+        return self.expires_at is None
+
+    def expired(self, now: float) -> bool:
+        """Return whether the run that claimed this session gave it up."""
+        return self.expires_at is not None and self.expires_at < now
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The containers that belong on this agent."""
+        return self.plan.kernels_on(self.agent)
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """What the containers on this agent take together."""
+        return {slot: amount * len(self.kernels) for slot, amount in self.plan.resources.items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Held:
+        """Return what was stored."""
+        return cls(**{**data, "plan": SessionPlan.from_dict(data["plan"])})
+
+
+class Store:
+    """The folder ``state_path`` of an agent; :meth:`lock` makes several steps one."""
+
+    def __init__(self, state_path: str) -> None:
+        self._root = Path(state_path)
+        self._sessions = self._root / "sessions"
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the agent's lock: whoever decides on capacity or removes a session waits here for the others."""
+        try:
+            handle = os.open(self._root / "lock", os.O_RDWR)
+        except OSError as error:
+            raise NotProvisioned(
+                f"{self._root} is not ready ({error.strerror}): run backendai.cluster.provision_agents on this host."
+            ) from error
+        with _locked(handle):
+            yield
+
+    @contextlib.contextmanager
+    def session_lock(self, session_id: str) -> Iterator[None]:
+        """Hold the lock of one session, so that two runs never change it at once; nothing is locked without it."""
+        try:
+            handle = os.open(self.folder(session_id), os.O_RDONLY)
+        except FileNotFoundError:
+            yield
+            return
+        with _locked(handle):
+            yield
+
+    def kit(self) -> str:
+        """Return the folder of the runtime kit in use, its version resolved."""
+        kit = self._root / "kit" / "current"
+        if not kit.is_dir():
+            raise NotProvisioned(f"{kit} is missing: run backendai.cluster.provision_agents on this host.")
+        return str(kit.resolve())
+
+    def sessions(self) -> list[Held]:
+        """Return every session that this agent holds, committed or not, in the order of their ids."""
+        if not self._sessions.is_dir():
+            return []
+        found = (self.session(folder.name) for folder in sorted(self._sessions.iterdir()))
+        return [held for held in found if held]
+
+    def session(self, session_id: str) -> Held | None:
+        """Return one session; ``None`` where this agent holds none of that id."""
+        try:
+            return Held.from_dict(json.loads((self.folder(session_id) / "session.json").read_text()))
+        except FileNotFoundError:
+            return None
+
+    def save(self, held: Held) -> None:
+        """Write a session, so that a crash leaves the old or the new one, never half of it."""
+        folder = self.folder(held.plan.id)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(folder / "session.json", json.dumps({**dataclasses.asdict(held), "plan": held.plan.to_dict()}))
+
+    def commit(self, held: Held) -> None:
+        """Take the time limit off a session that has proven itself."""
+        self.save(dataclasses.replace(held, expires_at=None))
+
+    def remove(self, session_id: str) -> bool:
+        """Remove all that is stored of a session; return whether there was anything."""
+        folder = self.folder(session_id)
+        if not folder.is_dir():
+            return False
+        shutil.rmtree(folder)
+        return True
+
+    def folder(self, session_id: str) -> Path:
+        """Return the folder of a session."""
+        return self._sessions / session_id
+
+    def kernel_folder(self, session_id: str, hostname: str) -> Path:
+        """Return the folder that a container sees at ``/run/backendai``."""
+        return self.folder(session_id) / hostname
+
+
+@contextlib.contextmanager
+def _locked(handle: int) -> Iterator[None]:
+    """Hold the lock of an open file or folder, and close it in the end; a process that dies lets go by itself."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def deadline(seconds: int) -> float:
+    """Return the time that many seconds from now, by this agent's clock."""
+    return time.time() + seconds
+
+
+def write_atomically(path: Path, content: str, mode: int = 0o600) -> None:
+    """Write a file so that readers see the old or the new content; ``mode`` holds from the first byte on."""
+    staged = path.with_name(f".{path.name}.new")
+    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    staged.replace(path)

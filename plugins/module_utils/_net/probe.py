@@ -1,0 +1,162 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From inside the containers' own network namespaces: does every peer answer, with full-size frames?
+
+One thread enters one namespace after the other, opens the sockets there and returns; sockets stay where they were
+opened. All pairs are then watched together, so that a session of many containers costs no more time than one of two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+
+SSH_PORT = 22
+ICMP_AND_IP_HEADERS = 28
+RETRY_SECONDS = 0.05
+
+_CLONE_NEWNET = 0x40000000
+# From <linux/in.h>; Python's socket module does not name them.
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """A container to look from: its hostname, and the process whose network namespace is its own."""
+
+    hostname: str
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A container to reach: its hostname and its address on the session network."""
+
+    hostname: str
+    address: str
+
+
+@dataclasses.dataclass
+class _Probe:
+    """One pair. ``what`` is still to be seen: an SSH greeting over TCP, or an echo of a full-size frame."""
+
+    source: Endpoint
+    target: Target
+    what: str
+    socket: socket.socket | None = None
+
+
+def unreached(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[str]:
+    """Return a sentence for each pair that does not meet within ``seconds``; an empty list when all do.
+
+    Every source must read an SSH greeting from every other target over TCP, and get the echo of a frame of ``mtu``
+    bytes that may not be fragmented. What fails is tried again until the time is over: containers start in any order.
+    """
+    probes = [
+        _Probe(source, target, what)
+        for source in sources
+        for target in targets
+        if target.hostname != source.hostname
+        for what in ("ssh over tcp", f"frames of {mtu} bytes")
+    ]
+    until = time.monotonic() + seconds
+    missing = probes
+    while missing and time.monotonic() < until:
+        missing = _round(missing, mtu, min(1.0, until - time.monotonic()))
+        if missing:
+            time.sleep(RETRY_SECONDS)
+    return [f"{one.source.hostname} does not reach {one.target.hostname} with {one.what}" for one in missing]
+
+
+@contextlib.contextmanager
+def network_namespace(pid: int) -> Iterator[None]:
+    """Be in the network namespace of a process for a while; only the calling thread moves."""
+    with open("/proc/self/ns/net") as home, open(f"/proc/{pid}/ns/net") as there:
+        _setns(there.fileno())
+        try:
+            yield
+        finally:
+            _setns(home.fileno())
+
+
+def _setns(namespace: int) -> None:
+    # os.setns came with Python 3.12; agents have 3.9 and newer.
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
+    """Try every pair once and return those that were not seen."""
+    waiting = selectors.DefaultSelector()
+    for source in {probe.source.hostname: probe.source for probe in probes}.values():
+        with contextlib.suppress(OSError), network_namespace(source.pid):
+            for probe in (one for one in probes if one.source.hostname == source.hostname):
+                _open(probe, mtu, waiting)
+    seen: list[_Probe] = []
+    until = time.monotonic() + seconds
+    while waiting.get_map() and time.monotonic() < until:
+        for key, _events in waiting.select(until - time.monotonic()):
+            answered = _answered(key.data)
+            if answered is not None:
+                waiting.unregister(key.fileobj)
+                seen += [key.data] if answered else []
+    waiting.close()
+    for probe in probes:
+        if probe.socket:
+            probe.socket.close()
+    return [probe for probe in probes if probe not in seen]
+
+
+def _open(probe: _Probe, mtu: int, waiting: selectors.BaseSelector) -> None:
+    if probe.what == "ssh over tcp":
+        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        opened.setblocking(False)
+        opened.connect_ex((probe.target.address, SSH_PORT))
+    else:
+        opened = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+        opened.setblocking(False)
+        opened.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        opened.connect((probe.target.address, 0))
+        with contextlib.suppress(OSError):
+            opened.send(_echo_request(mtu - ICMP_AND_IP_HEADERS))
+    probe.socket = opened
+    waiting.register(opened, selectors.EVENT_READ, probe)
+
+
+def _answered(probe: _Probe) -> bool | None:
+    """Return whether the answer came; ``None`` while something else did, ``False`` when it never will."""
+    try:
+        received = probe.socket.recv(65536) if probe.socket else b""
+    except BlockingIOError:
+        return None
+    except OSError:
+        return False
+    if probe.what == "ssh over tcp":
+        return received.startswith(b"SSH-")
+    header = (received[0] & 0x0F) * 4 if received else 0
+    return True if received[header : header + 1] == b"\0" else None
+
+
+def _echo_request(size: int) -> bytes:
+    """Return an ICMP echo request with that many bytes of payload (RFC 792)."""
+    payload = bytes(size)
+    checksum = _checksum(struct.pack("!BBHHH", 8, 0, 0, os.getpid() & 0xFFFF, 1) + payload)
+    return struct.pack("!BBHHH", 8, 0, checksum, os.getpid() & 0xFFFF, 1) + payload
+
+
+def _checksum(data: bytes) -> int:
+    """Return the internet checksum (RFC 1071)."""
+    padded = data + b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

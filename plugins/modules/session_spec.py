@@ -1,0 +1,53 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Check what is asked of a session."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: session_spec
+short_description: Check what is asked of a session before any host is touched
+version_added: 0.1.0
+description:
+  - Reads all variables that begin with C(session_) and checks names, types and limits, nested keys included.
+  - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+extends_documentation_fragment:
+  - backendai.cluster.attributes.control
+  - backendai.cluster.attributes.group
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: It never changes anything.
+options:
+  purpose:
+    description: The playbook that asks; all but V(create) need less.
+    type: str
+    choices: [create, terminate, list]
+    default: create
+"""
+
+EXAMPLES = r"""
+- name: Check what is asked
+  backendai.cluster.session_spec:
+  register: checked
+"""
+
+RETURN = r"""
+spec:
+  description: The request, with its values coerced to their types.
+  returned: when O(purpose=create)
+  type: dict
+pools:
+  description: Where the networks of sessions come from.
+  returned: when O(purpose=create)
+  type: dict
+"""
+
+# The work is done by the action plugin of the same name, on the control node.

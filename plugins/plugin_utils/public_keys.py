@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Public keys that users bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SpecError
+
+
+def refuse_malformed(keys: Sequence[str]) -> None:
+    """Raise :class:`SpecError` for the first line that is no public key of OpenSSH, or has options before the key."""
+    if not keys:
+        return
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+    except ImportError as error:
+        raise AnsibleActionFail(
+            f"session_authorized_keys needs the Python package cryptography here ({error})."
+        ) from error
+    for index, key in enumerate(keys):
+        try:
+            load_ssh_public_key(key.encode())
+        except (ValueError, UnsupportedAlgorithm):
+            raise SpecError(
+                f"session_authorized_keys[{index}]: {key[:40]!r} is not a public key of OpenSSH (ssh-ed25519 AAAA…)."
+            ) from None

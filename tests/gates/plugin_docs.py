@@ -1,0 +1,44 @@
+"""Render the documentation of every plugin and role with ansible-doc; a warning is a failure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+COLLECTION = "backendai.cluster"
+KINDS = ("module", "inventory", "filter", "lookup", "test", "callback", "connection", "role")
+
+
+def ansible_doc(*arguments: str) -> str:
+    """Return what ansible-doc prints; end the gate when it fails or complains."""
+    done = subprocess.run(["ansible-doc", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode or done.stderr.strip():
+        sys.exit(f"ansible-doc {' '.join(arguments)}:\n{done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def undocumented(kind: str, documented: set[str]) -> set[str]:
+    """Return the modules or roles that the checkout holds and ansible-doc does not list."""
+    if kind == "module":
+        held = {path.stem for path in Path("plugins/modules").glob("*.py")}
+    elif kind == "role":
+        held = {path.name for path in Path("roles").iterdir() if path.is_dir()}
+    else:
+        return set()
+    return {f"{COLLECTION}.{name}" for name in held} - documented
+
+
+def main() -> None:
+    for kind in KINDS:
+        names = set(json.loads(ansible_doc("--type", kind, "--list", "--json", COLLECTION)))
+        if missing := undocumented(kind, names):
+            sys.exit(f"without documentation: {kind} {', '.join(sorted(missing))}")
+        if names:
+            ansible_doc("--type", kind, *sorted(names))
+        print(f"{kind}: {len(names)} documented")
+
+
+if __name__ == "__main__":
+    main()

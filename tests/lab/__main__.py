@@ -1,0 +1,142 @@
+"""The lab's command line."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from tests.lab.blackholes import ensure_blackholes, remove_blackholes
+from tests.lab.command import LabError, step, tell
+from tests.lab.debian import require
+from tests.lab.engine import Engine, clear_private_engine, docker_host, engine_kind, running_engine
+from tests.lab.host_image import ensure_images
+from tests.lab.hosts import await_hosts, container_name, ensure_hosts, ensure_login_key, greets, host_states, remove_hosts
+from tests.lab.identity import HOSTS, Lab, State, remember, remembered
+from tests.lab.inventory import write_inventory
+from tests.lab.leftovers import remove_folder
+from tests.lab.network import chosen_subnet, plug_in
+from tests.lab.session_images import load_session_images
+
+
+def up(lab: Lab) -> int:
+    """Build what is missing of the lab, start what does not run, and write the inventory."""
+    require("ip", "ssh-keygen")
+    state = remembered(lab) or _decided(lab)
+    engine = running_engine(lab, state)
+    if state.engine == "private":
+        plug_in(lab, state)
+    ensure_blackholes(lab, IPv4Network(state.subnet))
+    ensure_login_key(lab)
+    ensure_images(engine, state)
+    with step("hosts"):
+        new = ensure_hosts(engine, state)
+        if new:  # a host made anew is bare again
+            (lab.folder / "provisioned").unlink(missing_ok=True)
+        await_hosts(engine, state, new)
+    write_inventory(lab, state)
+    places = ", ".join(f"{host.name} {state.address(host)}" for host in HOSTS)
+    tell(f"up ({state.engine} engine, {state.docker_host}): {places}")
+    return 0
+
+
+def _decided(lab: Lab) -> State:
+    """Decide once, and remember, what stays the same for the life of a lab; start from a clean place."""
+    _clear(lab)
+    kind = engine_kind()
+    state = State(engine=kind, subnet=str(chosen_subnet(lab)), docker_host=docker_host(lab, kind))
+    remember(lab, state)
+    return state
+
+
+def images(lab: Lab) -> int:
+    """Load the session images on the agents."""
+    engine, state = _existing(lab)
+    load_session_images(engine, partial(container_name, state, lab))
+    return 0
+
+
+def status(lab: Lab) -> int:
+    """Print a line per host; the exit code is 1 unless all of them can be reached."""
+    engine, state = _existing(lab)
+    doing = host_states(engine, state)
+    reached = {host.name: doing[host.name] == "running" and greets(state.address(host)) for host in HOSTS}
+    for host in HOSTS:
+        answer = "ssh answers" if reached[host.name] else "no answer"
+        tell(f"{host.name:9} {state.address(host)!s:12} {host.suite:9} {doing[host.name]}, {answer}")
+    return 0 if all(reached.values()) else 1
+
+
+def down(lab: Lab) -> int:
+    """Remove the lab and everything it left."""
+    with step("down"):
+        _clear(lab)
+    return 0
+
+
+def _existing(lab: Lab) -> tuple[Engine, State]:
+    """Return the engine of a lab that runs."""
+    state = remembered(lab)
+    if state:
+        engine = Engine(lab, state.docker_host)
+        if engine.answers():
+            return engine, state
+    raise LabError("the lab is not up: run `python3 -m tests.lab up`")
+
+
+def _clear(lab: Lab) -> None:
+    """Remove whatever bears the lab's id, whether or not there still is a record of it."""
+    machine = Engine(lab, docker_host(lab, "machine"))
+    if machine.answers():
+        remove_hosts(machine)
+    clear_private_engine(lab)
+    remove_blackholes(lab)
+    remove_folder(lab.folder)
+
+
+@contextmanager
+def _alone(lab: Lab) -> Iterator[None]:
+    """Hold the checkout's folder locked: one command at a time, and no lock file to leave behind."""
+    folder = os.open(lab.checkout, os.O_RDONLY)
+    try:
+        for attempt in range(600):
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt == 0:
+                    tell("waiting for another command on this lab")
+                time.sleep(1)
+        else:
+            raise LabError("another command on this lab has not ended for 10 minutes")
+        yield
+    finally:
+        os.close(folder)
+
+
+def main() -> int:
+    """Run one command; say in one sentence what went wrong."""
+    commands = {"up": up, "images": images, "status": status, "down": down}
+    parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of five real hosts.")
+    parser.add_argument("command", choices=commands, help="; ".join(f"{n}: {(c.__doc__ or '').rstrip('.')}" for n, c in commands.items()))
+    chosen = parser.parse_args().command
+    lab = Lab(Path(__file__).resolve().parents[2])
+    try:
+        if os.geteuid() != 0:
+            raise LabError("this needs root: it makes network namespaces and starts a Docker engine")
+        with _alone(lab):
+            return commands[chosen](lab)
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Routes that keep the lab's traffic from ever leaving this machine.
+
+A session subnet or an underlay address that is not up at the moment would otherwise follow the default route out. The
+routes carry the lab's own metric, so that several labs can hold, and remove, each their own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.lab.command import output, tell
+from tests.lab.debian import mirror
+from tests.lab.identity import SESSION_POOL, Lab
+from tests.lab.routes import Route, machine_routes
+
+
+def ensure_blackholes(lab: Lab, subnet: IPv4Network) -> None:
+    """Swallow the session pool and the underlay, except the addresses that the machine itself needs."""
+    held = own_blackholes(lab)
+    needed = needed_at_once(lab)
+    # The underlay's route is added last: where it is held, so is the rest. This path asks no name server.
+    if subnet in held and not any(address in network for address in needed for network in held):
+        return
+    needed |= needed_for_packages()
+    spared = sorted(address for address in needed if address in SESSION_POOL)
+    pool = without(SESSION_POOL, [*other_networks(lab), *map(IPv4Network, spared)])
+    if spared:
+        reasons = ", ".join(f"{address} ({needed[address]})" for address in spared)
+        tell(f"this machine needs {reasons} inside {SESSION_POOL}: the blackhole routes leave that out")
+    _change(lab, "delete", held - pool)
+    _change(lab, "add", pool - held)
+    _change(lab, "add", {subnet})
+
+
+def remove_blackholes(lab: Lab) -> None:
+    """Remove every route that bears the lab's metric."""
+    _change(lab, "delete", own_blackholes(lab))
+
+
+def own_blackholes(lab: Lab) -> set[IPv4Network]:
+    """Return the destinations of the lab's blackhole routes."""
+    return {route.destination for route in machine_routes() if _is_own_blackhole(lab, route)}
+
+
+def other_networks(lab: Lab) -> list[IPv4Network]:
+    """Return the destinations that the machine has a use for: not this lab's, not the default, no lab's session pool."""
+    return [
+        route.destination
+        for route in machine_routes()
+        if route.destination.prefixlen
+        and not _is_own_blackhole(lab, route)
+        and route.device not in {lab.veth, lab.bridge}
+        and not (route.kind == "blackhole" and route.destination.subnet_of(SESSION_POOL))
+    ]
+
+
+def without(whole: IPv4Network, holes: list[IPv4Network]) -> set[IPv4Network]:
+    """Return the fewest networks that cover ``whole`` except the holes; a hole around all of it leaves nothing."""
+    parts = [whole]
+    for hole in holes:
+        rest: list[IPv4Network] = []
+        for part in parts:
+            if hole.subnet_of(part):
+                rest += part.address_exclude(hole)
+            elif not part.subnet_of(hole):
+                rest.append(part)
+        parts = rest
+    return set(parts)
+
+
+def needed_at_once(lab: Lab) -> dict[IPv4Address, str]:
+    """Return the addresses outside its own networks that this machine is talking to, each with the reason.
+
+    Seen on a build machine: the name server was inside the session pool, and one plain route would have cut it off.
+    Above all the SSH connection of the person who typed `make lab` has to stay.
+    """
+    routes = machine_routes()
+    found = {route.gateway: "gateway" for route in routes if route.gateway}
+    resolv = Path("/etc/resolv.conf")
+    for text in re.findall(r"^nameserver\s+([\d.]+)\s*$", resolv.read_text() if resolv.exists() else "", re.MULTILINE):
+        found.setdefault(IPv4Address(text), "name server")
+    lab_networks = [route.destination for route in routes if route.device in {lab.veth, lab.bridge}]
+    for text in re.findall(r"(\d+\.\d+\.\d+\.\d+)\]?:\d+\s*$", output("ss", "-Htn"), re.MULTILINE):
+        peer = IPv4Address(text)
+        if not any(peer in network for network in lab_networks):
+            found.setdefault(peer, "open connection")
+    return found
+
+
+def needed_for_packages() -> dict[IPv4Address, str]:
+    """Return the addresses of the proxies and the mirror through which this machine fetches packages."""
+    names = {"http_proxy", "https_proxy", "all_proxy", "pip_index_url"}
+    urls = [value for name, value in os.environ.items() if name.lower() in names]
+    urls += filter(None, [mirror()])
+    return {address: "proxy or package mirror" for url in urls for address in _resolved(url)}
+
+
+def _resolved(url: str) -> list[IPv4Address]:
+    """Return the IPv4 addresses of a URL's host; none when it does not resolve."""
+    host = urlsplit(url if "//" in url else f"//{url}").hostname
+    if not host:
+        return []
+    try:
+        return [IPv4Address(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET)]
+    except (OSError, UnicodeError):
+        return []
+
+
+def _is_own_blackhole(lab: Lab, route: Route) -> bool:
+    """Tell whether the lab made this route."""
+    return route.kind == "blackhole" and route.metric == lab.metric
+
+
+def _change(lab: Lab, verb: str, networks: set[IPv4Network]) -> None:
+    """Add or delete blackhole routes in one go; adding one that is there is no error."""
+    verb = "replace" if verb == "add" else verb
+    if networks:
+        lines = "".join(f"route {verb} blackhole {network} metric {lab.metric}\n" for network in sorted(networks))
+        output("ip", "-4", "-batch", "-", stdin=lines.encode())

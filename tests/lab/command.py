@@ -1,0 +1,85 @@
+"""Running the machine's commands, and telling what happens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TypeVar
+
+Result = TypeVar("Result")
+
+
+class LabError(Exception):
+    """What went wrong, as one sentence for the person at the terminal."""
+
+
+def output(
+    *argv: str, stdin: bytes | IO[bytes] | None = None, env: Mapping[str, str] | None = None, timeout: float = 120
+) -> str:
+    """Return the standard output of a command that has to succeed.
+
+    Raises LabError with the command's own last words when it fails, is missing, or takes longer than ``timeout`` seconds.
+    """
+    feed: dict[str, object] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin or subprocess.DEVNULL}
+    try:
+        done = subprocess.run(argv, capture_output=True, env=env, timeout=timeout, check=False, **feed)  # type: ignore[call-overload]
+    except FileNotFoundError:
+        raise LabError(f"{argv[0]} is not installed on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise LabError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s") from None
+    if done.returncode != 0:
+        words = done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip()
+        raise LabError(f"'{' '.join(argv)}' failed ({done.returncode}): {words[-600:] or 'it said nothing'}")
+    return str(done.stdout.decode(errors="replace"))
+
+
+def succeeds(*argv: str, timeout: float = 30) -> bool:
+    """Tell whether a command ends with exit code 0; a missing command or a timeout means no."""
+    try:
+        output(*argv, timeout=timeout)
+    except LabError:
+        return False
+    return True
+
+
+def logged(log: Path, *argv: str, env: Mapping[str, str] | None = None, timeout: float = 900) -> None:
+    """Run a long command with its output appended to ``log``; a failure quotes the end of that log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as sink:
+        sink.write(f"+ {' '.join(argv)}\n".encode())
+        sink.flush()
+        try:
+            code = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=env, timeout=timeout, check=False
+            ).returncode
+        except FileNotFoundError:
+            raise LabError(f"{argv[0]} is not installed on this machine") from None
+        except subprocess.TimeoutExpired:
+            raise LabError(f"{argv[0]} did not end within {timeout:.0f} s; its log is {log}") from None
+    if code != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
+        raise LabError(f"{argv[0]} failed ({code}); the end of {log}:\n{tail}")
+
+
+def together(*calls: Callable[[], Result]) -> list[Result]:
+    """Run the calls at the same time and return their results in order; the first failure is raised once all ended."""
+    with ThreadPoolExecutor(max_workers=max(1, len(calls))) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Print one line with the seconds that a step took, when it ends well."""
+    begun = time.monotonic()
+    yield
+    tell(f"{what}: {time.monotonic() - begun:.1f} s")
+
+
+def tell(line: str) -> None:
+    """Print one line at once, also when standard output is a pipe."""
+    print(f"lab: {line}", file=sys.stdout, flush=True)

@@ -1,0 +1,107 @@
+"""This machine as a Debian machine: its tools, its package mirror, its way to fetch packages."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.lab.command import LabError, output, step, succeeds
+
+#: Command on the machine → Debian package that brings it.
+PACKAGE_OF = {
+    "docker": "docker.io",
+    "dockerd": "docker.io",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "mmdebstrap": "mmdebstrap",
+    "nsenter": "util-linux",
+    "ssh-keygen": "openssh-client",
+}
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+#: apt settings that say how this machine reaches packages, and whether an old mirror is good enough for it.
+_FETCHING = re.compile(r'^Acquire::(https?::(?!.*Auto-Detect)|Check-|Retries|ForceIPv).* "[^"]+";$')
+
+
+def require(*commands: str) -> None:
+    """Install the packages of those commands that this machine lacks."""
+    missing = {PACKAGE_OF[command] for command in commands if not shutil.which(command)}
+    if "mmdebstrap" in commands and not KEYRING.exists():
+        missing.add("debian-archive-keyring")
+    if not missing:
+        return
+    if not shutil.which("apt-get"):
+        raise LabError(f"please install {', '.join(sorted(missing))}: this machine has no apt-get to do it with")
+    with step(f"installed {', '.join(sorted(missing))}"):
+        _install(sorted(missing))
+
+
+def _install(packages: list[str]) -> None:
+    """Install packages without starting, now or at the next boot, the daemons that they bring."""
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ("apt-get", "install", "-y", "-q", "--no-install-recommends", *packages)
+    with _no_service_starts():
+        try:
+            output(*install, env=env, timeout=600)
+        except LabError:  # the package lists are missing or old
+            output("apt-get", "update", "-q", env=env, timeout=300)
+            output(*install, env=env, timeout=600)
+    if "docker.io" in packages:
+        # The lab's engine is private: the machine's own must not come up with the next boot, and stay.
+        succeeds("systemctl", "disable", "docker.service", "docker.socket", "containerd.service")
+
+
+@contextlib.contextmanager
+def _no_service_starts() -> Iterator[None]:
+    """Forbid package scripts to start services, through the file that Debian has for it."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    if policy.exists():
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink()
+
+
+@functools.cache
+def mirror() -> str | None:
+    """Return the URL of the Debian mirror that this machine uses, or None when it is not a Debian machine.
+
+    ``LAB_DEBIAN_MIRROR`` in the environment comes first.
+    """
+    if os.environ.get("LAB_DEBIAN_MIRROR"):
+        return os.environ["LAB_DEBIAN_MIRROR"]
+    release = _os_release()
+    if release.get("ID") != "debian" or not shutil.which("apt-get"):
+        return None
+    lines = output("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+    for line in lines.splitlines():
+        url, suite, component = line.split()
+        if suite in {release.get("VERSION_CODENAME"), "stable"} and component == "main":
+            return url
+    return None
+
+
+def fetching_settings() -> str:
+    """Return the machine's apt settings for fetching (proxies, checks, retries) as lines of an apt configuration."""
+    if not shutil.which("apt-config"):
+        return ""
+    kept = [line for line in output("apt-config", "dump").splitlines() if _FETCHING.match(line)]
+    credentials = 'Dir::Etc::netrc "/etc/apt/auth.conf";\nDir::Etc::netrcparts "/etc/apt/auth.conf.d";\n'
+    return 'Acquire::Retries "3";\n' + "".join(f"{line}\n" for line in kept) + credentials
+
+
+def _os_release() -> dict[str, str]:
+    """Return the fields of /etc/os-release."""
+    with contextlib.suppress(FileNotFoundError):
+        text = Path("/etc/os-release").read_text()
+        return {key: value.strip('"') for key, _, value in (line.partition("=") for line in text.splitlines())}
+    return {}

@@ -1,0 +1,142 @@
+"""The hosts' images: bare Debian with systemd and sshd, and a package archive that works without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from tests.lab.command import output, step, together
+from tests.lab.engine import Engine
+from tests.lab.identity import SUITES, Lab, State
+from tests.lab.leftovers import remove_folder
+from tests.lab.session_images import make_session_images, session_images_made
+from tests.lab.trees import Tree
+
+HOST_FILES = Path(__file__).with_name("host_files")
+#: What a Debian server has from its installation. The engine is not among it.
+HOST_PACKAGES = (
+    "ca-certificates",
+    "dbus",
+    "kmod",
+    "less",
+    "nftables",
+    "openssh-server",
+    "python3-apt",
+    "sudo",
+    "systemd",
+    "systemd-sysv",
+)
+#: What roles and tests may install on the hosts.
+ARCHIVE_PACKAGES = (
+    "busybox-static",
+    "curl",
+    "docker.io",
+    "dropbear-bin",
+    "ethtool",
+    "firewalld",
+    "haproxy",
+    "iperf3",
+    "iptables",
+    "nmap",
+    "openssh-client",
+    "python3-docker",
+    "tcpdump",
+    "ufw",
+    "wireguard-go",
+    "wireguard-tools",
+)
+#: Units without a meaning here: no consoles, no network to fetch updates from; the kernel is the machine's.
+MASKED = (
+    "apt-daily-upgrade.timer",
+    "apt-daily.timer",
+    "console-getty.service",
+    "getty.target",
+    "systemd-modules-load.service",
+)
+
+
+def image_tag(lab: Lab, suite: str) -> str:
+    """Return the image's name; its tag changes whenever the recipe, these files, does."""
+    digest = hashlib.sha256()
+    recipe = [Path(__file__), Path(__file__).with_name("trees.py")]
+    for path in [*recipe, *sorted(path for path in HOST_FILES.rglob("*") if path.is_file())]:
+        digest.update(path.read_bytes())
+    return f"{lab.name}/{suite}:{digest.hexdigest()[:12]}"
+
+
+def ensure_images(engine: Engine, state: State) -> None:
+    """Build the images that are missing: those of the hosts in the engine, those of sessions in ``.lab/images``."""
+    lab = engine.lab
+    present = {suite: engine.holds("image", image_tag(lab, suite)) for suite in SUITES}
+    with_sessions = not session_images_made(lab)
+    wanted = [suite for suite in SUITES if not present[suite] or (with_sessions and suite == SUITES[0])]
+    if not wanted:
+        return
+    pull = state.engine == "machine"
+    with step(f"images from Debian packages ({', '.join(wanted)})"):
+        together(*(lambda suite=suite: _build(engine, suite, pull) for suite in wanted))  # type: ignore[misc]
+    remove_folder(lab.folder / "build")
+
+
+def _build(engine: Engine, suite: str, pull: bool) -> None:
+    """Build the host image of one suite, and with the first suite the session images, which are its base."""
+    tree = Tree(engine.lab, suite)
+    with step(f"  {suite}: base"):
+        tree.plant(engine, pull)
+    base = engine.lab.folder / "build" / "base.tar"
+    if suite == SUITES[0]:
+        tree.pack(base)
+    with step(f"  {suite}: host"):
+        _grow_into_host(tree)
+    with step(f"  {suite}: image"):
+        if suite == SUITES[0]:
+            make_session_images(engine.lab, base, tree.root / "srv/packages")
+        tree.give(engine, image_tag(engine.lab, suite), 'CMD ["/usr/local/sbin/lab-init"]')
+    remove_folder(tree.root)
+
+
+def _grow_into_host(tree: Tree) -> None:
+    """Install the host's packages, then replace the outer package sources by an archive inside."""
+    tree.apt("install", *HOST_PACKAGES)
+    tree.apt("clean")
+    tree.apt("install", "--download-only", "--install-recommends", *ARCHIVE_PACKAGES)
+    packages = tree.root / "srv/packages"
+    packages.mkdir(parents=True)
+    for package in (tree.root / "var/cache/apt/archives").glob("*.deb"):
+        package.rename(packages / package.name)
+    (packages / "Packages").write_text(package_index(packages))
+    for sources in (tree.root / "etc/apt/sources.list.d").iterdir():
+        sources.unlink()
+    shutil.copytree(HOST_FILES, tree.root, dirs_exist_ok=True)
+    _quieten_kernel_settings(tree.root)
+    for key in (tree.root / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (tree.root / "etc/machine-id").write_text("")
+    remove_folder(tree.root / "var/lib/apt/lists")
+    tree.inside("apt-get", "update")
+    tree.inside("systemctl", "enable", "lab-host-key.service", "lab-no-resolver.service")
+    tree.inside("systemctl", "mask", *MASKED)
+    tree.inside("systemctl", "set-default", "multi-user.target")
+
+
+def package_index(folder: Path) -> str:
+    """Return the index that makes a folder of .deb files an apt repository (dpkg-scanpackages would need Perl tools)."""
+    stanzas = []
+    for package in sorted(folder.glob("*.deb")):
+        fields = output("dpkg-deb", "--field", str(package)).rstrip("\n")
+        digest = hashlib.sha256(package.read_bytes()).hexdigest()
+        place = f"Filename: ./{package.name}\nSize: {package.stat().st_size}\nSHA256: {digest}"
+        stanzas.append(f"{fields}\n{place}\n")
+    return "\n".join(stanzas)
+
+
+def _quieten_kernel_settings(root: Path) -> None:
+    """Keep of the distribution's kernel settings those of the network, which each host has for itself.
+
+    The others (kernel.*, vm.*, fs.*) belong to the machine, and a host that boots must not change them.
+    """
+    for vendor in (root / "usr/lib/sysctl.d").glob("*.conf"):
+        lines = vendor.read_text().splitlines()
+        network = [line for line in lines if line.lstrip("-").startswith("net.")]
+        (root / "etc/sysctl.d" / vendor.name).write_text("".join(f"{line}\n" for line in network))

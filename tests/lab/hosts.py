@@ -1,0 +1,178 @@
+"""The five hosts: containers that run systemd and sshd, keep their address, and can reboot."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import socket
+import tarfile
+import time
+from functools import partial
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from tests.lab.command import LabError, output, step, tell, together
+from tests.lab.engine import Engine
+from tests.lab.host_image import image_tag
+from tests.lab.identity import HOSTS, LABEL, Host, Lab, State
+
+SPEC_LABEL = f"{LABEL}.spec"
+#: All that a host needs and a machine without CAP_SYS_RESOURCE can give; --privileged would ask for more. The clock
+#: stays the machine's. With its own cgroup namespace, a host's engine makes its cgroups below the host's own.
+RIGHTS = (
+    "--cap-add=ALL",
+    "--cap-drop=SYS_RESOURCE",
+    "--cap-drop=SYS_TIME",
+    "--security-opt=seccomp=unconfined",
+    "--security-opt=systempaths=unconfined",
+    "--security-opt=apparmor=unconfined",
+    "--cgroupns=private",
+)
+#: Overlay does not work on overlay, so a host's engine keeps its data in volumes, which end with the host.
+DISKS = ("--tmpfs=/run", "--tmpfs=/tmp:exec,mode=1777", "--volume=/var/lib/docker", "--volume=/var/lib/containerd")
+
+
+def container_name(state: State, lab: Lab, host: Host) -> str:
+    """Return the container's name: the host's own in a private engine, marked with the lab in the machine's."""
+    return host.name if state.engine == "private" else f"{lab.name}-{host.name}"
+
+
+def ensure_hosts(engine: Engine, state: State) -> list[str]:
+    """Make each host exist, be of the current make, and run. Return the names of the hosts that are new."""
+    present = _present(engine)
+    wanted = {container_name(state, engine.lab, host) for host in HOSTS}
+    for stranger in present.keys() - wanted:
+        engine.docker("rm", "--force", "--volumes", stranger)
+    calls = [partial(_ensure_host, engine, state, host, present) for host in HOSTS]
+    return [name for name in together(*calls) if name]
+
+
+def host_states(engine: Engine, state: State) -> dict[str, str]:
+    """Return what the engine says of each host (running, exited, missing, …)."""
+    present = _present(engine)
+    return {host.name: present.get(container_name(state, engine.lab, host), ("missing", ""))[0] for host in HOSTS}
+
+
+def _present(engine: Engine) -> dict[str, tuple[str, str]]:
+    """Return the lab's containers by name: what they do, and which specification they were made from."""
+    shape = f'{{{{.Names}}}}\t{{{{.State}}}}\t{{{{.Label "{SPEC_LABEL}"}}}}'
+    lines = engine.docker("ps", "--all", "--filter", f"label={LABEL}={engine.lab.id}", "--format", shape)
+    return {name: (doing, spec) for name, doing, spec in (line.split("\t") for line in lines.splitlines())}
+
+
+def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tuple[str, str]]) -> str | None:
+    """Bring one host to life; return its name when it had to be made."""
+    name = container_name(state, engine.lab, host)
+    arguments = _arguments(engine.lab, state, host)
+    spec = hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:12]
+    doing, made_from = present.get(name, ("missing", ""))
+    if made_from == spec and doing in {"running", "restarting"}:
+        return None
+    if made_from == spec and doing in {"created", "exited"}:
+        engine.docker("start", name)
+        return None
+    if doing != "missing":
+        engine.docker("rm", "--force", "--volumes", name)
+    engine.docker("create", "--name", name, "--label", f"{SPEC_LABEL}={spec}", *arguments)
+    engine.docker("cp", "-", f"{name}:/", stdin=_login(engine.lab))
+    engine.docker("start", name)
+    return host.name
+
+
+def _arguments(lab: Lab, state: State, host: Host) -> list[str]:
+    """Return the arguments of `docker create` that make a host what it is."""
+    neighbours = [f"--add-host={other.name}:{state.address(other)}" for other in HOSTS if other != host]
+    devices = [f"--device={path}" for path in ("/dev/net/tun", "/dev/fuse") if Path(path).exists()]
+    modules = ["--volume=/lib/modules:/lib/modules:ro"] if Path("/lib/modules").is_dir() else []
+    return [
+        f"--hostname={host.name}",
+        f"--network={lab.name}",
+        f"--ip={state.address(host)}",
+        f"--label={LABEL}={lab.id}",
+        # A reboot from the inside ends the container, and this brings it back; `docker stop` keeps it down.
+        "--restart=unless-stopped",
+        "--stop-signal=SIGRTMIN+3",  # systemd's word for: halt
+        "--stop-timeout=20",
+        "--env=container=docker",
+        *neighbours,
+        *devices,
+        *modules,
+        *RIGHTS,
+        *DISKS,
+        image_tag(lab, host.suite),
+    ]
+
+
+def _login(lab: Lab) -> bytes:
+    """Return a tar archive with root's authorized_keys."""
+    key = lab.key.with_suffix(".pub").read_bytes()
+    folder, file = tarfile.TarInfo("root/.ssh"), tarfile.TarInfo("root/.ssh/authorized_keys")
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+    file.size, file.mode = len(key), 0o600
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(folder)
+        tar.addfile(file, io.BytesIO(key))
+    return buffer.getvalue()
+
+
+def ensure_login_key(lab: Lab) -> None:
+    """Make the lab's own SSH key pair."""
+    lab.key.parent.mkdir(mode=0o700, exist_ok=True)
+    if lab.key.exists() and lab.key.with_suffix(".pub").exists():
+        return
+    lab.key.unlink(missing_ok=True)
+    output("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", lab.name, "-f", str(lab.key))
+
+
+def await_hosts(engine: Engine, state: State, new: list[str]) -> None:
+    """Wait until sshd greets on each host, and write down the hosts' keys as the engine shows them."""
+    together(*(partial(_await_greeting, state.address(host), host.name) for host in HOSTS))
+    lines = together(*(partial(_known_host, engine, state, host) for host in HOSTS))
+    engine.lab.known_hosts.write_text("".join(lines))
+    for host in (host for host in HOSTS if host.name in new):
+        _report_failed_units(engine, container_name(state, engine.lab, host), host)
+
+
+def greets(address: IPv4Address) -> bool:
+    """Tell whether an SSH server greets at an address."""
+    try:
+        with socket.create_connection((str(address), 22), timeout=2) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _await_greeting(address: IPv4Address, name: str) -> None:
+    for _ in range(240):
+        if greets(address):
+            return
+        time.sleep(0.25)
+    raise LabError(f"{name} was started, but no SSH server answers at {address}")
+
+
+def _known_host(engine: Engine, state: State, host: Host) -> str:
+    """Return the host's line for known_hosts: its key comes through the engine, so nothing is trusted on first use."""
+    name = container_name(state, engine.lab, host)
+    kind, key = engine.docker("exec", name, "cat", "/etc/ssh/ssh_host_ed25519_key.pub").split()[:2]
+    return f"{state.address(host)},{host.name} {kind} {key}\n"
+
+
+def _report_failed_units(engine: Engine, container: str, host: Host) -> None:
+    """Say which units of a new host failed, if any: a host that is not whole should not surprise a test."""
+    engine.docker("exec", container, "sh", "-c", "systemctl is-system-running --wait || true")
+    failed = engine.docker("exec", container, "systemctl", "list-units", "--failed", "--plain", "--no-legend")
+    for line in failed.splitlines():
+        tell(f"  {host.name}: unit {line.split()[0]} failed")
+
+
+def remove_hosts(engine: Engine) -> None:
+    """Remove the lab's containers, network and images from an engine that is not the lab's own."""
+    with step("hosts removed from the machine's engine"):
+        for name in _present(engine):
+            engine.docker("rm", "--force", "--volumes", name)
+        if engine.holds("network", engine.lab.name):
+            engine.docker("network", "rm", engine.lab.name)
+        images = engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+        for image in (image for image in images if image.startswith(f"{engine.lab.name}/")):
+            engine.docker("rmi", image)

@@ -1,0 +1,144 @@
+"""What a lab is called and where it keeps its things: all derived from the checkout's path.
+
+Two checkouts have two ids, so nothing that one lab makes can be mistaken for the other's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Literal
+
+EngineKind = Literal["machine", "private"]
+
+#: The addresses that session networks are cut from (the collection's default pool).
+SESSION_POOL = IPv4Network("10.128.0.0/9")
+#: Each lab's underlay is one /24 of this.
+UNDERLAY_POOL = IPv4Network("10.77.0.0/16")
+#: Label on everything that the lab makes in an engine.
+LABEL = "backendai.lab"
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host of the lab. ``offset`` is its place in the underlay's /24."""
+
+    name: str
+    group: str
+    suite: str
+    offset: int
+
+
+HOSTS = (
+    Host("agent1", "agents", "bookworm", 11),
+    Host("agent2", "agents", "bookworm", 12),
+    Host("agent3", "agents", "trixie", 13),
+    Host("gateway1", "gateways", "bookworm", 21),
+    Host("user1", "users", "bookworm", 31),
+)
+AGENTS = tuple(host for host in HOSTS if host.group == "agents")
+SUITES = tuple(dict.fromkeys(host.suite for host in HOSTS))
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Names and folders of the lab of one checkout."""
+
+    checkout: Path
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits: short enough for interface names, which hold 15 characters."""
+        return hashlib.sha256(str(self.checkout).encode()).hexdigest()[:8]
+
+    @property
+    def folder(self) -> Path:
+        """Where all state lives."""
+        return self.checkout / ".lab"
+
+    @property
+    def logs(self) -> Path:
+        """Where the long commands write."""
+        return self.folder / "logs"
+
+    @property
+    def images(self) -> Path:
+        """Where the session images wait as tar files."""
+        return self.folder / "images"
+
+    @property
+    def key(self) -> Path:
+        """The private key that opens the hosts."""
+        return self.folder / "ssh" / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The hosts' public keys."""
+        return self.folder / "ssh" / "known_hosts"
+
+    @property
+    def run_folder(self) -> Path:
+        """/run as the private engine sees it. Outside ``.lab``: a socket's path ends after 108 bytes."""
+        return Path("/run") / self.name
+
+    @property
+    def name(self) -> str:
+        """The name of the network namespace, the cgroup, the Docker network and the image repository."""
+        return f"backendai-lab-{self.id}"
+
+    @property
+    def veth(self) -> str:
+        """The control node's own interface on the underlay of a private engine."""
+        return f"bl{self.id}r"
+
+    @property
+    def bridge(self) -> str:
+        """The underlay's bridge."""
+        return f"bl{self.id}b"
+
+    @property
+    def metric(self) -> int:
+        """Metric of the lab's blackhole routes: it marks them as this lab's, and ranks behind any usual route."""
+        return 0x80000000 | int(self.id, 16) & 0x7FFFFFFF
+
+
+@dataclass(frozen=True)
+class State:
+    """What was decided at the first ``up`` and must not change while the lab exists."""
+
+    engine: EngineKind
+    subnet: str
+    docker_host: str
+
+    def address(self, host: Host) -> IPv4Address:
+        """Return the host's address on the underlay."""
+        return IPv4Network(self.subnet)[host.offset]
+
+    @property
+    def router(self) -> IPv4Address:
+        """The bridge's address: the hosts' default gateway, which leads nowhere."""
+        return IPv4Network(self.subnet)[1]
+
+    @property
+    def control_node(self) -> IPv4Address:
+        """The machine's own address on the underlay; it is the bridge itself where the engine is the machine's."""
+        return IPv4Network(self.subnet)[2 if self.engine == "private" else 1]
+
+
+def remembered(lab: Lab) -> State | None:
+    """Return the lab's state, or None when there is none or a crash has left it half-written."""
+    try:
+        return State(**json.loads((lab.folder / "state.json").read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def remember(lab: Lab, state: State) -> None:
+    """Write the lab's state so that a crash leaves either the old one or the new one."""
+    lab.folder.mkdir(exist_ok=True)
+    draft = lab.folder / "state.json.new"
+    draft.write_text(json.dumps({**asdict(state)}, indent=2) + "\n")
+    draft.replace(lab.folder / "state.json")

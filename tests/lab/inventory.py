@@ -1,0 +1,45 @@
+"""The lab's Ansible inventory, ``.lab/inventory.yml``."""
+
+from __future__ import annotations
+
+from tests.lab.identity import HOSTS, Host, Lab, State
+
+_HEAD = """\
+---
+# Written by `python3 -m tests.lab up`.
+all:
+  vars:
+    ansible_user: root
+    ansible_python_interpreter: /usr/bin/python3
+    ansible_ssh_private_key_file: {key}
+    ansible_ssh_common_args: >-
+      -o UserKnownHostsFile={known_hosts}
+      -o GlobalKnownHostsFile=/dev/null
+      -o StrictHostKeyChecking=yes
+      -o IdentitiesOnly=yes
+  children:
+"""
+#: The lab's archive of packages never changes, so asking apt for news would only cost time.
+_AGENT_VARS = """\
+      vars:
+        agent_cpu_overcommit: 8
+        agent_apt_cache_valid_time: 315360000
+"""
+
+
+def write_inventory(lab: Lab, state: State) -> None:
+    """Write the inventory: agents, gateways, and users, who are trusted by nobody."""
+    text = _HEAD.format(key=lab.key, known_hosts=lab.known_hosts)
+    for group in dict.fromkeys(host.group for host in HOSTS):
+        text += f"    {group}:\n      hosts:\n"
+        text += "".join(_entry(host, state) for host in HOSTS if host.group == group)
+        text += _AGENT_VARS if group == "agents" else ""
+    (lab.folder / "queue").mkdir(exist_ok=True)
+    (lab.folder / "inventory.yml").write_text(text)
+
+
+def _entry(host: Host, state: State) -> str:
+    """Return the lines of one host."""
+    address = state.address(host)
+    lines = f"        {host.name}:\n          ansible_host: {address}\n"
+    return lines + (f"          agent_underlay_address: {address}\n" if host.group == "agents" else "")

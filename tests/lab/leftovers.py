@@ -1,0 +1,91 @@
+"""Removing what a lab left on the machine, whole or half: processes, cgroups, mounts, folders.
+
+Every process of a private engine, down to the last container inside a host, is born inside the cgroup that bears the
+lab's id. The kernel keeps that record; it survives a lost pid file, and unlike a pid it is never given to a stranger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from tests.lab.command import LabError, output, succeeds
+from tests.lab.identity import Lab
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def cgroup_roots() -> list[Path]:
+    """Return the root of each cgroup hierarchy: one with cgroup v2, one per controller with v1."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return [entry for entry in sorted(CGROUPS.iterdir()) if (entry / "cgroup.procs").exists()]
+
+
+def lab_cgroups(lab: Lab) -> list[Path]:
+    """Return the lab's cgroups in all hierarchies, children before parents."""
+    found: list[Path] = []
+    for root in cgroup_roots():
+        found += [Path(folder) for folder, _, _ in os.walk(root / lab.name, topdown=False)]
+    return found
+
+
+def lab_processes(lab: Lab) -> set[int]:
+    """Return the ids of all processes of the private engine and its hosts."""
+    pids: set[int] = set()
+    for cgroup in lab_cgroups(lab):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            pids.update(int(pid) for pid in (cgroup / "cgroup.procs").read_text().split())
+    return pids
+
+
+def end_processes(lab: Lab) -> None:
+    """End everything in the lab's cgroups. Nothing inside is worth a farewell: its disks are about to be removed."""
+    for _ in range(100):
+        alive = lab_processes(lab)
+        if not alive:
+            break
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    else:
+        raise LabError(f"these processes of the lab do not end: {sorted(lab_processes(lab))}")
+    for cgroup in lab_cgroups(lab):
+        _remove_cgroup(cgroup)
+
+
+def _remove_cgroup(cgroup: Path) -> None:
+    """Remove an empty cgroup; the kernel may need a moment after its last process."""
+    for _ in range(50):
+        try:
+            cgroup.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise LabError(f"the kernel keeps {cgroup} busy although no process is in it")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of the lab and all in it, after unmounting what is mounted there, and never across a mount."""
+    if not folder.exists():
+        return
+    for mount in reversed(_mounts_below(folder)):
+        if not succeeds("umount", mount):
+            output("umount", "--lazy", mount)
+    if still := _mounts_below(folder):
+        raise LabError(f"{still[0]} is still mounted, so {folder} stays")
+    output("rm", "-rf", "--one-file-system", str(folder), timeout=300)
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    """Return the mount points in and below a folder, parents first."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    return [point for point in points if point == str(folder) or point.startswith(f"{folder}/")]

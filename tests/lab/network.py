@@ -1,0 +1,114 @@
+"""The underlay: a namespace without uplink, its bridge, and the one cable to the control node.
+
+The engine that a machine already has needs none of this: its ``--internal`` network gives the control node the bridge's
+own address. The functions here serve the private engine, except ``chosen_subnet``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from tests.lab.blackholes import needed_at_once, needed_for_packages, other_networks
+from tests.lab.command import LabError, output, succeeds
+from tests.lab.identity import UNDERLAY_POOL, Lab, State
+
+NAMESPACES = Path("/run/netns")
+
+
+def chosen_subnet(lab: Lab) -> IPv4Network:
+    """Return the lab's underlay: the first /24 from a place given by its id that the machine has no other use for."""
+    taken = other_networks(lab) + [IPv4Network(address) for address in needed_at_once(lab) | needed_for_packages()]
+    candidates = list(UNDERLAY_POOL.subnets(new_prefix=24))
+    first = int(lab.id, 16) % len(candidates)
+    for candidate in candidates[first:] + candidates[:first]:
+        if not any(candidate.overlaps(network) for network in taken):
+            return candidate
+    raise LabError(f"every /24 of {UNDERLAY_POOL} overlaps a route of this machine")
+
+
+def namespace_path(lab: Lab) -> Path:
+    """Return where iproute2 keeps the lab's namespace."""
+    return NAMESPACES / lab.name
+
+
+def holds_process(lab: Lab, pid: int) -> bool:
+    """Tell whether a process lives in the lab's namespace.
+
+    A namespace can be made anew under the same name, so the name alone proves nothing.
+    """
+    try:
+        return namespace_path(lab).stat().st_ino == Path(f"/proc/{pid}/ns/net").stat().st_ino
+    except OSError:
+        return False
+
+
+def make_namespace(lab: Lab) -> None:
+    """Make the namespace and a bridge in it, with no way out.
+
+    The bridge's address is the hosts' default gateway (a host without one is not a usual host), and the namespace
+    answers "unreachable" to whatever is not for the underlay: attempts to leave fail at once instead of timing out.
+    """
+    inside = ("ip", "-n", lab.name)
+    output("ip", "netns", "add", lab.name)
+    output(*inside, "link", "set", "lo", "up")
+    output(*inside, "link", "add", lab.bridge, "type", "bridge")
+    output(*inside, "link", "set", lab.bridge, "up")
+    output(*inside, "route", "add", "unreachable", "default")
+    if Path("/proc/sys/net/ipv6").exists():
+        output(*inside, "-6", "route", "add", "unreachable", "default")
+
+
+def plug_in(lab: Lab, state: State) -> None:
+    """Lay the cable from the control node to the bridge, or mend it."""
+    address = f"{state.control_node}/{IPv4Network(state.subnet).prefixlen}"
+    if not _is_plugged_in(lab, address):
+        remove_cable(lab)
+        far_end = f"bl{lab.id}n"
+        output("ip", "link", "add", lab.veth, "type", "veth", "peer", "name", far_end, "netns", lab.name)
+        output("ip", "-n", lab.name, "link", "set", far_end, "master", lab.bridge, "up")
+        _shut_the_door(lab)
+        output("ip", "address", "add", address, "dev", lab.veth)
+        output("ip", "link", "set", lab.veth, "up")
+    _shut_the_door(lab)
+
+
+def _is_plugged_in(lab: Lab, address: str) -> bool:
+    """Tell whether the cable is there, up, and has its address."""
+    try:
+        links = json.loads(output("ip", "-j", "address", "show", "dev", lab.veth))
+    except LabError:
+        return False
+    held = [f"{entry['local']}/{entry['prefixlen']}" for entry in links[0]["addr_info"] if entry["family"] == "inet"]
+    return links[0]["operstate"] == "UP" and held == [address]
+
+
+def _shut_the_door(lab: Lab) -> None:
+    """Let nothing that comes over the cable be forwarded, also on a machine that forwards between other interfaces."""
+    conf = Path("/proc/sys/net/ipv4/conf") / lab.veth
+    (conf / "forwarding").write_text("0")
+    # A lab needs IPv4 only, and an unasked fe80:: address would be one more way to reach the machine.
+    off = Path("/proc/sys/net/ipv6/conf") / lab.veth / "disable_ipv6"
+    if off.exists():
+        off.write_text("1")
+
+
+def remove_cable(lab: Lab) -> None:
+    """Remove the control node's interface; its far end goes with it."""
+    if Path("/sys/class/net", lab.veth).exists():
+        output("ip", "link", "delete", lab.veth)
+
+
+def remove_namespace(lab: Lab) -> None:
+    """Remove the cable and the namespace, whole or what a power cut left of it (an empty file without its mount)."""
+    remove_cable(lab)
+    if namespace_path(lab).exists():
+        output("ip", "netns", "delete", lab.name)
+    # iproute2 makes this folder, and a mount on it, with the first namespace. Behind the last one it is litter.
+    with contextlib.suppress(OSError):
+        if not os.listdir(NAMESPACES):
+            succeeds("umount", str(NAMESPACES))
+            NAMESPACES.rmdir()
