@@ -30,8 +30,8 @@ class ActionModule(ControlAction):
         plan = parts[0].plan
         away = [agent for agent in plan.agents if agent not in readings.facts]
         if away:
-            reasons = "; ".join(f"{agent}: {readings.left_out.get(agent, 'not in the inventory')}" for agent in away)
             raise AnsibleActionFail(
-                f"the session {plan.name!r} has containers on agents that cannot be used: {reasons}; nothing was ended."
+                f"the session {plan.name!r} has containers on agents that cannot be used, so nothing was ended:"
+                f" {readings.why(away)}."
             )
         return {**result, "plan": plan.to_dict(), "agents": [part.agent for part in parts]}

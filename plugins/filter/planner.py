@@ -44,7 +44,7 @@ def planner(limit: str) -> str:
     """Return the planning host. Raises :class:`AnsibleFilterError` when ``limit`` hides it."""
     if limit and "localhost" not in re.split(r"[,:]", limit):
         raise AnsibleFilterError(
-            f"--limit {limit!r} hides localhost, which plans sessions: use --limit 'localhost,{limit}', or leave it out."
+            f"--limit {limit!r} hides localhost, which plans sessions: say --limit 'localhost,{limit}'."
         )
     return "localhost"
 

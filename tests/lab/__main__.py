@@ -17,8 +17,16 @@ from tests.lab.blackholes import ensure_blackholes, remove_blackholes
 from tests.lab.command import LabError, step, tell
 from tests.lab.debian import require
 from tests.lab.engine import Engine, clear_private_engine, docker_host, engine_kind, running_engine
-from tests.lab.host_image import ensure_images
-from tests.lab.hosts import await_hosts, container_name, ensure_hosts, ensure_login_key, greets, host_states, remove_hosts
+from tests.lab.host_image import ensure_images, remove_outdated_images
+from tests.lab.hosts import (
+    await_hosts,
+    container_name,
+    ensure_hosts,
+    ensure_login_key,
+    greets,
+    host_states,
+    remove_hosts,
+)
 from tests.lab.identity import HOSTS, Lab, State, remember, remembered
 from tests.lab.inventory import write_inventory
 from tests.lab.leftovers import remove_folder
@@ -40,6 +48,7 @@ def up(lab: Lab) -> int:
         new = ensure_hosts(engine, state)
         if new:  # a host made anew is bare again
             (lab.folder / "provisioned").unlink(missing_ok=True)
+            remove_outdated_images(engine)
         await_hosts(engine, state, new)
     write_inventory(lab, state)
     places = ", ".join(f"{host.name} {state.address(host)}" for host in HOSTS)
@@ -125,12 +134,16 @@ def main() -> int:
     """Run one command; say in one sentence what went wrong."""
     commands = {"up": up, "images": images, "status": status, "down": down}
     parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of five real hosts.")
-    parser.add_argument("command", choices=commands, help="; ".join(f"{n}: {(c.__doc__ or '').rstrip('.')}" for n, c in commands.items()))
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    for name, command in commands.items():
+        subparsers.add_parser(name, help=command.__doc__)
     chosen = parser.parse_args().command
     lab = Lab(Path(__file__).resolve().parents[2])
     try:
         if os.geteuid() != 0:
             raise LabError("this needs root: it makes network namespaces and starts a Docker engine")
+        if chosen == "status":  # looks only, also while another command works
+            return status(lab)
         with _alone(lab):
             return commands[chosen](lab)
     except LabError as error:

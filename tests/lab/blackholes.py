@@ -48,7 +48,7 @@ def own_blackholes(lab: Lab) -> set[IPv4Network]:
 
 
 def other_networks(lab: Lab) -> list[IPv4Network]:
-    """Return the destinations that the machine has a use for: not this lab's, not the default, no lab's session pool."""
+    """Return the networks that the machine has a use for: not this lab's, not the default, no lab's session pool."""
     return [
         route.destination
         for route in machine_routes()

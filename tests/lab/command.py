@@ -23,7 +23,7 @@ def output(
 ) -> str:
     """Return the standard output of a command that has to succeed.
 
-    Raises LabError with the command's own last words when it fails, is missing, or takes longer than ``timeout`` seconds.
+    Raises LabError with the command's own last words when it fails, is missing, or takes more than ``timeout`` seconds.
     """
     feed: dict[str, object] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin or subprocess.DEVNULL}
     try:

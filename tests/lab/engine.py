@@ -13,7 +13,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import IO
 
-from tests.lab.command import LabError, output, step
+from tests.lab.command import LabError, output, step, tell
 from tests.lab.debian import require
 from tests.lab.identity import LABEL, EngineKind, Lab, State
 from tests.lab.leftovers import cgroup_roots, end_processes, remove_folder
@@ -98,10 +98,23 @@ def running_engine(lab: Lab, state: State) -> Engine:
         require("docker", "dockerd", "ip", "iptables", "nsenter")
         if not (_lives_in_namespace(lab) and engine.answers()):
             with step("private engine"):
-                clear_private_engine(lab)
-                _start(lab, engine)
+                _start_anew(lab, engine)
     _ensure_network(engine, state)
     return engine
+
+
+def _start_anew(lab: Lab, engine: Engine) -> None:
+    """Start the private engine in a clean place; if it cannot live with the disks that a crash left, without them."""
+    clear_private_engine(lab)
+    try:
+        _start(lab, engine)
+    except LabError as error:
+        if not (lab.folder / "engine" / "data").exists():
+            raise
+        tell(f"starting again without the engine's old data, because: {error}")
+        clear_private_engine(lab)
+        remove_folder(lab.folder / "engine")
+        _start(lab, engine)
 
 
 def clear_private_engine(lab: Lab) -> None:
@@ -132,7 +145,11 @@ def _start(lab: Lab, engine: Engine) -> None:
     argv = ("nsenter", f"--net={namespace_path(lab)}", "unshare", "--mount", "--propagation", "private")
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*argv, "sh", "-euc", _birth(lab)], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            [*argv, "sh", "-euc", _birth(lab)],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
         )
     for _ in range(300):
         if engine.answers():

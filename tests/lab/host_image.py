@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from functools import partial
 from pathlib import Path
 
 from tests.lab.command import output, step, together
@@ -27,7 +28,8 @@ HOST_PACKAGES = (
     "systemd",
     "systemd-sysv",
 )
-#: What roles and tests may install on the hosts.
+#: What roles and tests may install on the hosts. Recommended packages that are not here are unknown to the hosts' apt,
+#: which then does without them.
 ARCHIVE_PACKAGES = (
     "busybox-static",
     "curl",
@@ -46,6 +48,8 @@ ARCHIVE_PACKAGES = (
     "wireguard-go",
     "wireguard-tools",
 )
+#: In Debian 13 the docker command is no longer in docker.io, which recommends it.
+ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli",)}
 #: Units without a meaning here: no consoles, no network to fetch updates from; the kernel is the machine's.
 MASKED = (
     "apt-daily-upgrade.timer",
@@ -68,6 +72,7 @@ def image_tag(lab: Lab, suite: str) -> str:
 def ensure_images(engine: Engine, state: State) -> None:
     """Build the images that are missing: those of the hosts in the engine, those of sessions in ``.lab/images``."""
     lab = engine.lab
+    remove_folder(lab.folder / "build")  # half a tree, if a run was killed
     present = {suite: engine.holds("image", image_tag(lab, suite)) for suite in SUITES}
     with_sessions = not session_images_made(lab)
     wanted = [suite for suite in SUITES if not present[suite] or (with_sessions and suite == SUITES[0])]
@@ -75,8 +80,20 @@ def ensure_images(engine: Engine, state: State) -> None:
         return
     pull = state.engine == "machine"
     with step(f"images from Debian packages ({', '.join(wanted)})"):
-        together(*(lambda suite=suite: _build(engine, suite, pull) for suite in wanted))  # type: ignore[misc]
+        together(*(partial(_build, engine, suite, pull) for suite in wanted))
     remove_folder(lab.folder / "build")
+
+
+def remove_images(engine: Engine, keep: set[str] | None = None) -> None:
+    """Remove the hosts' images from the engine, except those to keep."""
+    for image in engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").split():
+        if image.startswith(f"{engine.lab.name}/") and image not in (keep or set()):
+            engine.docker("rmi", image)
+
+
+def remove_outdated_images(engine: Engine) -> None:
+    """Remove the images of earlier recipes, once no host is made of them any more."""
+    remove_images(engine, keep={image_tag(engine.lab, suite) for suite in SUITES})
 
 
 def _build(engine: Engine, suite: str, pull: bool) -> None:
@@ -100,7 +117,7 @@ def _grow_into_host(tree: Tree) -> None:
     """Install the host's packages, then replace the outer package sources by an archive inside."""
     tree.apt("install", *HOST_PACKAGES)
     tree.apt("clean")
-    tree.apt("install", "--download-only", "--install-recommends", *ARCHIVE_PACKAGES)
+    tree.apt("install", "--download-only", *ARCHIVE_PACKAGES, *ARCHIVE_PACKAGES_OF_SUITE[tree.suite])
     packages = tree.root / "srv/packages"
     packages.mkdir(parents=True)
     for package in (tree.root / "var/cache/apt/archives").glob("*.deb"):
@@ -121,7 +138,7 @@ def _grow_into_host(tree: Tree) -> None:
 
 
 def package_index(folder: Path) -> str:
-    """Return the index that makes a folder of .deb files an apt repository (dpkg-scanpackages would need Perl tools)."""
+    """Return the index that makes a folder of .deb files an apt repository."""
     stanzas = []
     for package in sorted(folder.glob("*.deb")):
         fields = output("dpkg-deb", "--field", str(package)).rstrip("\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.lab.command import LabError, output, step, tell, together
 from tests.lab.engine import Engine
-from tests.lab.host_image import image_tag
+from tests.lab.host_image import image_tag, remove_images
 from tests.lab.identity import HOSTS, LABEL, Host, Lab, State
 
 SPEC_LABEL = f"{LABEL}.spec"
@@ -173,6 +173,4 @@ def remove_hosts(engine: Engine) -> None:
             engine.docker("rm", "--force", "--volumes", name)
         if engine.holds("network", engine.lab.name):
             engine.docker("network", "rm", engine.lab.name)
-        images = engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()
-        for image in (image for image in images if image.startswith(f"{engine.lab.name}/")):
-            engine.docker("rmi", image)
+        remove_images(engine)

@@ -21,6 +21,12 @@ APT::Install-Recommends "false";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 """
+#: Debian 12 has two packages for one purpose, and apt would take the one that drags in 45 MB of Perl.
+_PINS = r"Package: usrmerge\nPin: release *\nPin-Priority: -1\n"
+_MERGED_USR = (
+    "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+    f"--setup-hook=printf '{_PINS}' > \"$1/etc/apt/preferences.d/lab\"",
+)
 #: Nobody reads manuals in the lab; a power cut that tears a tree only means building it again.
 _DPKG_OPTIONS = """\
 path-exclude=/usr/share/doc/*
@@ -30,8 +36,8 @@ path-exclude=/usr/share/locale/*
 path-exclude=/usr/share/lintian/*
 force-unsafe-io
 """
-#: In a container, so not part of an image: what the machine put there, and what only apt needs.
-_LEAVE_OUT = ("./dev/*", "./proc/*", "./sys/*", "./run/*", "./tmp/*", "./var/cache/apt/*", "./var/lib/apt/lists/*")
+#: Not part of an image: what a container gets from its engine, and what apt can make anew.
+_LEFT_OUT = ("./dev/*", "./proc/*", "./sys/*", "./run/*", "./tmp/*", "./var/cache/apt/*")
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class Tree:
             f"--aptopt={settings}",
             f"--dpkgopt={excluded}",
             "--skip=cleanup/apt/lists",
+            *_MERGED_USR,
             self.suite,
             str(self.root),
             f"deb [signed-by={KEYRING}] {source} {self.suite} main",
@@ -134,8 +141,8 @@ class Tree:
         logged(self.log, "chroot", str(self.root), *argv, env={"PATH": "/usr/sbin:/usr/bin", "LC_ALL": "C"})
 
     def pack(self, archive: Path) -> None:
-        """Write the tree into a tar file whose bytes depend on its contents only."""
-        output("tar", *self._tar_options(), "-cf", str(archive), ".", timeout=300)
+        """Write the tree into a tar file, without the package lists: they are longer than all the rest."""
+        output("tar", *self._tar_options(), "--exclude=./var/lib/apt/lists/*", "-cf", str(archive), ".", timeout=300)
 
     def give(self, engine: Engine, tag: str, *changes: str) -> None:
         """Import the tree into the engine as an image, without a file in between."""
@@ -146,5 +153,5 @@ class Tree:
             raise LabError(f"tar could not read {self.root}")
 
     def _tar_options(self) -> list[str]:
-        left_out = [f"--exclude={pattern}" for pattern in _LEAVE_OUT]
+        left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
         return ["-C", str(self.root), "--sort=name", "--numeric-owner", "--xattrs", *left_out]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
@@ -30,6 +30,13 @@ class Readings:
     facts: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
 
+    def why(self, names: Iterable[str]) -> str:
+        """Return why agents cannot be used, those with the same reason together."""
+        by_reason: dict[str, list[str]] = {}
+        for name in sorted(names):
+            by_reason.setdefault(self.left_out.get(name, "not in the inventory"), []).append(name)
+        return "; ".join(f"{', '.join(named)}: {reason}" for reason, named in by_reason.items())
+
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
@@ -47,8 +54,7 @@ def decide(spec: SessionSpec, readings: Readings, pools: Pools, session_id: str,
     changes nothing. Raises :class:`SpecError` or :class:`PlanError` with one sentence when it can never be met.
     """
     if not readings.facts:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in sorted(readings.left_out.items()))
-        raise PlanError(f"no agent can be used: {reasons or 'the inventory has none'}")
+        raise PlanError(f"no agent can be used: {readings.why(readings.left_out) or 'the inventory has none'}")
     known = _known_plan(spec, readings)
     agents = [AgentFacts.from_dict(name, data) for name, data in sorted(readings.facts.items())]
     if known:
@@ -82,11 +88,9 @@ def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
             f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"
             " choose another name, or end that one with backendai.cluster.terminate_session."
         )
-    away = {name: readings.left_out.get(name, "not in the inventory") for name in plan.agents}
-    away = {name: reason for name, reason in away.items() if name not in readings.facts}
+    away = [name for name in plan.agents if name not in readings.facts]
     if away:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in away.items())
-        raise PlanError(f"the session {spec.name!r} has containers on agents that cannot be used: {reasons}")
+        raise PlanError(f"the session {spec.name!r} has containers on agents that cannot be used: {readings.why(away)}")
     return plan
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -23,7 +24,7 @@ def parse_bytes(value: object) -> int:
     match = _BYTES.fullmatch(str(value).strip())
     if isinstance(value, bool) or match is None:
         raise ValueError("must be bytes, such as 1g, 512m or 1073741824")
-    return int(float(match["number"]) * _FACTORS[match["unit"].lower()])
+    return int(Fraction(match["number"]) * _FACTORS[match["unit"].lower()])
 
 
 def parse_count(value: object) -> int:
@@ -33,7 +34,7 @@ def parse_count(value: object) -> int:
     """
     if isinstance(value, bool) or not re.fullmatch(r"\d+(\.0+)?", str(value).strip()):
         raise ValueError("must be a whole number, zero or more")
-    return int(float(str(value)))
+    return int(Fraction(str(value)))
 
 
 def parse_slot(slot: str, value: object) -> int:

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import hashlib
 import ipaddress
+import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,8 +115,8 @@ def refuse_unknown(variables: Mapping[str, Any], problems: Problems) -> None:
     known = [f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS]
     for variable in sorted(set(variables) - set(known)):
         if variable.startswith("session_"):
-            near = difflib.get_close_matches(variable, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(known)}"
+            near = difflib.get_close_matches(variable[len("session_") :], SPEC_OPTIONS + RUN_OPTIONS, 1)
+            hint = f"did you mean session_{near[0]}?" if near else f"allowed are {', '.join(known)}"
             problems.add(f"{variable} is not an option of a session; {hint}")
 
 
@@ -155,14 +156,14 @@ def parse_pools(variables: Mapping[str, Any]) -> Pools:
     problems = Problems()
     network = text(problems, "session_network_pool", variables.get("session_network_pool"))
     try:
-        if ipaddress.IPv4Network(network).prefixlen > 29:
+        if network and ipaddress.IPv4Network(network).prefixlen > 29:
             problems.refuse("session_network_pool", network, "must be a /29 or larger")
     except ValueError:
         problems.refuse("session_network_pool", network, "must be an IPv4 network such as 10.128.0.0/9")
     vnis = text(problems, "session_vni_pool", variables.get("session_vni_pool"))
-    first, _, last = vnis.partition("-")
+    first, _dash, last = vnis.partition("-")
     valid = first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 1 << 24
-    if not valid:
+    if vnis and not valid:
         problems.refuse("session_vni_pool", vnis, "must be a range within 1-16777215, such as 4096-16777215")
     port = whole_number(problems, "session_vxlan_port", variables.get("session_vxlan_port"), 1, 65535)
     if problems:
@@ -216,10 +217,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 def _mounts(problems: Problems, value: Any) -> tuple[Mount, ...]:
     mounts = []
     for where, entry in entries(problems, "session_mounts", value, ("source", "target", "read_only")):
-        source, target = (text(problems, f"{where}.{key}", entry.get(key)).rstrip("/") for key in ("source", "target"))
-        for key, path in (("source", source), ("target", target)):
-            if path and not path.startswith("/"):
-                problems.refuse(f"{where}.{key}", path, "must be an absolute path")
+        source, target = (_path(problems, f"{where}.{key}", entry.get(key)) for key in ("source", "target"))
         hidden = [path for path in (HOME, "/opt/backendai", "/run/backendai", "/etc/hosts") if _hides(target, path)]
         if target.startswith("/") and hidden:
             problems.refuse(f"{where}.target", target, f"would hide {hidden[0]}")
@@ -227,15 +225,24 @@ def _mounts(problems: Problems, value: Any) -> tuple[Mount, ...]:
             problems, f"{where}.read_only", str(entry.get("read_only", False)).lower(), ("true", "false")
         )
         mounts.append(Mount(source, target, read_only == "true"))
-    targets = [mount.target for mount in mounts]
+    targets = [mount.target for mount in mounts if mount.target]
     for target in sorted({target for target in targets if targets.count(target) > 1}):
         problems.refuse("session_mounts", target, "is the target of more than one mount")
     return tuple(mounts)
 
 
+def _path(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as a path that means what it says: ``..`` could hide a folder, ``:`` would end it in a bind."""
+    given = text(problems, option, value)
+    path = given.rstrip("/") or given[:1]
+    if path and (path != posixpath.normpath(path) or not path.startswith("/") or path.startswith("//") or ":" in path):
+        problems.refuse(option, path, "must be an absolute path without //, . or .. in it, and without :")
+    return path
+
+
 def _hides(target: str, path: str) -> bool:
     """Return whether something mounted at ``target`` would cover ``path``."""
-    return path == target or path.startswith(f"{target}/")
+    return path == target or path.startswith(f"{target.rstrip('/')}/")
 
 
 def _refuse_unoffered(problems: Problems, values: Mapping[str, Any], spec: SessionSpec) -> None:

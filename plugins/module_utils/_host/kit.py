@@ -20,9 +20,9 @@ import subprocess
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Optional
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"
@@ -51,7 +51,7 @@ _MISSING = re.compile(r"^\s*(?P<name>\S+) => not found$")
 _LOADER = re.compile(r"^\s*(?P<path>/\S+) \(0x[0-9a-f]+\)$")
 
 
-class KitUnbuildable(Exception):
+class KitUnbuildable(NotProvisioned):
     """Something that the kit is made of is missing; the message is one sentence for the operator."""
 
 
@@ -65,6 +65,8 @@ class Linked:
 
 @dataclass(frozen=True)
 class KitFile:
+    """The content of one file and its permission bits."""
+
     content: bytes
     mode: int
 
@@ -121,7 +123,7 @@ def wanted_kit(scripts: Mapping[str, str]) -> Kit:
     return Kit(files)
 
 
-def current_version(root: str) -> Optional[str]:
+def current_version(root: str) -> str | None:
     """Return the version that new containers are to mount, or None where no kit was ever installed."""
     try:
         return os.readlink(os.path.join(root, CURRENT))
@@ -131,7 +133,7 @@ def current_version(root: str) -> Optional[str]:
 
 def kit_changes(kit: Kit, root: str) -> list[Change]:
     """Return what differs between ``kit`` and what ``root`` holds, file by file."""
-    changes = []
+    changes: list[Change] = []
     for path in sorted(kit.files):
         subject = os.path.join(kit.version, path)
         installed, wanted = _digest(os.path.join(root, subject)), kit.files[path].digest
@@ -191,7 +193,7 @@ def _write(kit: Kit, paths: Iterable[str], folder: str) -> None:
         os.replace(f"{target}.new", target)
 
 
-def _digest(path: str) -> Optional[str]:
+def _digest(path: str) -> str | None:
     try:
         with open(path, "rb") as file:
             return KitFile(file.read(), os.fstat(file.fileno()).st_mode & 0o7777).digest

@@ -1,0 +1,18 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the engine's containers mount from the agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import docker
+
+
+def mounted_paths(client: docker.APIClient) -> frozenset[str]:
+    """Return the agent's paths that any container mounts, ours or not, running or not."""
+    found = client.containers(all=True)
+    return frozenset(mount["Source"] for container in found for mount in container["Mounts"] if "Source" in mount)

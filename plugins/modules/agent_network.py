@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Make an agent's default network."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: agent_network
+short_description: Make the Docker network that every container of an agent joins
+version_added: 0.1.0
+description:
+  - Makes a bridge network on which containers reach the world and never each other. Traffic of sessions has networks of
+    its own.
+  - A network of ours that differs is made anew while no container is attached to it. One that is not ours is never
+    touched.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+extends_documentation_fragment:
+  - backendai.cluster.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+requirements:
+  - python >= 3.9
+  - Docker SDK for Python (C(python3-docker))
+options:
+  docker_host:
+    description: The address of the agent's Docker engine.
+    type: str
+    default: unix:///var/run/docker.sock
+  name:
+    description: The name of the network.
+    type: str
+    default: backendai-default
+  bridge:
+    description: The name of its bridge on the agent, at most 15 characters.
+    type: str
+    default: backendai0
+  subnet:
+    description: Its address range. When empty, the engine takes one of its own pool.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Make the default network
+  backendai.cluster.agent_network:
+    subnet: 10.200.0.0/22
+"""
+
+RETURN = r"""# """
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
+    DefaultNetwork,
+    make_default_network,
+    plan_default_network,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "docker_host": CONNECTION_OPTIONS["docker_host"],
+            "name": {"type": "str", "default": "backendai-default"},
+            "bridge": {"type": "str", "default": "backendai0"},
+            "subnet": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+
+    def run() -> dict[str, Any]:
+        client = connect(module.params["docker_host"])
+        wanted = DefaultNetwork(module.params["name"], module.params["bridge"], module.params["subnet"])
+        changes = plan_default_network(client, wanted)
+        if changes and not module.check_mode:
+            make_default_network(client, wanted)
+        return {"changed": bool(changes), "diff": as_diff(changes)}
+
+    finish(module, run)
+
+
+if __name__ == "__main__":
+    main()

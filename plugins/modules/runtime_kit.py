@@ -1,0 +1,106 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Install what every container needs to be part of a session."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: runtime_kit
+short_description: Build the runtime kit that every container mounts
+version_added: 0.1.0
+description:
+  - Copies sshd, an ssh client and a shell, which the distribution's packages have installed on this agent, together
+    with their own loader and libraries, to a folder that containers mount at C(/opt/backendai). So any Linux image
+    works, whichever C library it has, or none.
+  - The folder's name is a digest of all that is in it. A new version appears whole, and C(current) is switched to it at
+    once; containers that mount an older one keep it.
+  - Older versions are removed when no container mounts them, but for the one that was current until then.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+extends_documentation_fragment:
+  - backendai.cluster.agent
+  - backendai.cluster.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: Files are listed by name, with a digest in place of their content.
+requirements:
+  - dropbear, OpenSSH client and sftp-server, static busybox, ldd
+options:
+  scripts:
+    description: Shell scripts of the kit, their text by their path in it.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Install the runtime kit
+  backendai.cluster.runtime_kit:
+    scripts:
+      bin/entrypoint: "{{ lookup('ansible.builtin.file', 'kit/entrypoint', rstrip=false) }}"
+"""
+
+RETURN = r"""
+version:
+  description: The version that this host's packages and the scripts make.
+  returned: success
+  type: str
+  sample: 15d9f4ab92e4
+path:
+  description: The folder of that version, for containers to mount.
+  returned: success
+  type: str
+  sample: /var/lib/backendai/kit/15d9f4ab92e4
+removed:
+  description: The older versions that were removed.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change, as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.mounts import mounted_paths
+from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={**CONNECTION_OPTIONS, "scripts": {"type": "dict", "required": True}},
+        supports_check_mode=True,
+    )
+
+    def run() -> dict[str, Any]:
+        root = os.path.join(module.params["state_path"], "kit")
+        wanted = kit.wanted_kit(module.params["scripts"])
+        changes = kit.kit_changes(wanted, root)
+        unused = kit.unused_versions(wanted, root, mounted_paths(connect(module.params["docker_host"])))
+        if not module.check_mode:
+            if changes:
+                kit.install(wanted, root, changes)
+            kit.remove(root, unused)
+        return {
+            "changed": bool(changes or unused),
+            "version": wanted.version,
+            "path": os.path.join(root, wanted.version),
+            "removed": unused,
+            "diff": as_diff([*changes, *(Change(version, "not mounted by any container", None) for version in unused)]),
+        }
+
+    finish(module, run)
+
+
+if __name__ == "__main__":
+    main()

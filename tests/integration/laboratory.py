@@ -1,0 +1,120 @@
+"""The lab as the tests use it: run a playbook, look into an agent, look into a container."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+INVENTORY = ROOT / ".lab" / "inventory.yml"
+AGENTS = ("agent1", "agent2", "agent3")
+PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
+TIMEOUT = 300
+
+_RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What came of a playbook: its exit code, all that it printed, and the record that it wrote."""
+
+    code: int
+    output: str
+    record: Any
+
+    @property
+    def changed(self) -> int:
+        """How many tasks changed something, over all hosts, as the recap says."""
+        return sum(int(match["changed"]) for match in _RECAP.finditer(self.output))
+
+    @property
+    def said(self) -> str:
+        """The output as one line, so that sentences can be found in it wherever they were wrapped."""
+        return " ".join(self.output.split())
+
+
+def environment() -> dict[str, str]:
+    """Return the environment that Ansible runs in, with plain output."""
+    settings = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
+    return {**os.environ, **settings, "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
+
+
+def command(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> list[str]:
+    """Return the command line that runs a playbook; ``folder`` gets the file of variables."""
+    given = folder / "variables.json"
+    given.write_text(json.dumps(variables))
+    line = ["ansible-playbook", "-i", str(INVENTORY), f"backendai.cluster.{playbook}", "-e", f"@{given}"]
+    return [*line, *options]
+
+
+def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
+    """Run a playbook of the collection on the lab to its end."""
+    report = folder / "report.json"
+    report.unlink(missing_ok=True)
+    path = "session_list_path" if playbook == "list_sessions" else "session_record_path"
+    asked = dict(variables) if playbook == "provision_agents" else {path: str(report), **variables}
+    done = subprocess.run(
+        command(playbook, folder, asked, *options),
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    record = json.loads(report.read_text()) if report.exists() else None
+    return Run(done.returncode, done.stdout, record)
+
+
+def host_variables(host: str) -> dict[str, Any]:
+    """Return what the lab's inventory says of a host."""
+    inventory = yaml.safe_load(INVENTORY.read_text())["all"]
+    groups = inventory["children"].values()
+    return {**inventory["vars"], **next(group["hosts"][host] for group in groups if host in group["hosts"])}
+
+
+def on(host: str, line: str, *, check: bool = True) -> str:
+    """Run a shell line on a host of the lab over SSH and return what it printed."""
+    variables = host_variables(host)
+    ssh = ["ssh", "-i", variables["ansible_ssh_private_key_file"], *shlex.split(variables["ansible_ssh_common_args"])]
+    target = f"{variables['ansible_user']}@{variables['ansible_host']}"
+    done = subprocess.run(
+        [*ssh, "-o", "BatchMode=yes", target, line],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    if check and done.returncode:
+        raise AssertionError(f"{host}: {line!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def inside(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bool = True) -> str:
+    """Run a command in a container, given its entry in a session's record, and return what it printed."""
+    line = shlex.join(["docker", "exec", "--user", user, kernel["container"], *words])
+    return on(kernel["agent"], line, check=check)
+
+
+def remains(agent: str) -> dict[str, str]:
+    """Return everything on an agent that a session could leave behind, in a form that can be compared."""
+    return {
+        "containers": on(agent, "docker ps --all --format '{{.Names}}' | sort"),
+        "networks": on(agent, "docker network ls --format '{{.Name}}' | sort"),
+        "links": on(agent, "ip -o link show | awk -F': ' '{print $2}' | sed 's/@.*//' | sort"),
+        "tables": on(agent, "nft list tables"),
+        "volumes": on(agent, "docker volume ls --quiet"),
+        "files": on(agent, "cd /var/lib/backendai && find . -printf '%p %m %U %s\\n' | sort"),
+    }

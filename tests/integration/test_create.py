@@ -1,0 +1,218 @@
+"""Sessions that start: placed, joined, named, with their environment and SSH."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, BUSYBOX, Run, inside, on, remains
+
+MULTI_NODE = {"cluster_mode": "multi-node", "cluster_size": 4, "agent_selection": "dispersed"}
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Four containers over three agents, of two engines."""
+    made = Sessions(tmp_path_factory.mktemp("four"))
+    run = made.create(**MULTI_NODE, env={"GREETING": "hello world"})
+    assert run.code == 0, run.output
+    yield run
+    assert made.terminate().code == 0
+
+
+def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Run) -> None:
+    record = four.record
+    assert record["status"] == "RUNNING"
+    assert record["cluster_mode"] == record["requested_cluster_mode"] == "multi-node"
+    assert sorted({kernel["agent"] for kernel in record["kernels"]}) == list(AGENTS)
+    assert [kernel["hostname"] for kernel in record["kernels"]] == ["main1", "sub1", "sub2", "sub3"]
+    assert [kernel["status"] for kernel in record["kernels"]] == ["running"] * 4
+    assert record["network"]["driver"] == "vxlan"
+    assert record["network"]["mtu"] == 1450
+    assert len({kernel["image_digest"] for kernel in record["kernels"]}) == 1
+
+
+def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: Run) -> None:
+    kernels = four.record["kernels"]
+    seen = {
+        (here["hostname"], there["hostname"]): inside(
+            here, "ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", there["hostname"], "hostname; id -un"
+        ).split()
+        for here in kernels
+        for there in kernels
+    }
+    assert seen == {pair: [pair[1], "work"] for pair in seen}
+    assert len(seen) == 16
+
+
+def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict[str, str]:
+    """The table of the documentation, written out."""
+    workers = [f"{host}:{29500 + rank}" for rank, host in enumerate(["main1", "sub1", "sub2", "sub3"])]
+    return {
+        "BACKENDAI_CLUSTER_SIZE": "4",
+        "BACKENDAI_CLUSTER_HOSTS": "main1,sub1,sub2,sub3",
+        "BACKENDAI_CLUSTER_REPLICAS": "main:1,sub:3",
+        "BACKENDAI_CLUSTER_HOST": kernel["hostname"],
+        "BACKENDAI_CLUSTER_IDX": str(kernel["index"]),
+        "BACKENDAI_CLUSTER_ROLE": kernel["role"],
+        "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel["rank"]),
+        "BACKENDAI_CLUSTER_MODE": "multi-node",
+        "BACKENDAI_KERNEL_ID": kernel["id"],
+        "BACKENDAI_SESSION_ID": record["id"],
+        "BACKENDAI_SESSION_NAME": record["name"],
+        "BACKENDAI_KERNEL_IMAGE": "lab/python:1",
+        "BACKENDAI_SERVICE_PORTS": "",
+        "BACKENDAI_PREOPEN_PORTS": "",
+        "MASTER_ADDR": "main1",
+        "MASTER_PORT": "29500",
+        "TF_CONFIG": json.dumps(
+            {"cluster": {"worker": workers}, "task": {"type": "worker", "index": kernel["rank"]}}
+        ),
+        "NCCL_SOCKET_IFNAME": "cluster0",
+        "GLOO_SOCKET_IFNAME": "cluster0",
+        "GREETING": "hello world",
+    }
+
+
+def variables(text: str) -> dict[str, str]:
+    """Return what ``env`` printed."""
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: Run, rank: int) -> None:
+    kernel, main = four.record["kernels"][rank], four.record["kernels"][0]
+    expected = expected_environment(four.record, kernel)
+    for text in (inside(kernel, "env"), inside(main, "ssh", kernel["hostname"], "env")):
+        seen = variables(text)
+        assert {key: seen.get(key) for key in expected} == expected
+        assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(seen)
+
+
+def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default_network(four: Run) -> None:
+    for kernel in four.record["kernels"]:
+        hosts = inside(kernel, "cat", "/etc/hosts")
+        assert f"{kernel['address']} {kernel['hostname']}\n" in hosts
+        assert inside(kernel, "python3", "-c", "import socket; print(socket.gethostbyname('sub2'))").strip() == next(
+            one["address"] for one in four.record["kernels"] if one["hostname"] == "sub2"
+        )
+        assert "dev eth0" in inside(kernel, "ip", "route", "show", "default")
+        assert f"inet {kernel['address']}/" in inside(kernel, "ip", "-4", "addr", "show", "dev", "cluster0")
+
+
+def test_each_container_gets_exactly_what_was_asked(sessions: Sessions) -> None:
+    run = sessions.create(cluster_size=2, resources={"cpu": 1, "mem": "256m", "shmem": "32m"})
+    assert run.code == 0, run.output
+    for kernel in run.record["kernels"]:
+        inspected = json.loads(on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"]
+        assert (inspected["Memory"], inspected["MemorySwap"], inspected["ShmSize"]) == (256 << 20, 256 << 20, 32 << 20)
+        assert len(inside(kernel, "python3", "-c", "import os; print(*os.sched_getaffinity(0))").split()) == 1
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_single_node_session_has_a_private_bridge_unless_it_is_alone(sessions: Sessions, size: int) -> None:
+    run = sessions.create(cluster_size=size)
+    assert run.code == 0, run.output
+    record = run.record
+    assert (record["status"], record["cluster_mode"], record["cluster_size"]) == ("RUNNING", "single-node", size)
+    assert len({kernel["agent"] for kernel in record["kernels"]}) == 1
+    if size == 1:
+        assert record["network"] is None
+        assert record["kernels"][0]["address"] is None
+    else:
+        assert (record["network"]["driver"], record["network"]["vni"]) == ("bridge", None)
+    seen = variables(inside(record["kernels"][0], "env"))
+    assert seen["BACKENDAI_CLUSTER_SIZE"] == str(size)
+    assert ("MASTER_ADDR" in seen) == (size > 1)
+
+
+def test_multi_node_that_fits_on_one_agent_goes_there(sessions: Sessions) -> None:
+    run = sessions.create(cluster_mode="multi-node", cluster_size=4)
+    assert run.code == 0, run.output
+    assert (run.record["requested_cluster_mode"], run.record["cluster_mode"]) == ("multi-node", "single-node")
+    assert run.record["network"]["driver"] == "bridge"
+    assert variables(inside(run.record["kernels"][1], "env"))["BACKENDAI_CLUSTER_MODE"] == "single-node"
+
+
+def test_an_image_with_nothing_but_busybox_becomes_a_cluster(sessions: Sessions) -> None:
+    run = sessions.create(image=BUSYBOX, **{**MULTI_NODE, "cluster_size": 3})
+    assert run.code == 0, run.output
+    main = run.record["kernels"][0]
+    assert inside(main, "ssh", "sub2", "hostname").strip() == "sub2"
+
+
+def test_a_second_run_changes_nothing(sessions: Sessions) -> None:
+    first = sessions.create(**MULTI_NODE)
+    assert first.code == 0, first.output
+    again = sessions.create(**MULTI_NODE)
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert again.record == first.record
+
+
+def test_another_request_under_the_same_name_is_refused_and_says_what_differs(sessions: Sessions) -> None:
+    assert sessions.create(env={"TOKEN": "first-secret"}).code == 0
+    refused = sessions.create(cluster_size=2, env={"TOKEN": "second-secret"})
+    assert refused.code != 0
+    assert "session_cluster_size (is 1, asked 2)" in refused.said
+    assert "session_env (TOKEN)" in refused.said
+    assert "-secret" not in refused.output
+    assert refused.record["status"] == "ERROR"
+
+
+def test_check_mode_shows_the_plan_and_touches_nothing(sessions: Sessions) -> None:
+    before = {agent: remains(agent) for agent in AGENTS}
+    run = sessions.create("--check", "--diff", **MULTI_NODE)
+    assert run.code == 0, run.output
+    assert "+network vxlan 10." in run.said
+    assert f"+container backendai-{sessions.name}-sub3: running" in run.said
+    assert run.record is None
+    assert {agent: remains(agent) for agent in AGENTS} == before
+
+
+def test_check_mode_on_a_running_session_finds_nothing_to_change(sessions: Sessions) -> None:
+    assert sessions.create(**MULTI_NODE).code == 0
+    run = sessions.create("--check", "--diff", **MULTI_NODE)
+    assert (run.code, run.changed) == (0, 0), run.output
+
+
+def test_templates_of_the_user_replace_ours(sessions: Sessions, tmp_path: Path) -> None:
+    hosts = tmp_path / "my-hosts.j2"
+    hosts.write_text(
+        "127.0.0.1 localhost\n192.0.2.7 licence-server\n"
+        "{% for kernel in plan.kernels %}\n{{ kernel.address }} {{ kernel.hostname }}\n{% endfor %}\n"
+    )
+    run = sessions.create(cluster_size=2, hosts_template=str(hosts))
+    assert run.code == 0, run.output
+    assert "192.0.2.7 licence-server" in inside(run.record["kernels"][1], "cat", "/etc/hosts")
+
+
+def test_the_same_folder_is_in_every_container(sessions: Sessions) -> None:
+    for agent in AGENTS:
+        on(agent, "mkdir -p /srv/data && echo here > /srv/data/marker")
+    run = sessions.create(**MULTI_NODE, mounts=[{"source": "/srv/data", "target": "/home/work/data", "read_only": True}])
+    assert run.code == 0, run.output
+    for kernel in run.record["kernels"]:
+        assert inside(kernel, "cat", "/home/work/data/marker").strip() == "here"
+        assert "Read-only" in inside(kernel, "touch", "/home/work/data/new", check=False)
+
+
+def test_private_keys_stay_on_their_agent(sessions: Sessions) -> None:
+    run = sessions.create("-vvv", **MULTI_NODE)
+    assert run.code == 0
+    assert "PRIVATE KEY" not in run.output
+    keys = set()
+    for kernel in run.record["kernels"]:
+        path = f"/var/lib/backendai/sessions/{run.record['id']}/{kernel['hostname']}/ssh/id_ed25519"
+        assert on(kernel["agent"], f"stat -c '%a %U' {path}").split() == ["600", "root"]
+        assert inside(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
+        assert "PRIVATE KEY" not in on(kernel["agent"], f"docker inspect {kernel['container']}")
+        body = on(kernel["agent"], f"sed -n 2p {path}").strip()
+        assert body
+        assert body not in run.output
+        keys.add(body + on(kernel["agent"], f"sed -n 3p {path}").strip())
+    assert len(keys) == 4

@@ -1,0 +1,137 @@
+"""Faults that are made for real: a run that is killed, an agent that is away, a step that fails half way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, INVENTORY, ROOT, command, environment, on, remains
+from tests.integration.test_create import MULTI_NODE
+
+CLAIMED = "ls /var/lib/backendai/sessions | wc -l"
+
+
+@pytest.mark.parametrize("phase", ["Make this agent's slice true", "Let the session prove itself"])
+def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessions, tmp_path: Path, phase: str) -> None:
+    variables = {f"session_{key}": value for key, value in {"image": "lab/python:1", **MULTI_NODE}.items()}
+    line = command("create_session", tmp_path, {"session_name": sessions.name, **variables})
+    run = subprocess.Popen(
+        line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert run.stdout
+    for printed in run.stdout:
+        if phase in printed:
+            break
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    time.sleep(1)
+    assert [on(agent, CLAIMED).strip() for agent in AGENTS] == ["1", "1", "1"]
+    listed = sessions.run("list_sessions").record
+    assert [one["status"] for one in listed if one["name"] == sessions.name] == ["CREATING"]
+    again = sessions.create(**MULTI_NODE)
+    assert again.code == 0, again.output
+    assert again.record["status"] == "RUNNING"
+    unchanged = sessions.create(**MULTI_NODE)
+    assert (unchanged.code, unchanged.changed) == (0, 0)
+
+
+def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
+    # A foreign container has the name that sub1's would get.
+    on("agent2", f"docker create --name backendai-{sessions.name}-sub1 lab/busybox:1 true")
+    try:
+        before = {agent: remains(agent) for agent in AGENTS}
+        run = sessions.create(**{**MULTI_NODE, "cluster_size": 3})
+        assert run.code != 0
+        assert "agent2: the Docker engine refused:" in run.said
+        assert f"backendai-{sessions.name}-sub1" in run.said
+        assert run.record["status"] == "ERROR"
+        assert {agent: remains(agent) for agent in AGENTS} == before
+    finally:
+        on("agent2", f"docker rm backendai-{sessions.name}-sub1")
+
+
+def test_a_session_that_ran_survives_a_repair_that_fails(sessions: Sessions) -> None:
+    created = sessions.create(**MULTI_NODE)
+    main, sub = created.record["kernels"][:2]
+    on(sub["agent"], f"docker rm --force {sub['container']}")
+    on(sub["agent"], f"docker create --name {sub['container']} lab/busybox:1 true")
+    try:
+        assert sessions.create(**MULTI_NODE).code != 0
+        assert on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}").strip() == "true"
+    finally:
+        on(sub["agent"], f"docker rm {sub['container']}")
+    assert sessions.create(**MULTI_NODE).record == created.record
+
+
+def test_an_agent_whose_engine_is_down_is_left_out_with_a_warning(sessions: Sessions) -> None:
+    on("agent2", "systemctl stop docker.socket docker.service")
+    try:
+        run = sessions.create(**{**MULTI_NODE, "cluster_size": 2})
+        assert run.code == 0, run.output
+        assert "agent2 is left out: the Docker engine at unix:///var/run/docker.sock does not answer" in run.said
+        assert sorted(kernel["agent"] for kernel in run.record["kernels"]) == ["agent1", "agent3"]
+        designated = sessions.create(name=f"{sessions.name}-2", designated_agents=["agent2"])
+        assert designated.code != 0
+        assert "session_designated_agents: 'agent2' cannot be used: the Docker engine" in designated.said
+    finally:
+        on("agent2", "systemctl start docker.service")
+
+
+def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
+    run = sessions.create("-e", "agent_docker_host=unix:///no/such.sock")
+    assert run.code != 0
+    assert "no agent can be used: agent1, agent2, agent3: the Docker engine at unix:///no/such.sock does not answer" in run.said
+
+
+@pytest.fixture
+def unreachable_agent2(tmp_path: Path) -> Path:
+    """An inventory in which agent2 has an address where nobody listens."""
+    inventory = tmp_path / "inventory.yml"
+    port = "          ansible_port: 9\n"
+    inventory.write_text(INVENTORY.read_text().replace("        agent2:\n", f"        agent2:\n{port}"))
+    return inventory
+
+
+def test_an_unreachable_agent_is_left_out_with_a_warning(sessions: Sessions, unreachable_agent2: Path) -> None:
+    run = sessions.create("-i", str(unreachable_agent2), **{**MULTI_NODE, "cluster_size": 3})
+    assert run.code == 0, run.output
+    assert "agent2 is left out:" in run.said
+    assert {kernel["agent"] for kernel in run.record["kernels"]} == {"agent1", "agent3"}
+
+
+def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:
+    run = sessions.create("-e", "ansible_port=9")
+    assert run.code != 0
+    assert "no agent can be used: agent1" in run.said
+    assert run.record["status"] == "ERROR"
+
+
+def test_a_session_with_an_agent_that_is_away_is_not_ended_by_halves(
+    sessions: Sessions, unreachable_agent2: Path
+) -> None:
+    assert sessions.create(**{**MULTI_NODE, "cluster_size": 3}).code == 0
+    during = {agent: remains(agent) for agent in AGENTS}
+    run = sessions.terminate("-i", str(unreachable_agent2), name=sessions.name)
+    assert run.code != 0
+    assert "has containers on agents that cannot be used, so nothing was ended: agent2:" in run.said
+    assert {agent: remains(agent) for agent in AGENTS} == during
+
+
+def test_a_claim_that_was_given_up_makes_room_for_the_next_session(sessions: Sessions) -> None:
+    created = sessions.create()
+    assert created.code == 0, created.output
+    path = f"/var/lib/backendai/sessions/{created.record['id']}/session.json"
+    held = json.loads(on(created.record["kernels"][0]["agent"], f"cat {path}"))
+    agent = held["agent"]
+    on(agent, f"sed -i 's/\"expires_at\": null/\"expires_at\": 1.0/' {path}")
+    other = sessions.create(name=f"{sessions.name}-2", designated_agents=[agent])
+    assert other.code == 0, other.output
+    assert created.record["id"] not in on(agent, "ls /var/lib/backendai/sessions")
+    assert sessions.terminate(name=f"{sessions.name}-2").code == 0

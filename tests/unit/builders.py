@@ -1,0 +1,110 @@
+"""Small makers of the values that tests are about: say what matters, the rest is ordinary."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Readings
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan, make_plan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
+    Pools,
+    SessionSpec,
+    comparable,
+    parse_spec,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+
+GIB = 1 << 30
+NOW = 1_800_000_000.0
+IMAGE = "lab/python:1"
+SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+POOLS = Pools("10.128.0.0/9", 4096, 16777215, 4789)
+REPOSITORY = Path(__file__).parents[2]
+DEFAULTS: dict[str, Any] = yaml.safe_load((REPOSITORY / "roles/session/defaults/main.yml").read_text())
+
+
+def variables(**changes: Any) -> dict[str, Any]:
+    """Return the variables of a run: the role's defaults, a name, an image, and ``session_<change>`` for each change."""
+    required = {"session_name": "train-llm", "session_image": IMAGE}
+    return {**DEFAULTS, **required, **{f"session_{option}": value for option, value in changes.items()}}
+
+
+def spec(**changes: Any) -> SessionSpec:
+    """Return a checked request with these options changed."""
+    return parse_spec(variables(**changes))
+
+
+def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> dict[str, Any]:
+    """Return what ``agent_info`` says of an empty agent, its underlay address ending in its name's last character."""
+    return {
+        "resource_group": "default",
+        "schedulable": True,
+        "online_cpus": list(range(cpu)),
+        "capacity": {"cpu": cpu, "mem": mem},
+        "taken": {},
+        "containers": 0,
+        "max_containers": 0,
+        "underlay": {"address": f"192.0.2.{int(name[-1], 36)}", "interface": "eth0", "mtu": 1500},
+        "networks": [],
+        "vnis": [],
+        "images": {IMAGE: "sha256:1"},
+        "missing_paths": [],
+        "sessions": [],
+        **changes,
+    }
+
+
+def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> AgentFacts:
+    """Return the facts of an empty agent."""
+    return AgentFacts.from_dict(name, agent_data(name, cpu, mem, **changes))
+
+
+def plan(
+    counts: Mapping[str, int] | None = None, agents: Sequence[AgentFacts] | None = None, **changes: Any
+) -> SessionPlan:
+    """Return the plan of a session with that many containers on each agent; two and two without ``counts``."""
+    counts = counts or {"agent1": 2, "agent2": 2}
+    asked = spec(**{"cluster_size": sum(counts.values()), "cluster_mode": "multi-node", **changes})
+    there = agents or [agent_facts(name) for name in counts]
+    return make_plan(asked, Placement(tuple(counts.items())), there, POOLS, SESSION_ID, NOW)
+
+
+def session_data(of: SessionPlan, agent: str, asked: SessionSpec | None = None, **changes: Any) -> dict[str, Any]:
+    """Return what ``agent_info`` says of a healthy session on one of its agents, asked for as ``asked``."""
+    return {
+        "plan": of.to_dict(),
+        "request": comparable(asked, of.id) if asked else {},
+        "committed": True,
+        "expired": False,
+        "containers": {
+            kernel.hostname: {"status": "running", "image_digest": "sha256:1"} for kernel in of.kernels_on(agent)
+        },
+        **changes,
+    }
+
+
+def readings(*names: str, left_out: Mapping[str, str] | None = None, **data: dict[str, Any]) -> Readings:
+    """Return the readings of ordinary agents (``names``), of others (``data``), and of those that are left out."""
+    return Readings({**{name: agent_data(name) for name in names}, **data}, left_out or {})
+
+
+def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> Held:
+    """Return a committed session as one of its agents holds it, a core for each of its containers."""
+    cpus = {kernel.hostname: [core] for core, kernel in enumerate(of.kernels_on(agent))}
+    return dataclasses.replace(Held(of, {}, agent, "nonce-1", None, cpus), **changes)
+
+
+def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
+    """Return recognisable public keys of all containers."""
+    return {
+        kernel.hostname: PublicKeys(f"ssh-ed25519 USER-{kernel.hostname}", f"ssh-ed25519 HOST-{kernel.hostname}")
+        for kernel in of.kernels
+    }

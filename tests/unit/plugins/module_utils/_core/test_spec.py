@@ -1,0 +1,355 @@
+"""What a user may ask: every refusal with its sentence, every coercion with its value."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import DEFAULT_RESOURCES, Problems, resources
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
+    RUN_OPTIONS,
+    SPEC_OPTIONS,
+    Mount,
+    Pools,
+    SpecError,
+    check_run,
+    comparable,
+    differences,
+    parse_pools,
+    parse_spec,
+    spec_from_dict,
+)
+from tests.unit.builders import DEFAULTS, GIB, IMAGE, spec, variables
+
+NAME_RULE = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
+BYTES_RULE = "must be bytes, such as 1g, 512m or 1073741824"
+COUNT_RULE = "must be a whole number, zero or more"
+PLAIN_PATH = "must be an absolute path without //, . or .. in it, and without :"
+OPTIONS = ", ".join(f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS)
+
+
+def refusal(**changes: Any) -> str:
+    """Return why a request with these options is refused."""
+    with pytest.raises(SpecError) as refused:
+        parse_spec(variables(**changes))
+    return str(refused.value)
+
+
+def mount(**changes: Any) -> dict[str, Any]:
+    return {"source": "/mnt/data", "target": "/data", **changes}
+
+
+def test_defaults_of_the_role_are_what_the_code_expects() -> None:
+    assert resources(Problems(), "session_resources", DEFAULTS["session_resources"]) == DEFAULT_RESOURCES
+
+
+def test_every_option_is_a_variable_of_the_role_and_the_other_way_round() -> None:
+    options = {f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS}
+    assert options == {*DEFAULTS, "session_name", "session_image"}
+
+
+def test_the_least_request_is_a_name_and_an_image() -> None:
+    asked = spec()
+    assert dataclasses.asdict(asked) == {
+        "name": "train-llm",
+        "image": IMAGE,
+        "cluster_mode": "single-node",
+        "cluster_size": 1,
+        "resources": {"cpu": 1, "mem": GIB},
+        "env": {},
+        "mounts": (),
+        "resource_group": "default",
+        "agent_selection": "concentrated",
+        "designated_agents": (),
+        "network_driver": "vxlan",
+        "authorized_keys": (),
+        "priority": 10,
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "taken"),
+    [
+        ("cluster_size", "4", 4),
+        ("cluster_size", " 4 ", 4),
+        ("cluster_size", 1024, 1024),
+        ("priority", "0", 0),
+        ("image", " lab/busybox:1 ", "lab/busybox:1"),
+        ("resources", '{"cpu": "2", "mem": "2g"}', {"cpu": 2, "mem": 2 * GIB}),
+        ("resources", {"cpu": 2}, {"cpu": 2, "mem": GIB}),
+        ("resources", {"cuda.device": 0, "shmem": "0"}, {"cpu": 1, "mem": GIB}),
+        ("resources", {"cuda.device": "2", "shmem": "64m"}, {"cpu": 1, "mem": GIB, "cuda.device": 2, "shmem": 64 << 20}),
+        ("designated_agents", "agent1, agent2,", ("agent1", "agent2")),
+        ("designated_agents", '["agent1"]', ("agent1",)),
+        ("designated_agents", ["agent1"], ("agent1",)),
+        ("authorized_keys", "ssh-ed25519 A me,you\nssh-ed25519 B\n", ("ssh-ed25519 A me,you", "ssh-ed25519 B")),
+        ("env", '{"A": 1}', {"A": "1"}),
+        ("env", {"A": True, "B": 1.5, "C": "", "D": "a=b # c"}, {"A": "true", "B": "1.5", "C": "", "D": "a=b # c"}),
+        ("mounts", [mount(read_only="True")], (Mount("/mnt/data", "/data", True),)),
+        ("mounts", '[{"source": "/a/", "target": "/b/"}]', (Mount("/a", "/b"),)),
+        ("mounts", [mount(target="/home/work/data")], (Mount("/mnt/data", "/home/work/data"),)),
+        ("mounts", [mount(target="/home/worker")], (Mount("/mnt/data", "/home/worker"),)),
+        ("mounts", [mount(source="/")], (Mount("/", "/data"),)),
+    ],
+)
+def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
+    assert getattr(spec(**{option: given}), option) == taken
+
+
+@pytest.mark.parametrize("name", ["abcd", "a--b", "0000", "a" * 64])
+def test_a_name_of_4_to_64_characters_is_taken(name: str) -> None:
+    assert spec(name=name).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["abc", "a" * 65, "Train", "train_llm", "-abc", "abc-", "ab.cd", "train llm", "train\n", "../../etc", "ünïcode", 1234, ["x"]]
+)
+def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
+    assert refusal(name=name) == f"session_name: {name!r} {NAME_RULE}."
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        # Options that nobody knows.
+        ({"clustersize": 4}, "session_clustersize is not an option of a session; did you mean session_cluster_size?"),
+        ({"image_name": "x"}, "session_image_name is not an option of a session; did you mean session_image?"),
+        ({"zzz": 1}, f"session_zzz is not an option of a session; allowed are {OPTIONS}."),
+        # What is required.
+        ({"name": None}, "session_name is required."),
+        ({"image": None}, "session_image is required."),
+        ({"image": ""}, "session_image: '' must be a line of text."),
+        ({"image": "a\nb"}, "session_image: 'a\\nb' must be a line of text."),
+        ({"image": {"a": 1}}, "session_image: {'a': 1} must be a line of text."),
+        # Choices.
+        ({"cluster_mode": "multi"}, "session_cluster_mode: 'multi' must be one of single-node, multi-node."),
+        (
+            {"agent_selection": "random"},
+            "session_agent_selection: 'random' must be one of concentrated, dispersed, roundrobin.",
+        ),
+        ({"network_driver": "macvlan"}, "session_network_driver: 'macvlan' must be one of vxlan, swarm, host."),
+        # Numbers.
+        ({"cluster_size": 0}, "session_cluster_size: 0 must be a whole number from 1 to 1024."),
+        ({"cluster_size": 1025}, "session_cluster_size: 1025 must be a whole number from 1 to 1024."),
+        ({"cluster_size": -1}, "session_cluster_size: -1 must be a whole number from 1 to 1024."),
+        ({"cluster_size": "four"}, "session_cluster_size: 'four' must be a whole number from 1 to 1024."),
+        ({"cluster_size": 1.5}, "session_cluster_size: 1.5 must be a whole number from 1 to 1024."),
+        ({"cluster_size": True}, "session_cluster_size: True must be a whole number from 1 to 1024."),
+        ({"cluster_size": [4]}, "session_cluster_size: [4] must be a whole number from 1 to 1024."),
+        ({"cluster_size": None}, "session_cluster_size is required."),
+        ({"priority": 101}, "session_priority: 101 must be a whole number from 0 to 100."),
+        # Resources.
+        ({"resources": "4"}, "session_resources: '4' must be a mapping."),
+        ({"resources": "{cpu: 4}"}, "session_resources: '{cpu: 4}' must be a mapping."),
+        ({"resources": ["cpu"]}, "session_resources: ['cpu'] must be a mapping."),
+        ({"resources": {"cpu": 0}}, "session_resources.cpu: 0 must be at least 1."),
+        ({"resources": {"cpu": 0.5}}, f"session_resources.cpu: 0.5 {COUNT_RULE}."),
+        ({"resources": {"cpu": "many"}}, f"session_resources.cpu: 'many' {COUNT_RULE}."),
+        ({"resources": {"cpu": None}}, "session_resources.cpu is required."),
+        ({"resources": {"mem": "lots"}}, f"session_resources.mem: 'lots' {BYTES_RULE}."),
+        ({"resources": {"mem": "-1g"}}, f"session_resources.mem: '-1g' {BYTES_RULE}."),
+        ({"resources": {"mem": 4}}, "session_resources.mem: 4 must be at least 16m."),
+        ({"resources": {"cuda.device": "all"}}, f"session_resources.cuda.device: 'all' {COUNT_RULE}."),
+        (
+            {"resources": {"CPU": 1}},
+            "session_resources: 'CPU' is not the name of a slot, such as cpu, mem, shmem or cuda.device.",
+        ),
+        (
+            {"resources": {"shmem": "2g"}},
+            "session_resources.shmem is counted inside mem, so it must not be larger than mem.",
+        ),
+        # Lists.
+        ({"designated_agents": 4}, "session_designated_agents: 4 must be a list of texts."),
+        ({"designated_agents": {"a": 1}}, "session_designated_agents: {'a': 1} must be a list of texts."),
+        ({"designated_agents": ["agent1", ""]}, "session_designated_agents[1]: '' must be a line of text."),
+        ({"designated_agents": [["agent1"]]}, "session_designated_agents[0]: ['agent1'] must be a line of text."),
+        ({"authorized_keys": ["a\nb"]}, "session_authorized_keys[0]: 'a\\nb' must be a line of text."),
+        # What the contract names and this version does not do.
+        (
+            {"roles": {"main": {"replicas": 1}}},
+            "session_roles: sessions of several roles are not offered by this version; leave it empty.",
+        ),
+        ({"roles": "main"}, "session_roles: 'main' must be a mapping."),
+        (
+            {"apps": [{"name": "jupyter", "port": 8888}]},
+            "session_apps: apps are not offered by this version; leave it empty.",
+        ),
+        ({"apps": "jupyter"}, "session_apps: 'jupyter' must be a list of mappings."),
+        ({"command": "date"}, "session_command: batch sessions are not offered by this version; leave it empty."),
+        ({"network_driver": "swarm"}, "session_network_driver: 'swarm' is not offered by this version; use vxlan."),
+        ({"network_driver": "host"}, "session_network_driver: 'host' is not offered by this version; use vxlan."),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    assert refusal(**changes) == sentence
+
+
+@pytest.mark.parametrize(
+    ("mounts", "sentence"),
+    [
+        ("/mnt:/data", "session_mounts: '/mnt:/data' must be a list of mappings."),
+        (["/mnt"], "session_mounts[0]: '/mnt' must be a mapping of source, target, read_only."),
+        ([mount(readonly=True)], "session_mounts[0].readonly is not known; allowed are source, target, read_only."),
+        ([{"target": "/data"}], "session_mounts[0].source is required."),
+        ([mount(), {"source": "/mnt"}], "session_mounts[1].target is required."),
+        ([mount(source="data")], f"session_mounts[0].source: 'data' {PLAIN_PATH}."),
+        ([mount(target="~/data")], f"session_mounts[0].target: '~/data' {PLAIN_PATH}."),
+        ([mount(target="/home/../home/work")], f"session_mounts[0].target: '/home/../home/work' {PLAIN_PATH}."),
+        ([mount(target="//home/work")], f"session_mounts[0].target: '//home/work' {PLAIN_PATH}."),
+        ([mount(target="/data:ro")], f"session_mounts[0].target: '/data:ro' {PLAIN_PATH}."),
+        ([mount(source="/mnt:/etc")], f"session_mounts[0].source: '/mnt:/etc' {PLAIN_PATH}."),
+        ([mount(read_only="maybe")], "session_mounts[0].read_only: 'maybe' must be one of true, false."),
+        ([mount(), mount(source="/other")], "session_mounts: '/data' is the target of more than one mount."),
+        ([mount(target="/")], "session_mounts[0].target: '/' would hide /home/work."),
+        ([mount(target="/home")], "session_mounts[0].target: '/home' would hide /home/work."),
+        ([mount(target="/home/work")], "session_mounts[0].target: '/home/work' would hide /home/work."),
+        ([mount(target="/home/work/")], "session_mounts[0].target: '/home/work' would hide /home/work."),
+        ([mount(target="/opt")], "session_mounts[0].target: '/opt' would hide /opt/backendai."),
+        ([mount(target="/run/backendai")], "session_mounts[0].target: '/run/backendai' would hide /run/backendai."),
+        ([mount(target="/etc")], "session_mounts[0].target: '/etc' would hide /etc/hosts."),
+        ([mount(target="/etc/hosts")], "session_mounts[0].target: '/etc/hosts' would hide /etc/hosts."),
+    ],
+)
+def test_each_bad_mount_gets_one_sentence(mounts: Any, sentence: str) -> None:
+    assert refusal(mounts=mounts) == sentence
+
+
+def test_mounts_without_a_target_are_not_also_called_twins() -> None:
+    assert refusal(mounts=[{"source": "/a"}, {"source": "/b"}]) == (
+        "session_mounts[0].target is required.\nsession_mounts[1].target is required."
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ("A=hunter2", "session_env must be a mapping of names to texts."),
+        (["A=hunter2"], "session_env must be a mapping of names to texts."),
+        ('{"A": hunter2', "session_env must be a mapping of names to texts."),
+        ({"A": "hunter2\nB=1"}, "session_env.A must be one line of text."),
+        ({"A": "hunter2\r"}, "session_env.A must be one line of text."),
+        ({"A": "hunter2\0"}, "session_env.A must be one line of text."),
+        ({"A": ["hunter2"]}, "session_env.A must be one line of text."),
+        ({"A": {"key": "hunter2"}}, "session_env.A must be one line of text."),
+        ({"A": None}, "session_env.A must be one line of text."),
+        ({"1A": "hunter2"}, "session_env: '1A' is not the name of an environment variable."),
+        ({"A-B": "hunter2"}, "session_env: 'A-B' is not the name of an environment variable."),
+        (
+            {"BACKENDAI_CLUSTER_SIZE": "hunter2"},
+            "session_env.BACKENDAI_CLUSTER_SIZE: names that begin with BACKENDAI_ are set by the session itself.",
+        ),
+        (None, "session_env must be a mapping of names to texts."),
+    ],
+)
+def test_a_refused_environment_never_shows_a_value(env: Any, sentence: str) -> None:
+    assert refusal(env=env) == sentence
+
+
+def test_all_problems_are_told_at_once_each_on_its_line() -> None:
+    assert refusal(name="X", cluster_size=0, nmae="x").splitlines() == [
+        "session_nmae is not an option of a session; did you mean session_name?",
+        f"session_name: 'X' {NAME_RULE}.",
+        "session_cluster_size: 0 must be a whole number from 1 to 1024.",
+    ]
+
+
+def test_variables_of_others_are_nobodys_business_here() -> None:
+    assert parse_spec({**variables(), "agent_slots": [], "sessions": 1, "my_session_x": 1}) == spec()
+
+
+def test_a_request_comes_back_from_plain_data() -> None:
+    asked = spec(mounts=[mount()], env={"A": "1"}, designated_agents=["agent1"], authorized_keys=["ssh-ed25519 A"])
+    assert spec_from_dict(json.loads(json.dumps(dataclasses.asdict(asked)))) == asked
+
+
+def test_pools_are_read_from_their_defaults() -> None:
+    assert parse_pools(variables()) == Pools("10.128.0.0/9", 4096, 16777215, 4789)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"network_pool": "ten"}, "session_network_pool: 'ten' must be an IPv4 network such as 10.128.0.0/9."),
+        ({"network_pool": "10.0.0.1/8"}, "session_network_pool: '10.0.0.1/8' must be an IPv4 network such as 10.128.0.0/9."),
+        ({"network_pool": "fd00::/64"}, "session_network_pool: 'fd00::/64' must be an IPv4 network such as 10.128.0.0/9."),
+        ({"network_pool": "10.0.0.0/30"}, "session_network_pool: '10.0.0.0/30' must be a /29 or larger."),
+        ({"network_pool": None}, "session_network_pool is required."),
+        ({"vni_pool": None}, "session_vni_pool is required."),
+        ({"vni_pool": "1"}, "session_vni_pool: '1' must be a range within 1-16777215, such as 4096-16777215."),
+        ({"vni_pool": "0-5"}, "session_vni_pool: '0-5' must be a range within 1-16777215, such as 4096-16777215."),
+        ({"vni_pool": "9-5"}, "session_vni_pool: '9-5' must be a range within 1-16777215, such as 4096-16777215."),
+        (
+            {"vni_pool": "1-16777216"},
+            "session_vni_pool: '1-16777216' must be a range within 1-16777215, such as 4096-16777215.",
+        ),
+        ({"vni_pool": "a-b"}, "session_vni_pool: 'a-b' must be a range within 1-16777215, such as 4096-16777215."),
+        ({"vxlan_port": 0}, "session_vxlan_port: 0 must be a whole number from 1 to 65535."),
+        ({"vxlan_port": 65536}, "session_vxlan_port: 65536 must be a whole number from 1 to 65535."),
+    ],
+)
+def test_each_bad_pool_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_pools(variables(**changes))
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs_session", "sentence"),
+    [
+        ({"name": None}, True, "session_name or session_id is required."),
+        ({"nam": "x"}, False, "session_nam is not an option of a session; did you mean session_name?"),
+    ],
+)
+def test_a_run_that_makes_no_session_is_checked_too(
+    changes: dict[str, Any], needs_session: bool, sentence: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        check_run(variables(**changes), needs_session=needs_session)
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("changes", [{}, {"name": None, "id": "5f0c"}])
+def test_a_session_is_ended_by_its_name_or_its_id(changes: dict[str, Any]) -> None:
+    check_run(variables(**changes), needs_session=True)
+
+
+def test_equal_requests_do_not_differ_after_storage() -> None:
+    asked = spec(mounts=[mount()], env={"A": "secret"}, designated_agents=["agent1"])
+    stored = json.loads(json.dumps(comparable(asked, "salt")))
+    assert differences(stored, comparable(asked, "salt")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "phrases"),
+    [
+        ({}, {"cluster_size": 4}, ["session_cluster_size (is 1, asked 4)"]),
+        ({"image": "a"}, {"image": "b"}, ["session_image (is 'a', asked 'b')"]),
+        ({"env": {"A": "x", "B": "y"}}, {"env": {"A": "z", "C": "w"}}, ["session_env (A, B, C)"]),
+        ({"env": {"A": "x"}}, {"env": {}}, ["session_env (A)"]),
+        (
+            {},
+            {"priority": 5, "cluster_mode": "multi-node"},
+            ["session_cluster_mode (is 'single-node', asked 'multi-node')", "session_priority (is 10, asked 5)"],
+        ),
+        (
+            {},
+            {"mounts": [mount()]},
+            ["session_mounts (is [], asked [{'source': '/mnt/data', 'target': '/data', 'read_only': False}])"],
+        ),
+    ],
+)
+def test_what_differs_is_named_and_secrets_are_not_shown(
+    before: dict[str, Any], after: dict[str, Any], phrases: list[str]
+) -> None:
+    assert differences(comparable(spec(**before), "salt"), comparable(spec(**after), "salt")) == phrases
+
+
+def test_stored_environments_are_digests_that_depend_on_the_session() -> None:
+    asked = spec(env={"TOKEN": "hunter2"})
+    stored = json.dumps(comparable(asked, "one"))
+    assert "hunter2" not in stored
+    assert comparable(asked, "one")["env"] != comparable(asked, "two")["env"]
