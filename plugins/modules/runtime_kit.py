@@ -17,7 +17,7 @@ description:
     works, whichever C library it has, or none.
   - The folder's name is a digest of all that is in it. A new version appears whole, and C(current) is switched to it at
     once; containers that mount an older one keep it.
-  - Older versions are removed when no container mounts them, but for the one that was current until then.
+  - When a new version takes over, older ones that no container mounts are removed, but for the one that it replaces.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
@@ -33,7 +33,7 @@ requirements:
   - dropbear, OpenSSH client and sftp-server, static busybox, ldd
 options:
   scripts:
-    description: Shell scripts of the kit, their text by their path in it.
+    description: Shell scripts of the kit, their text by their path in it. The kit's own shell runs them.
     type: dict
     required: true
 """

@@ -139,6 +139,7 @@ def main() -> int:
         subparsers.add_parser(name, help=command.__doc__)
     chosen = parser.parse_args().command
     lab = Lab(Path(__file__).resolve().parents[2])
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # where `su` does not look
     try:
         if os.geteuid() != 0:
             raise LabError("this needs root: it makes network namespaces and starts a Docker engine")
@@ -149,6 +150,9 @@ def main() -> int:
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("lab: interrupted; run `up` again to go on, or `down`", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

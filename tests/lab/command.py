@@ -63,7 +63,7 @@ def logged(log: Path, *argv: str, env: Mapping[str, str] | None = None, timeout:
             raise LabError(f"{argv[0]} did not end within {timeout:.0f} s; its log is {log}") from None
     if code != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
-        raise LabError(f"{argv[0]} failed ({code}); the end of {log}:\n{tail}")
+        raise LabError(f"a command failed ({code}); the end of {log}:\n{tail}")
 
 
 def together(*calls: Callable[[], Result]) -> list[Result]:

@@ -22,6 +22,8 @@ PACKAGE_OF = {
     "nsenter": "util-linux",
     "ssh-keygen": "openssh-client",
 }
+#: Since Debian 13 the docker command has its own package, unknown before.
+DOCKER_COMMAND_PACKAGE = "docker-cli"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 #: apt settings that say how this machine reaches packages, and whether an old mirror is good enough for it.
@@ -39,12 +41,15 @@ def require(*commands: str) -> None:
         raise LabError(f"please install {', '.join(sorted(missing))}: this machine has no apt-get to do it with")
     with step(f"installed {', '.join(sorted(missing))}"):
         _install(sorted(missing))
+        if "docker" in commands and not shutil.which("docker"):
+            _install([DOCKER_COMMAND_PACKAGE])
 
 
 def _install(packages: list[str]) -> None:
     """Install packages without starting, now or at the next boot, the daemons that they bring."""
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ("apt-get", "install", "-y", "-q", "--no-install-recommends", *packages)
+    # Another apt-get may be at work; it is waited for.
+    install = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-q", "--no-install-recommends", *packages)
     with _no_service_starts():
         try:
             output(*install, env=env, timeout=600)

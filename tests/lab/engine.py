@@ -16,7 +16,7 @@ from typing import IO
 from tests.lab.command import LabError, output, step, tell
 from tests.lab.debian import require
 from tests.lab.identity import LABEL, EngineKind, Lab, State
-from tests.lab.leftovers import cgroup_roots, end_processes, remove_folder
+from tests.lab.leftovers import end_processes, joining, remove_folder
 from tests.lab.network import holds_process, make_namespace, namespace_path, remove_namespace
 
 MACHINE_SOCKET = Path("/var/run/docker.sock")
@@ -168,9 +168,8 @@ def _birth(lab: Lab) -> str:
     (which containerd puts in /run/containerd whatever its settings) are the lab's, and no mount of a host is ever
     visible outside, so none can be left behind. /opt is hidden because containerd makes a folder there.
     """
-    cgroup = cgroup_roots()[0] / lab.name / "engine"
     return f"""
-        mkdir -p '{cgroup}' && echo $$ > '{cgroup}/cgroup.procs'
+        {joining(lab, "engine")}
         ulimit -Hn 1048576 2>/dev/null || true
         ulimit -Sn "$(ulimit -Hn)"
         ulimit -l unlimited 2>/dev/null || true

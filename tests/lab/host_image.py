@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from tests.lab.command import output, step, together
+from tests.lab.debian import require
 from tests.lab.engine import Engine
 from tests.lab.identity import SUITES, Lab, State
-from tests.lab.leftovers import remove_folder
+from tests.lab.leftovers import end_processes, remove_folder
 from tests.lab.session_images import make_session_images, session_images_made
-from tests.lab.trees import Tree
+from tests.lab.trees import BUILDERS, Tree
 
 HOST_FILES = Path(__file__).with_name("host_files")
 #: What a Debian server has from its installation. The engine is not among it.
@@ -55,6 +56,7 @@ MASKED = (
     "apt-daily-upgrade.timer",
     "apt-daily.timer",
     "console-getty.service",
+    "e2scrub_all.timer",
     "getty.target",
     "systemd-modules-load.service",
 )
@@ -72,15 +74,18 @@ def image_tag(lab: Lab, suite: str) -> str:
 def ensure_images(engine: Engine, state: State) -> None:
     """Build the images that are missing: those of the hosts in the engine, those of sessions in ``.lab/images``."""
     lab = engine.lab
-    remove_folder(lab.folder / "build")  # half a tree, if a run was killed
+    end_processes(lab, BUILDERS)  # a killed run may have left its builders, and half a tree
+    remove_folder(lab.folder / "build")
     present = {suite: engine.holds("image", image_tag(lab, suite)) for suite in SUITES}
     with_sessions = not session_images_made(lab)
     wanted = [suite for suite in SUITES if not present[suite] or (with_sessions and suite == SUITES[0])]
     if not wanted:
         return
+    require("mmdebstrap")
     pull = state.engine == "machine"
     with step(f"images from Debian packages ({', '.join(wanted)})"):
         together(*(partial(_build, engine, suite, pull) for suite in wanted))
+    end_processes(lab, BUILDERS)
     remove_folder(lab.folder / "build")
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from tests.lab.command import LabError, output, step, tell, together
+from tests.lab.command import LabError, output, tell, together
 from tests.lab.engine import Engine
 from tests.lab.host_image import image_tag, remove_images
 from tests.lab.identity import HOSTS, LABEL, Host, Lab, State
@@ -168,9 +168,8 @@ def _report_failed_units(engine: Engine, container: str, host: Host) -> None:
 
 def remove_hosts(engine: Engine) -> None:
     """Remove the lab's containers, network and images from an engine that is not the lab's own."""
-    with step("hosts removed from the machine's engine"):
-        for name in _present(engine):
-            engine.docker("rm", "--force", "--volumes", name)
-        if engine.holds("network", engine.lab.name):
-            engine.docker("network", "rm", engine.lab.name)
-        remove_images(engine)
+    for name in _present(engine):
+        engine.docker("rm", "--force", "--volumes", name)
+    if engine.holds("network", engine.lab.name):
+        engine.docker("network", "rm", engine.lab.name)
+    remove_images(engine)

@@ -1,7 +1,8 @@
 """Removing what a lab left on the machine, whole or half: processes, cgroups, mounts, folders.
 
-Every process of a private engine, down to the last container inside a host, is born inside the cgroup that bears the
-lab's id. The kernel keeps that record; it survives a lost pid file, and unlike a pid it is never given to a stranger.
+Every process that outlives a command of the lab (the private engine, down to the last container inside a host) or might
+(an image being built, when `up` is killed) is born in the cgroup that bears the lab's id. The kernel keeps that record:
+it cannot be lost like a pid file, and unlike a pid it is never given to a stranger.
 """
 
 from __future__ import annotations
@@ -25,27 +26,36 @@ def cgroup_roots() -> list[Path]:
     return [entry for entry in sorted(CGROUPS.iterdir()) if (entry / "cgroup.procs").exists()]
 
 
-def lab_cgroups(lab: Lab) -> list[Path]:
-    """Return the lab's cgroups in all hierarchies, children before parents."""
+def joining(lab: Lab, part: str) -> str:
+    """Return the line with which a shell script joins a part of the lab's cgroup."""
+    cgroup = cgroup_roots()[0] / lab.name / part
+    return f"mkdir -p '{cgroup}' && echo $$ > '{cgroup}/cgroup.procs'"
+
+
+def lab_cgroups(lab: Lab, part: str = "") -> list[Path]:
+    """Return the lab's cgroups, or those of a part of it, in all hierarchies; children before parents."""
     found: list[Path] = []
     for root in cgroup_roots():
-        found += [Path(folder) for folder, _, _ in os.walk(root / lab.name, topdown=False)]
+        found += [Path(folder) for folder, _, _ in os.walk(root / lab.name / part, topdown=False)]
     return found
 
 
-def lab_processes(lab: Lab) -> set[int]:
-    """Return the ids of all processes of the private engine and its hosts."""
+def lab_processes(lab: Lab, part: str = "") -> set[int]:
+    """Return the ids of all processes of the lab, or of a part of it."""
     pids: set[int] = set()
-    for cgroup in lab_cgroups(lab):
+    for cgroup in lab_cgroups(lab, part):
         with contextlib.suppress(OSError):  # it ended while we looked
             pids.update(int(pid) for pid in (cgroup / "cgroup.procs").read_text().split())
     return pids
 
 
-def end_processes(lab: Lab) -> None:
-    """End everything in the lab's cgroups. Nothing inside is worth a farewell: its disks are about to be removed."""
+def end_processes(lab: Lab, part: str = "") -> None:
+    """End everything in the lab's cgroups, or in a part of them, and remove the cgroups.
+
+    Nothing inside is worth a farewell: its disks are about to be removed, or a crash took it already.
+    """
     for _ in range(100):
-        alive = lab_processes(lab)
+        alive = lab_processes(lab, part)
         if not alive:
             break
         for pid in alive:
@@ -53,8 +63,8 @@ def end_processes(lab: Lab) -> None:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
     else:
-        raise LabError(f"these processes of the lab do not end: {sorted(lab_processes(lab))}")
-    for cgroup in lab_cgroups(lab):
+        raise LabError(f"these processes of the lab do not end: {sorted(lab_processes(lab, part))}")
+    for cgroup in lab_cgroups(lab, part):
         _remove_cgroup(cgroup)
 
 

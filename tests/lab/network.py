@@ -58,6 +58,9 @@ def make_namespace(lab: Lab) -> None:
     output(*inside, "link", "add", lab.bridge, "type", "bridge")
     output(*inside, "link", "set", lab.bridge, "up")
     output(*inside, "route", "add", "unreachable", "default")
+    # Answer each attempt: at the kernel's one answer a second, a second attempt would wait for its own timeout.
+    no_limit = "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"
+    output("nsenter", f"--net={namespace_path(lab)}", "sh", "-euc", no_limit)
     if Path("/proc/sys/net/ipv6").exists():
         output(*inside, "-6", "route", "add", "unreachable", "default")
 

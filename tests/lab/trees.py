@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab.command import LabError, logged, output
-from tests.lab.debian import KEYRING, fetching_settings, mirror, require
+from tests.lab.debian import KEYRING, fetching_settings, mirror
 from tests.lab.engine import Engine
 from tests.lab.identity import Lab
-from tests.lab.leftovers import remove_folder
+from tests.lab.leftovers import joining, remove_folder
 
+#: The part of the lab's cgroup in which trees grow.
+BUILDERS = "build"
 #: In every tree: what a session image with Python offers, and what a host has too.
 BASE_PACKAGES = ("python3", "iproute2", "iputils-ping", "procps")
 
@@ -79,13 +82,11 @@ class Tree:
         source = mirror()
         if not source:
             raise LabError("no Debian mirror is configured on this machine: name one in LAB_DEBIAN_MIRROR")
-        require("mmdebstrap")
         settings = self.root.with_suffix(".bootstrap.conf")
         settings.write_text(_APT_OPTIONS + fetching_settings())
         excluded = self.root.with_suffix(".dpkg.cfg")
         excluded.write_text(_DPKG_OPTIONS)
-        logged(
-            self.log,
+        self._run(
             "mmdebstrap",
             "--mode=root",
             "--variant=minbase",
@@ -104,23 +105,33 @@ class Tree:
 
     def _pulled(self, engine: Engine) -> bool:
         """Make the base from the distribution's image, if a registry answers soon; its own package sources stay."""
-        image, name = f"debian:{self.suite}-slim", f"{self.lab.name}-{self.suite}"
+        image = f"debian:{self.suite}-slim"
+        known = engine.holds("image", image)
         try:
             engine.docker("pull", "--quiet", image, timeout=60)
         except LabError:
             return False
-        engine.docker("create", "--name", name, image)
-        try:
-            archive = self.root.with_suffix(".tar")
-            engine.docker("export", "--output", str(archive), name)
-            output("tar", "-C", str(self.root), "-xf", str(archive), timeout=300)
-            archive.unlink()
-        finally:
-            engine.docker("rm", name)
+        self._unpack(engine, image)
+        if not known:
+            engine.docker("rmi", image)
+        for hook in (self.root / "etc/apt/apt.conf.d").glob("docker-*"):
+            hook.unlink()  # they empty apt's cache, and the apt that we run is the machine's
         (self.root / "etc/dpkg/dpkg.cfg.d/lab").write_text(_DPKG_OPTIONS)
         self.apt("update")
         self.apt("install", *BASE_PACKAGES)
         return True
+
+    def _unpack(self, engine: Engine, image: str) -> None:
+        """Unpack an image into the tree, by way of a container that never runs."""
+        name = f"{self.lab.name}-{self.suite}"
+        if engine.holds("container", name):  # an earlier run was killed here
+            engine.docker("rm", name)
+        engine.docker("create", "--name", name, image)
+        archive = self.root.with_suffix(".tar")
+        engine.docker("export", "--output", str(archive), name)
+        engine.docker("rm", name)
+        output("tar", "-C", str(self.root), "-xf", str(archive), timeout=300)
+        archive.unlink()
 
     def apt(self, *arguments: str) -> None:
         """Run the machine's apt-get on the tree: package scripts run inside it, downloads need nothing inside it.
@@ -133,12 +144,16 @@ class Tree:
         script = f"mount -t proc proc '{self.root}/proc' && exec apt-get -y -q \"$@\""
         alone = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
         env = {**os.environ, "APT_CONFIG": str(self._settings), "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-        logged(self.log, *alone, "sh", "-euc", script, "apt-get", *arguments, env=env)
+        self._run(*alone, "sh", "-euc", script, "apt-get", *arguments, env=env)
         policy.unlink()
 
     def inside(self, *argv: str) -> None:
         """Run a command of the tree inside the tree."""
-        logged(self.log, "chroot", str(self.root), *argv, env={"PATH": "/usr/sbin:/usr/bin", "LC_ALL": "C"})
+        self._run("chroot", str(self.root), *argv, env={"PATH": "/usr/sbin:/usr/bin", "LC_ALL": "C"})
+
+    def _run(self, *argv: str, env: Mapping[str, str]) -> None:
+        """Run a command where the next `up` finds and ends it, should this one be killed."""
+        logged(self.log, "sh", "-euc", f'{joining(self.lab, BUILDERS)}; exec "$@"', argv[0], *argv, env=env)
 
     def pack(self, archive: Path) -> None:
         """Write the tree into a tar file, without the package lists: they are longer than all the rest."""

@@ -66,5 +66,5 @@ def training_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def parse_environment(text: str) -> dict[str, str]:
     """Return the variables of an environment file: a ``KEY=VALUE`` in each line, ``#`` begins a comment line."""
-    lines = (line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#"))
+    lines = (line for line in text.split("\n") if "=" in line and not line.lstrip().startswith("#"))
     return {key.strip(): value for key, _mark, value in (line.partition("=") for line in lines)}

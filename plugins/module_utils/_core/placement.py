@@ -141,16 +141,18 @@ def _spread(usable: Sequence[_Candidate], size: int) -> Placement:
 def _no_room(
     candidates: Sequence[_Candidate], request: dict[str, int], size: int, held: int, single_node: bool
 ) -> NoRoom:
+    if not candidates:
+        return NoRoom(f"no room for {size} of {size} containers: no agent that may hold them is schedulable", {})
     short = _scarce(candidates, request)
     shortfall = {slot: (size - held) * amount for slot, amount in _countable(request).items() if slot in short}
-    where = "on one agent" if single_node and size > 1 else f"on {len(candidates)} agents"
+    where = "on one agent" if len(candidates) == 1 or (single_node and size > 1) else f"on {len(candidates)} agents"
     reason = f"no room for {size - held} of {size} containers {where}"
     if shortfall:
         reason += f": short of {format_slots(shortfall)}"
-    elif candidates:
+    else:
         reason += ": the limit of containers per agent is reached"
     if all(request.get("cpu", 0) > candidate.agent.online_cpus for candidate in candidates):
-        most = max((candidate.agent.online_cpus for candidate in candidates), default=0)
+        most = max(candidate.agent.online_cpus for candidate in candidates)
         reason += f"; one container asks for {request['cpu']} cores and no agent has more than {most} online"
     return NoRoom(reason, shortfall)
 

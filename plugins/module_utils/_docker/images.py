@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
-
 if TYPE_CHECKING:
     import docker
 
@@ -35,18 +33,18 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
         found = client.inspect_image(name)
     except NotFound:
         return None
-    variables = parse_environment("\n".join(found["Config"].get("Env") or []))
-    return Image(_digest(found), variables)
+    variables = (one.partition("=") for one in found["Config"].get("Env") or [])
+    return Image(_digest(found), {key: value for key, _, value in variables})
 
 
 def pull_image(client: docker.APIClient, name: str) -> None:
     """Fetch an image from its registry. Raises :class:`ImageUnavailable` when the registry does not give it."""
     from docker.errors import APIError
+    from docker.utils import parse_repository_tag
 
-    repository, separator, tag = name.rpartition(":")
-    named = (repository, tag) if separator and "/" not in tag else (name, "latest")
+    repository, tag = parse_repository_tag(name)
     try:
-        lines = [line for line in client.pull(*named, stream=True, decode=True) if "error" in line]
+        lines = [line for line in client.pull(repository, tag or "latest", stream=True, decode=True) if "error" in line]
         problem = lines[0]["error"] if lines else ""
     except APIError as error:
         problem = error.explanation or str(error)

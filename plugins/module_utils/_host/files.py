@@ -33,8 +33,8 @@ def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]
         except FileNotFoundError:
             before = None
         if before != file.content:
-            shown = ["" if before is not None else None, ""] if file.secret else [before, file.content]
-            drifted.append((file, Change(f"file {file.path}", _indented(shown[0]), _indented(shown[1]))))
+            shown = [_shown(content, file.secret) for content in (before, file.content)]
+            drifted.append((file, Change(f"file {file.path}", *shown)))
     return drifted
 
 
@@ -43,8 +43,12 @@ def write_files(files: Iterable[DesiredFile]) -> None:
     for file in files:
         file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, file.mode), "w") as stream:
+            # The umask has a say when a file is made, and an old file keeps its old mode.
+            os.fchmod(stream.fileno(), file.mode)
             stream.write(file.content)
 
 
-def _indented(content: str | None) -> str | None:
-    return None if content is None else "".join(f"\n  {line}" for line in content.splitlines()) or "(content hidden)"
+def _shown(content: str | None, secret: bool) -> str | None:
+    if content is None or secret:
+        return None if content is None else "(content hidden)"
+    return "".join(f"\n  {line}" for line in content.splitlines()) or "(empty)"

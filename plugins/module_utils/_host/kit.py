@@ -37,10 +37,11 @@ PROGRAMS = (
     "/usr/lib/openssh/sftp-server",
 )
 
+SHEBANG = f"#!{MOUNT_POINT}/bin/busybox sh\n"
+
 # --argv0 keeps programs that look at their own name working. LD_PRELOAD names a library of the
 # image, built for the image's C library; LD_LIBRARY_PATH is overruled by --library-path.
 WRAPPER = """\
-#!{kit}/bin/busybox sh
 unset LD_PRELOAD
 exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {name} {kit}/libexec/{name} "$@"
 """
@@ -105,18 +106,23 @@ def parse_ldd(program: str, output: str) -> Linked:
     return Linked(libraries, loader)
 
 
+def script(text: str) -> KitFile:
+    """Return a shell script that the kit's own shell runs, whichever shell its first line names."""
+    return KitFile((SHEBANG + re.sub(r"\A#!.*\n", "", text)).encode(), 0o755)
+
+
 def wanted_kit(scripts: Mapping[str, str]) -> Kit:
     """Return the kit that this host's installed packages and ``scripts`` (path → text) make.
 
     Raises KitUnbuildable when a program or library is not installed.
     """
     busybox = KitFile(_read(BUSYBOX), 0o755)
-    files = {path: KitFile(text.encode(), 0o755) for path, text in scripts.items()}
+    files = {path: script(text) for path, text in scripts.items()}
     files["bin/busybox"] = files["bin/sh"] = busybox
     for program in PROGRAMS:
         name = os.path.basename(program)
         files[f"libexec/{name}"] = KitFile(_read(program), 0o755)
-        files[f"bin/{name}"] = KitFile(WRAPPER.format(kit=MOUNT_POINT, name=name).encode(), 0o755)
+        files[f"bin/{name}"] = script(WRAPPER.format(kit=MOUNT_POINT, name=name))
         linked = _linked(program)
         files["lib/ld.so"] = KitFile(_read(linked.loader), 0o755)
         files.update({f"lib/{library}": KitFile(_read(path), 0o644) for library, path in linked.libraries.items()})
@@ -146,15 +152,15 @@ def kit_changes(kit: Kit, root: str) -> list[Change]:
 
 
 def unused_versions(kit: Kit, root: str, mounted: Collection[str]) -> list[str]:
-    """Return the versions below ``root`` that no container mounts.
+    """Return the versions below ``root`` that no container mounts, when ``kit`` is to take over.
 
-    Neither ``kit`` nor the version it replaces is among them: a session that is being created
-    right now has already chosen the latter, and its containers are not there to be seen yet.
+    The version that it replaces is never among them: a session that is being created right now has
+    already chosen that, and its containers are not there to be seen yet.
     """
-    if not os.path.isdir(root):
+    current = current_version(root)
+    if current in (None, kit.version):
         return []
-    kept = {kit.version, current_version(root)}
-    versions = [name for name in os.listdir(root) if _VERSION.fullmatch(name) and name not in kept]
+    versions = [name for name in os.listdir(root) if _VERSION.fullmatch(name) and name not in (current, kit.version)]
     return sorted(version for version in versions if os.path.join(root, version) not in mounted)
 
 

@@ -123,9 +123,9 @@ def test_the_image_may_move_the_base_port(set_to: str, base: int) -> None:
     assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"][3] == f"sub3:{base + 3}"
 
 
-@pytest.mark.parametrize("base", ["http", "-1", "65533"])
-def test_a_base_port_that_leaves_no_port_for_every_worker_is_not_used(base: str) -> None:
-    assert complete({"BACKENDAI_DIST_MASTER_PORT": base}, of(1))["MASTER_PORT"] == "29500"
+def test_a_base_port_that_is_none_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="^BACKENDAI_DIST_MASTER_PORT: 'http' is not a port$"):
+        complete({"BACKENDAI_DIST_MASTER_PORT": "http"}, of(1))
 
 
 def test_the_session_has_the_last_word_over_the_image() -> None:

@@ -102,16 +102,30 @@ def test_a_multi_node_session_uses_the_fewest_agents_that_hold_it(
 
 
 @given(agents_of_a_cluster, requests, sizes)
-def test_roundrobin_takes_the_agents_that_had_no_session_for_longest_of_all_that_are_fewest(
+def test_roundrobin_leaves_no_placement_as_small_whose_agents_are_all_longer_without_a_session(
     described: list[dict[str, int]], request: dict[str, int], size: int
 ) -> None:
     agents = cluster(described)
     latest = {agent.name: agent.latest_session for agent in agents}
-    ages = [sorted(latest[name] for name, _count in way) for way in possible(agents, request, size, False)]
-    fewest = min(map(len, ages), default=0)
     placed = place(agents, request, size, single_node=False, selection="roundrobin")
-    if isinstance(placed, Placement):
-        assert sorted(latest[name] for name, _count in placed.counts) == min(age for age in ages if len(age) == fewest)
+    if isinstance(placed, NoRoom):
+        return
+    taken = sorted(latest[name] for name, _count in placed.counts)
+    for way in possible(agents, request, size, False):
+        others = sorted(latest[name] for name, _count in way)
+        if len(others) == len(taken) and others != taken:
+            assert any(other > ours for other, ours in zip(others, taken))
+
+
+def test_roundrobin_passes_over_the_roomiest_agent_where_older_ones_do() -> None:
+    agents = [
+        agent_facts("agent1", 4, sessions=[{"plan": {"created_at": 30.0}}]),
+        agent_facts("agent2", 3, sessions=[{"plan": {"created_at": 10.0}}]),
+        agent_facts("agent3", 3, sessions=[{"plan": {"created_at": 20.0}}]),
+    ]
+    placed = place(agents, ONE_CORE, 6, single_node=False, selection="roundrobin")
+    assert isinstance(placed, Placement)
+    assert dict(placed.counts) == {"agent2": 3, "agent3": 3}
 
 
 @given(agents_of_a_cluster, requests, sizes)
@@ -164,7 +178,7 @@ def test_the_shortfall_is_what_the_containers_without_a_place_ask(
 @MODES
 def test_no_agents_at_all_is_no_room_that_says_so(selection: str, single_node: bool) -> None:
     assert place([], ONE_CORE, 2, single_node=single_node, selection=selection) == NoRoom(
-        "no room for 2 of 2 containers: no agent that may hold the session is schedulable", {}
+        "no room for 2 of 2 containers: no agent that may hold them is schedulable", {}
     )
 
 

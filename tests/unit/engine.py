@@ -1,0 +1,97 @@
+"""A Docker engine that is a few lists: what the adapters call, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from docker.errors import ImageNotFound, NotFound
+
+from tests.unit.builders import IMAGE
+
+
+class Engine:
+    """Stands in for ``docker.APIClient``. ``calls`` has what was asked of it that changes something, in order."""
+
+    def __init__(self, images: dict[str, dict[str, Any]] | None = None) -> None:
+        ordinary = {IMAGE: {"Id": "sha256:1", "Config": {"Env": ["PATH=/bin"]}}}
+        self.images = ordinary if images is None else images
+        self.made: list[dict[str, Any]] = []
+        self.joined: list[dict[str, Any]] = []
+        self.calls: list[str] = []
+        self.asked: list[dict[str, Any]] = []
+        self.said: dict[tuple[str, ...], bytes] = {}
+
+    def version(self) -> dict[str, str]:
+        return {"Version": "20.10.24"}
+
+    def inspect_image(self, name: str) -> dict[str, Any]:
+        if name not in self.images:
+            raise ImageNotFound(f"No such image: {name}")
+        return self.images[name]
+
+    def containers(self, *, all: bool = False, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:  # noqa: A002
+        return [one for one in self.made if _bears(one, filters) and (all or one["State"] == "running")]
+
+    def create_endpoint_config(self, **settings: Any) -> dict[str, Any]:
+        return settings
+
+    def create_host_config(self, **settings: Any) -> dict[str, Any]:
+        return settings
+
+    def create_container(self, image: str, name: str, **settings: Any) -> dict[str, str]:
+        self.calls.append(f"create {name}")
+        self.asked.append({"image": image, "name": name, **settings})
+        labels = settings["labels"]
+        self.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": labels, "State": "created"})
+        return {"Id": f"id-{name}"}
+
+    def connect_container_to_network(self, container: str, network: str) -> None:
+        self.calls.append(f"connect {container} to {network}")
+
+    def start(self, container: str) -> None:
+        self.calls.append(f"start {container}")
+        self._container(container)["State"] = "running"
+
+    def remove_container(self, container: str, *, force: bool, v: bool) -> None:
+        assert force, "a running container is removed by force only"
+        assert v, "anonymous volumes would be left behind"
+        self.calls.append(f"remove {container}")
+        self.made.remove(self._container(container))
+
+    def inspect_container(self, container: str) -> dict[str, Any]:
+        self._container(container)
+        return {"State": {"Pid": 4711}}
+
+    def exec_create(self, container: str, command: Sequence[str], user: str) -> dict[str, str]:
+        return {"Id": f"{container} {user} {' '.join(command)}"}
+
+    def exec_start(self, made: str) -> bytes:
+        """Answer with what ``said`` has for words of the command; without such, the login succeeds."""
+        words = made.split()
+        answers = (answer for key, answer in self.said.items() if set(key) <= set(words))
+        return next(answers, f"{words[-3]}\n".encode())
+
+    def networks(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
+        return [one for one in self.joined if _bears(one, filters)]
+
+    def create_network(self, name: str, **settings: Any) -> None:
+        self.calls.append(f"create network {name}")
+        self.asked.append({"name": name, **settings})
+        self.joined.append({"Id": f"id-{name}-0123456789", "Name": name, "Labels": settings["labels"], "IPAM": settings["ipam"]})
+
+    def remove_network(self, network: str) -> None:
+        self.calls.append(f"remove network {network}")
+        self.joined = [one for one in self.joined if one["Id"] != network]
+
+    def _container(self, container: str) -> dict[str, Any]:
+        for one in self.made:
+            if one["Id"] == container:
+                return one
+        raise NotFound(f"No such container: {container}")
+
+
+def _bears(thing: dict[str, Any], filters: dict[str, list[str]] | None) -> bool:
+    """Say whether a thing has all labels of a filter, each ``name`` or ``name=value``."""
+    wanted = (label.partition("=") for label in (filters or {}).get("label", []))
+    return all(name in thing["Labels"] and (not sign or thing["Labels"][name] == value) for name, sign, value in wanted)

@@ -1,0 +1,322 @@
+"""One agent's slice of a session: made true, left alone, taken away."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import slice as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
+    Asked,
+    Contents,
+    NotClaimed,
+    apply_claimed,
+    claimed,
+    desired_slice,
+    remove_claimed,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
+from tests.unit.builders import GIB, SESSION_ID, held, plan, public_keys
+from tests.unit.engine import Engine
+
+MADE = plan(
+    {"agent1": 2, "agent2": 1},
+    resources={"cpu": 1, "mem": GIB, "shmem": "64m"},
+    mounts=[{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b", "read_only": True}],
+)
+CONTENTS = Contents(
+    hosts="127.0.0.1 localhost\n",
+    ssh_config="Host *\n",
+    environments={"main1": "TOKEN=hunter2\nBACKENDAI_CLUSTER_SIZE=1\n", "sub1": "TOKEN=hunter2\n"},
+    keys=public_keys(MADE),
+    user_keys=("ssh-ed25519 ALICE alice@laptop",),
+)
+FILES = ("environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
+
+
+@pytest.fixture(autouse=True)
+def links(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the links of the host: a command that makes or removes one is remembered here, and not run."""
+    there: set[str] = set()
+
+    def batch(_tool: str, lines: list[str]) -> None:
+        for line in lines:
+            words = line.split()
+            if words[:2] == ["link", "add"]:
+                there.add(words[2])
+            if words[:2] == ["link", "del"]:
+                there.remove(words[3])
+
+    monkeypatch.setattr(vxlan, "batch", batch)
+    monkeypatch.setattr(vxlan, "read_link", lambda name: {"ifname": name} if name in there else None)
+    monkeypatch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
+    monkeypatch.setattr(vxlan, "_adjustments", lambda _wanted, _link: [])
+    monkeypatch.setattr(vxlan, "_entries", lambda _wanted: [])
+    return there
+
+
+def apply(engine: Engine, store: Store, nonce: str = "nonce-1", *, dry: bool = False, **changes: Any) -> list[Change]:
+    client: Any = engine
+    asked = Asked(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
+    return apply_claimed(client, store, asked, dry=dry)
+
+
+def subjects(changes: list[Change], store: Store) -> list[str]:
+    return [change.subject.replace(str(store.folder(SESSION_ID)), "…") for change in changes]
+
+
+EVERYTHING = [
+    "file …/main1/hosts",
+    "file …/main1/environment",
+    "file …/main1/ssh/config",
+    "file …/main1/ssh/known_hosts",
+    "file …/main1/ssh/authorized_keys",
+    "file …/sub1/hosts",
+    "file …/sub1/environment",
+    "file …/sub1/ssh/config",
+    "file …/sub1/ssh/known_hosts",
+    "file …/sub1/ssh/authorized_keys",
+    "network backendai-train-llm",
+    f"link {MADE.network and MADE.network.link}",
+    "container backendai-train-llm-main1",
+    "container backendai-train-llm-sub1",
+]
+
+
+def test_a_claimed_slice_is_made_from_the_ground_up(engine: Engine, store: Store, links: set[str]) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    assert subjects(apply(engine, store), store) == EVERYTHING
+    assert engine.calls[0] == "create network backendai-train-llm"
+    assert len(links) == 1
+    assert [one["State"] for one in engine.made] == ["running", "running"]
+    for hostname in ("main1", "sub1"):
+        folder = store.kernel_folder(SESSION_ID, hostname)
+        assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == list(FILES)
+
+
+def test_a_slice_that_is_true_is_left_alone(engine: Engine, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    engine.calls.clear()
+    assert apply(engine, store) == []
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("hurt", "repaired"),
+    [
+        ("file", ["file …/sub1/hosts"]),
+        ("container", ["container backendai-train-llm-sub1"]),
+        ("network", ["network backendai-train-llm"]),
+        ("link", [f"link {MADE.network and MADE.network.link}"]),
+    ],
+)
+def test_what_drifted_is_repaired_and_nothing_else(
+    engine: Engine, store: Store, links: set[str], hurt: str, repaired: list[str]
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    if hurt == "file":
+        (store.kernel_folder(SESSION_ID, "sub1") / "hosts").write_text("x")
+    elif hurt == "container":
+        engine.made[1]["State"] = "exited"
+    elif hurt == "network":
+        engine.joined.clear()
+    else:
+        links.clear()
+    assert subjects(apply(engine, store), store) == repaired
+    assert apply(engine, store) == []
+
+
+@pytest.mark.parametrize("claimed_before", [True, False], ids=["claimed", "not claimed"])
+def test_check_mode_tells_everything_and_touches_nothing(
+    engine: Engine, store: Store, links: set[str], claimed_before: bool
+) -> None:
+    if claimed_before:
+        store.save(held(MADE, expires_at=9e12))
+    assert subjects(apply(engine, store, dry=True), store) == EVERYTHING
+    assert engine.calls == []
+    assert links == set()
+    assert not store.kernel_folder(SESSION_ID, "main1").exists()
+
+
+def test_no_change_of_a_slice_shows_a_secret(engine: Engine, store: Store) -> None:
+    store.save(held(MADE))
+    assert "hunter2" not in str(apply(engine, store))
+    assert "hunter3" not in str(apply(engine, store, environments={"main1": "TOKEN=hunter3\n", "sub1": ""}))
+
+
+def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(store: Store) -> None:
+    engine = Engine({})
+    store.save(held(MADE, expires_at=9e12))
+    with pytest.raises(ImageUnavailable) as refused:
+        apply(engine, store)
+    assert str(refused.value) == "session_image: 'lab/python:1' is not on agent1"
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (
+            None,
+            f"the session {SESSION_ID} is not claimed on this agent: its claim expired, or was removed",
+        ),
+        (
+            {"nonce": "nonce-2", "expires_at": 9e12},
+            "session_name: 'train-llm' was taken over by a later run; this one gives way",
+        ),
+    ],
+    ids=["gone", "taken over"],
+)
+def test_a_run_without_a_claim_changes_nothing(
+    engine: Engine, store: Store, state: dict[str, Any] | None, sentence: str
+) -> None:
+    if state:
+        store.save(held(MADE, **state))
+    with pytest.raises(NotClaimed) as refused:
+        apply(engine, store)
+    assert str(refused.value) == sentence
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    "state", [{"nonce": "nonce-1", "expires_at": 9e12}, {"nonce": "nonce-2"}], ids=["its own claim", "committed"]
+)
+def test_a_run_may_change_what_it_claimed_and_what_is_committed(store: Store, state: dict[str, Any]) -> None:
+    store.save(held(MADE, **state))
+    assert claimed(store, SESSION_ID, "nonce-1") == held(MADE, **state)
+
+
+@pytest.mark.parametrize(
+    ("state", "nonce", "removed"),
+    [
+        ({}, None, True),
+        ({"expires_at": 9e12}, None, True),
+        ({"expires_at": 9e12}, "nonce-1", True),
+        ({"expires_at": 9e12}, "nonce-2", False),
+        ({}, "nonce-1", False),
+    ],
+    ids=["end", "end of a creation", "rollback", "rollback after another took over", "rollback of a committed one"],
+)
+def test_only_an_end_removes_what_the_run_did_not_claim(
+    engine: Any, store: Store, links: set[str], state: dict[str, Any], nonce: str | None, removed: bool
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    apply(engine, store)
+    store.save(held(MADE, **state))
+    changes = remove_claimed(engine, store, SESSION_ID, nonce, dry=False)
+    assert bool(changes) is removed
+    assert (store.session(SESSION_ID) is None) is removed
+    assert (not engine.made and not engine.joined and not links) is removed
+
+
+def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, links: set[str], tmp_path: Path) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    changes = remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert changes == [
+        Change("container backendai-train-llm-main1", "running", None),
+        Change("container backendai-train-llm-sub1", "running", None),
+        Change("network backendai-train-llm", "id-backendai", None),
+        Change("session train-llm", "held", None),
+    ]
+    assert (engine.made, engine.joined, links) == ([], [], set())
+    assert list((tmp_path / "sessions").iterdir()) == []
+    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
+
+
+def test_an_end_in_check_mode_tells_what_would_go_and_touches_nothing(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    engine.calls.clear()
+    changes = remove_claimed(engine, store, SESSION_ID, None, dry=True)
+    assert [change.subject for change in changes] == [
+        "container backendai-train-llm-main1",
+        "container backendai-train-llm-sub1",
+        "network backendai-train-llm",
+        "session train-llm",
+    ]
+    assert engine.calls == []
+    assert store.session(SESSION_ID) is not None
+
+
+def test_containers_whose_folder_was_lost_go_too(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    store.remove(SESSION_ID)
+    remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert (engine.made, engine.joined) == ([], [])
+
+
+def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
+    mine = held(MADE, cpus={"main1": [0], "sub1": [3]})
+    wanted = desired_slice(store, mine, CONTENTS, Image("sha256:1", {"PATH": "/bin"}), "backendai-default")
+    main, sub = wanted.containers
+    folder = store.kernel_folder(SESSION_ID, "main1")
+    assert (main.name, main.hostname, main.image) == ("backendai-train-llm-main1", "main1", "lab/python:1")
+    assert main.given == {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
+    assert main.image_environment == {"PATH": "/bin"}
+    assert main.kit == store.kit()
+    assert main.binds == (
+        f"{folder}:/run/backendai:ro",
+        f"{folder}/hosts:/etc/hosts",
+        "/mnt/a:/a:rw",
+        "/mnt/b:/b:ro",
+    )
+    assert (main.cpus, sub.cpus) == ((0,), (3,))
+    assert (main.memory, main.shm_size) == (GIB, 64 << 20)
+    assert (main.default_network, main.network) == ("backendai-default", "backendai-train-llm")
+    assert (main.address, main.mac) == (MADE.kernels[0].address, MADE.kernels[0].mac)
+    assert main.labels == {
+        "ai.backend.owner": "backendai.cluster",
+        "ai.backend.session-id": SESSION_ID,
+        "ai.backend.session-name": "train-llm",
+        "ai.backend.kernel-id": SESSION_ID,
+        "ai.backend.cluster-host": "main1",
+        "ai.backend.slots": json.dumps({"cpu": 1, "mem": GIB, "shmem": 64 << 20}),
+        "ai.backend.image-digest": "sha256:1",
+    }
+
+
+def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> None:
+    wanted = desired_slice(store, held(MADE), CONTENTS, Image("sha256:1", {}), "backendai-default")
+    folder = store.kernel_folder(SESSION_ID, "main1")
+    files = {str(file.path.relative_to(folder)): file for file in wanted.files if folder in file.path.parents}
+    assert tuple(sorted(files)) == FILES
+    assert {name: oct(file.mode) for name, file in files.items() if file.mode != 0o600} == {"hosts": "0o644"}
+    assert [name for name, file in files.items() if file.secret] == ["environment"]
+    assert files["ssh/authorized_keys"].content.splitlines()[-1] == "ssh-ed25519 ALICE alice@laptop"
+    assert len(files["ssh/known_hosts"].content.splitlines()) == 3
+
+
+def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) -> None:
+    alone = plan({"agent1": 1})
+    wanted = desired_slice(
+        store,
+        held(alone),
+        dataclasses.replace(CONTENTS, keys=public_keys(alone)),
+        Image("sha256:1", {}),
+        "backendai-default",
+    )
+    assert (wanted.network, wanted.link) == (None, None)
+    assert (wanted.containers[0].network, wanted.containers[0].address, wanted.containers[0].mac) == (None, None, None)
+
+
+def test_contents_are_read_from_the_options_of_a_module() -> None:
+    options = {
+        "hosts": CONTENTS.hosts,
+        "ssh_config": CONTENTS.ssh_config,
+        "environments": CONTENTS.environments,
+        "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in CONTENTS.keys.items()},
+        "user_keys": list(CONTENTS.user_keys),
+        "state": "present",
+    }
+    assert slicing.Contents.from_options(options) == CONTENTS

@@ -1,0 +1,252 @@
+"""From a request and the facts of all agents to what is done about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings, decide
+from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, SpecError
+from tests.unit.builders import GIB, NOW, POOLS, SESSION_ID, agent_data, plan, readings, session_data, spec
+
+LATER_ID = "99999999-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
+
+
+def decided(asked: SessionSpec, seen: Readings) -> Decision:
+    """Return the decision for a request that there is room for."""
+    decision = decide(asked, seen, POOLS, LATER_ID, NOW + 60)
+    assert isinstance(decision, Decision)
+    return decision
+
+
+def refusal(asked: SessionSpec, seen: Readings, kind: type[ValueError]) -> str:
+    """Return why a request is refused."""
+    with pytest.raises(kind) as refused:
+        decide(asked, seen, POOLS, LATER_ID, NOW + 60)
+    return str(refused.value)
+
+
+def holding(*agents: str, committed: bool = True, expired: bool = False, **asked: Any) -> dict[str, dict[str, Any]]:
+    """Return the readings of agents that hold the session of two and two, asked for as told."""
+    made = plan({"agent1": 2, "agent2": 2})
+    request = spec(**{**TWO_AND_TWO, **asked})
+    return {
+        name: agent_data(name, sessions=[session_data(made, name, request, committed=committed, expired=expired)])
+        for name in agents
+    }
+
+
+def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
+    decision = decided(spec(), readings("agent1"))
+    assert (decision.plan.id, decision.plan.created_at) == (LATER_ID, NOW + 60)
+    assert not decision.known
+    assert decision.pull_on == ()
+
+
+def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
+    without = {"images": {"lab/python:1": None}}
+    seen = readings(agent1=agent_data("agent1", 2, **without), agent2=agent_data("agent2", 2), agent3=agent_data("agent3", 1, **without))
+    assert decided(spec(**TWO_AND_TWO), seen).pull_on == ("agent1",)
+
+
+def test_an_agent_that_is_left_out_takes_no_part() -> None:
+    seen = readings("agent2", left_out={"agent1": "Failed to connect"})
+    assert decided(spec(), seen).plan.agents == ["agent2"]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "sentence"),
+    [
+        ({}, "no agent can be used: the inventory has none"),
+        ({"agent1": "engine down"}, "no agent can be used: agent1: engine down"),
+        (
+            {"agent2": "unreachable", "agent1": "engine down"},
+            "no agent can be used: agent1: engine down; agent2: unreachable",
+        ),
+        (
+            {"agent2": "unreachable", "agent1": "unreachable"},
+            "no agent can be used: agent1, agent2: unreachable",
+        ),
+    ],
+)
+def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str], sentence: str) -> None:
+    assert refusal(spec(), readings(left_out=left_out), PlanError) == sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "sentence"),
+    [
+        (
+            {"designated_agents": ["agent9"]},
+            SpecError,
+            "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2, agent3.",
+        ),
+        (
+            {"designated_agents": ["agent1", "agent3"]},
+            PlanError,
+            "session_designated_agents: 'agent3' cannot be used: unreachable",
+        ),
+        (
+            {"designated_agents": ["agent2"]},
+            SpecError,
+            "session_designated_agents: 'agent2' belongs to resource group 'gpu', not to 'default'.",
+        ),
+        (
+            {"resource_group": "cpu"},
+            SpecError,
+            "session_resource_group: no agent belongs to 'cpu'; known are default, gpu.",
+        ),
+        (
+            {"resources": {"cuda.device": 1}},
+            SpecError,
+            "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem.",
+        ),
+        (
+            {"resource_group": "gpu", "resources": {"rocm.device": 1}},
+            SpecError,
+            "session_resources.rocm.device: no agent of resource group 'gpu' offers it;"
+            " offered are cpu, cuda.device, mem.",
+        ),
+    ],
+    ids=[
+        "designated unknown",
+        "designated left out",
+        "designated elsewhere",
+        "group unknown",
+        "slot elsewhere",
+        "slot nowhere",
+    ],
+)
+def test_what_no_agent_can_ever_meet_is_refused(asked: dict[str, Any], kind: type[ValueError], sentence: str) -> None:
+    accelerated = agent_data("agent2", resource_group="gpu", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
+    seen = readings("agent1", agent2=accelerated, left_out={"agent3": "unreachable"})
+    assert refusal(spec(**asked), seen, kind) == sentence
+
+
+def test_a_slot_that_no_designated_agent_offers_is_refused_although_others_do() -> None:
+    accelerated = agent_data("agent2", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
+    asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1})
+    assert refusal(asked, readings("agent1", agent2=accelerated), SpecError) == (
+        "session_resources.cuda.device: no designated agent offers it; offered are cpu, mem."
+    )
+
+
+def test_shared_memory_is_a_part_of_memory_and_needs_no_slot() -> None:
+    assert decided(spec(resources={"shmem": "64m"}), readings("agent1")).plan.resources["shmem"] == 64 << 20
+
+
+def test_designated_agents_alone_hold_the_session() -> None:
+    assert decided(spec(designated_agents=["agent3"]), readings("agent1", "agent2", "agent3")).plan.agents == ["agent3"]
+
+
+def test_an_agent_that_may_not_be_scheduled_holds_nothing_new() -> None:
+    seen = readings("agent2", agent1=agent_data("agent1", 1, schedulable=False))
+    assert decided(spec(), seen).plan.agents == ["agent2"]
+
+
+def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
+    seen = readings(agent1=agent_data("agent1", schedulable=False))
+    assert decide(spec(), seen, POOLS, LATER_ID, NOW) == NoRoom(
+        "no room for 1 of 1 containers: no agent that may hold them is schedulable", {}
+    )
+
+
+def test_no_room_is_an_answer_and_no_error() -> None:
+    assert decide(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 3)), POOLS, LATER_ID, NOW) == NoRoom(
+        "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}
+    )
+
+
+@pytest.mark.parametrize(
+    ("missing_on", "sentence"),
+    [
+        ("agent1", "session_mounts: /mnt/a, /mnt/b is not a folder on agent1, and the source must exist there"),
+        ("agent2", None),
+    ],
+)
+def test_mounts_must_exist_on_the_chosen_agents_only(missing_on: str, sentence: str | None) -> None:
+    sizes = {"agent1": 2, "agent2": 4}
+    seen = readings(
+        **{
+            name: agent_data(name, cpu, missing_paths=["/mnt/a", "/mnt/b"] if name == missing_on else [])
+            for name, cpu in sizes.items()
+        }
+    )
+    asked = spec(mounts=[{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}])
+    if sentence:
+        assert refusal(asked, seen, PlanError) == sentence
+    else:
+        assert decided(asked, seen).plan.agents == ["agent1"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"committed": False}, {"committed": False, "expired": True}],
+    ids=["running", "being created", "given up"],
+)
+def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
+    decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
+    assert decision == Decision(plan({"agent1": 2, "agent2": 2}), True, ())
+
+
+def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it() -> None:
+    seen = readings("agent2", **holding("agent1", committed=False))
+    assert decided(spec(**TWO_AND_TWO), seen).plan.id == SESSION_ID
+
+
+def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
+    seen = holding("agent1", "agent2")
+    seen["agent2"]["images"] = {}
+    assert decided(spec(**TWO_AND_TWO), readings(**seen)).pull_on == ("agent2",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "differs"),
+    [
+        ({"cluster_size": 3}, {}, "(RUNNING) that differs in session_cluster_size (is 4, asked 3)"),
+        (
+            {"cluster_size": 3},
+            {"committed": False},
+            "(CREATING) that differs in session_cluster_size (is 4, asked 3)",
+        ),
+        (
+            {"cluster_size": 3},
+            {"committed": False, "expired": True},
+            "(ERROR) that differs in session_cluster_size (is 4, asked 3)",
+        ),
+        ({"env": {"TOKEN": "hunter3"}}, {}, "(RUNNING) that differs in session_env (TOKEN)"),
+        (
+            {"env": {}, "priority": 5},
+            {},
+            "(RUNNING) that differs in session_env (TOKEN), session_priority (is 10, asked 5)",
+        ),
+    ],
+)
+def test_another_request_under_the_same_name_is_refused_with_what_differs(
+    asked: dict[str, Any], status: dict[str, bool], differs: str
+) -> None:
+    seen = readings(**holding("agent1", "agent2", **status))
+    assert refusal(spec(**{**TWO_AND_TWO, **asked}), seen, SpecError) == (
+        f"session_name: 'train-llm' is taken by a session {differs};"
+        " choose another name, or end that one with backendai.cluster.terminate_session."
+    )
+
+
+@pytest.mark.parametrize(
+    ("left_out", "reason"),
+    [({"agent2": "unreachable"}, "agent2: unreachable"), ({}, "agent2: not in the inventory")],
+)
+def test_a_session_whose_agent_is_away_is_not_repaired(left_out: dict[str, str], reason: str) -> None:
+    seen = readings(left_out=left_out, **holding("agent1"))
+    assert refusal(spec(**TWO_AND_TWO), seen, PlanError) == (
+        f"the session 'train-llm' has containers on agents that cannot be used: {reason}"
+    )
+
+
+def test_another_name_is_another_session() -> None:
+    decision = decided(spec(**TWO_AND_TWO, name="other"), readings(**holding("agent1", "agent2")))
+    assert decision.plan.id == LATER_ID

@@ -1,0 +1,36 @@
+"""The one way to an engine, and what is said when there is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import docker
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
+
+
+def test_a_missing_sdk_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(EngineUnavailable) as refused:
+        connect("unix:///run/docker.sock")
+    assert str(refused.value) == (
+        "the Docker SDK for Python cannot be imported (import of docker halted; None in sys.modules), so the engine at"
+        " unix:///run/docker.sock cannot be asked: install python3-docker, or run backendai.cluster.provision_agents on"
+        " this host."
+    )
+
+
+def test_an_engine_that_does_not_answer_is_told_with_its_address(tmp_path: Path) -> None:
+    address = f"unix://{tmp_path}/docker.sock"
+    with pytest.raises(EngineUnavailable) as refused:
+        connect(address, timeout=1)
+    told = str(refused.value)
+    assert told.startswith(f"the Docker engine at {address} does not answer the Docker SDK for Python {docker.__version__} (")
+    assert told.endswith("): start docker on this host, or run backendai.cluster.provision_agents on this host.")
+
+
+def test_an_address_without_sense_is_told_the_same_way() -> None:
+    with pytest.raises(EngineUnavailable, match=r"^the Docker engine at nonsense://x does not answer"):
+        connect("nonsense://x")

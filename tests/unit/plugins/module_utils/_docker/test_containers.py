@@ -1,0 +1,187 @@
+"""The containers of a session on one agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import Container, plan_containers
+from tests.unit.engine import Engine
+
+MAIN = Container(
+    name="backendai-train-llm-main1",
+    hostname="main1",
+    image="lab/python:1",
+    given={"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"},
+    image_environment={"PATH": "/bin"},
+    kit="/var/lib/backendai/kit/0123456789ab",
+    binds=("/var/lib/backendai/sessions/1/main1:/run/backendai:ro",),
+    cpus=(0, 2),
+    memory=1 << 30,
+    shm_size=None,
+    default_network="backendai-default",
+    network="backendai-train-llm",
+    address="10.128.3.2",
+    mac="02:ba:0a:80:03:02",
+    labels={labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: "1", labels.HOSTNAME: "main1"},
+)
+SUB = dataclasses.replace(
+    MAIN, name="backendai-train-llm-sub1", hostname="sub1", labels={**MAIN.labels, labels.HOSTNAME: "sub1"}
+)
+SUBJECT = "container backendai-train-llm-main1"
+PHRASE = "running, image lab/python:1, address 10.128.3.2, cores 0,2, memory 1073741824"
+
+
+@pytest.fixture
+def engine() -> Any:
+    """Return an empty engine."""
+    return Engine()
+
+
+def apply(engine: Any, *wanted: Container) -> list[Change]:
+    """Make containers as wanted, and return what changed."""
+    steps = plan_containers(containers.find_containers(engine, "1"), wanted)
+    containers.apply_containers(engine, steps)
+    return [step.change for step in steps]
+
+
+def test_a_missing_container_is_made_joined_to_both_networks_and_then_started(engine: Any) -> None:
+    assert apply(engine, MAIN) == [Change(SUBJECT, None, PHRASE)]
+    assert engine.calls == [
+        "create backendai-train-llm-main1",
+        "connect id-backendai-train-llm-main1 to backendai-default",
+        "start id-backendai-train-llm-main1",
+    ]
+
+
+def test_a_running_container_is_left_alone(engine: Any) -> None:
+    apply(engine, MAIN)
+    engine.calls.clear()
+    assert apply(engine, MAIN) == []
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize("state", ["exited", "created", "dead"])
+def test_a_stopped_container_is_started_and_not_made_anew(engine: Any, state: str) -> None:
+    apply(engine, MAIN)
+    engine.calls.clear()
+    engine.made[0]["State"] = state
+    assert apply(engine, MAIN) == [Change(SUBJECT, state, PHRASE)]
+    assert engine.calls == ["start id-backendai-train-llm-main1"]
+
+
+@pytest.mark.parametrize("state", ["running", "exited"])
+def test_a_container_that_was_made_differently_is_made_anew(engine: Any, state: str) -> None:
+    apply(engine, MAIN)
+    engine.calls.clear()
+    engine.made[0]["State"] = state
+    wider = dataclasses.replace(MAIN, cpus=(0, 1, 2))
+    assert apply(engine, wider) == [
+        Change(SUBJECT, f"{state}, made differently", PHRASE.replace("0,2", "0,1,2")),
+    ]
+    assert engine.calls[:2] == ["remove id-backendai-train-llm-main1", "create backendai-train-llm-main1"]
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        {"image": "lab/busybox:1"},
+        {"given": {"TOKEN": "hunter3"}},
+        {"binds": ()},
+        {"cpus": (0, 1)},
+        {"memory": 2 << 30},
+        {"shm_size": 1 << 26},
+        {"network": None},
+        {"default_network": "bridge"},
+        {"address": "10.128.3.3"},
+        {"mac": "02:ba:0a:80:03:03"},
+        {"hostname": "sub1"},
+        {"name": "x"},
+    ],
+    ids=lambda drift: next(iter(drift)),
+)
+def test_whatever_a_container_cannot_change_later_is_in_its_digest(drift: dict[str, Any]) -> None:
+    assert dataclasses.replace(MAIN, **drift).digest() != MAIN.digest()
+
+
+@pytest.mark.parametrize(
+    "later",
+    [{"kit": "/var/lib/backendai/kit/fedcba987654"}, {"image_environment": {"PATH": "/new"}}, {"labels": {}}],
+    ids=lambda drift: next(iter(drift)),
+)
+def test_a_newer_kit_or_image_is_no_reason_to_end_a_running_container(later: dict[str, Any]) -> None:
+    assert dataclasses.replace(MAIN, **later).digest() == MAIN.digest()
+
+
+def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: Any) -> None:
+    apply(engine, MAIN)
+    (asked,) = engine.asked
+    host = asked["host_config"]
+    assert host == {
+        "network_mode": "backendai-train-llm",
+        "binds": ["/var/lib/backendai/kit/0123456789ab:/opt/backendai:ro", *MAIN.binds],
+        "init": True,
+        "cpuset_cpus": "0,2",
+        "mem_limit": 1 << 30,
+        "memswap_limit": 1 << 30,
+        "shm_size": None,
+        "restart_policy": {"Name": "no"},
+    }
+    assert (asked["image"], asked["hostname"], asked["user"]) == ("lab/python:1", "main1", "0:0")
+    assert (asked["entrypoint"], asked["command"]) == (["/opt/backendai/bin/entrypoint"], [])
+    assert asked["mac_address"] == "02:ba:0a:80:03:02"
+    assert asked["networking_config"] == {
+        "EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}
+    }
+    assert asked["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
+    assert asked["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
+
+
+def test_a_container_without_session_network_joins_the_default_one_alone(engine: Any) -> None:
+    alone = dataclasses.replace(MAIN, network=None, address=None, mac=None)
+    assert apply(engine, alone)[0].after == PHRASE.replace("10.128.3.2", "-")
+    (asked,) = engine.asked
+    assert asked["host_config"]["network_mode"] == "backendai-default"
+    assert (asked["networking_config"], asked["mac_address"]) == (None, None)
+    assert not [call for call in engine.calls if call.startswith("connect")]
+
+
+def test_no_change_shows_the_environment(engine: Any) -> None:
+    assert "hunter2" not in str(apply(engine, MAIN))
+
+
+def test_containers_of_others_are_not_seen(engine: Any) -> None:
+    other = dataclasses.replace(MAIN, labels={**MAIN.labels, labels.SESSION_ID: "2"})
+    foreign = dataclasses.replace(MAIN, labels={labels.SESSION_ID: "1"})
+    for one in (other, foreign):
+        containers.apply_containers(engine, plan_containers([], [one]))
+    assert containers.find_containers(engine, "1") == []
+    assert len(containers.find_containers(engine)) == 1
+
+
+def test_the_first_error_is_told_after_every_other_container_was_tried(engine: Any) -> None:
+    apply(engine, MAIN, SUB)
+    engine.calls.clear()
+    for one in engine.made:
+        one["State"] = "exited"
+    steps = plan_containers(containers.find_containers(engine, "1"), [MAIN, SUB])
+    engine.made.pop(0)
+    with pytest.raises(APIError, match="No such container: id-backendai-train-llm-main1"):
+        containers.apply_containers(engine, steps)
+    assert engine.made[0]["State"] == "running"
+
+
+def test_removing_takes_running_containers_too_and_those_that_went_meanwhile(engine: Any) -> None:
+    apply(engine, MAIN, SUB)
+    found = containers.find_containers(engine, "1")
+    engine.made = [one for one in engine.made if one["Labels"][labels.HOSTNAME] == "sub1"]
+    assert containers.remove_containers(engine, found) == [
+        Change(f"container {name}", "running", None)
+        for name in (one["Names"][0].lstrip("/") for one in found)
+    ]
+    assert engine.made == []

@@ -1,0 +1,19 @@
+"""What is ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.labels import owned
+
+
+@pytest.mark.parametrize(
+    ("session_id", "labels"),
+    [
+        (None, ["ai.backend.owner=backendai.cluster", "ai.backend.session-id"]),
+        ("5f0c", ["ai.backend.owner=backendai.cluster", "ai.backend.session-id=5f0c"]),
+    ],
+    ids=["all sessions", "one session"],
+)
+def test_only_what_bears_our_label_and_a_session_is_ours(session_id: str | None, labels: list[str]) -> None:
+    assert owned(session_id) == {"label": labels}

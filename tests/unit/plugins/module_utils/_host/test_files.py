@@ -1,0 +1,90 @@
+"""The files of a session on an agent."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
+
+
+@pytest.fixture(params=[0o022, 0o077], ids=["umask 022", "umask 077"])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Run a test under a usual and under a strict umask."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def changes(*files: DesiredFile) -> list[Change]:
+    return [change for _file, change in plan_files(files)]
+
+
+def test_a_missing_file_is_shown_with_its_content(tmp_path: Path) -> None:
+    assert changes(DesiredFile(tmp_path / "hosts", "a\nb\n")) == [Change(f"file {tmp_path}/hosts", None, "\n  a\n  b")]
+
+
+def test_a_drifted_file_is_shown_with_both_contents(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("old\n")
+    assert changes(DesiredFile(tmp_path / "hosts", "new\n")) == [
+        Change(f"file {tmp_path}/hosts", "\n  old", "\n  new")
+    ]
+
+
+@pytest.mark.parametrize("before", [None, "TOKEN=hunter1\n"], ids=["missing", "drifted"])
+def test_a_secret_is_never_shown(tmp_path: Path, before: str | None) -> None:
+    path = tmp_path / "environment"
+    if before:
+        path.write_text(before)
+    shown = None if before is None else "(content hidden)"
+    assert changes(DesiredFile(path, "TOKEN=hunter2\n", secret=True)) == [
+        Change(f"file {path}", shown, "(content hidden)")
+    ]
+
+
+def test_an_empty_file_is_shown_as_empty(tmp_path: Path) -> None:
+    (tmp_path / "config").touch()
+    assert changes(DesiredFile(tmp_path / "config", "new\n")) == [
+        Change(f"file {tmp_path}/config", "(empty)", "\n  new")
+    ]
+
+
+def test_a_file_as_wanted_is_no_change(tmp_path: Path) -> None:
+    file = DesiredFile(tmp_path / "folder" / "hosts", "new\n")
+    write_files([file])
+    assert changes(file) == []
+
+
+def test_planning_touches_nothing(tmp_path: Path) -> None:
+    plan_files([DesiredFile(tmp_path / "folder" / "hosts", "new\n")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_written_in_place_so_that_mounts_of_it_see_the_new_content(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("a longer content than the next\n")
+    inode = path.stat().st_ino
+    write_files([DesiredFile(path, "new\n")])
+    assert (path.read_text(), path.stat().st_ino) == ("new\n", inode)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+@pytest.mark.usefixtures("umask")
+def test_a_file_has_its_mode_under_any_umask(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "folder" / "file"
+    write_files([DesiredFile(path, "content", mode=mode)])
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_file_that_is_too_open_is_closed_again(tmp_path: Path) -> None:
+    path = tmp_path / "environment"
+    path.write_text("TOKEN=hunter1\n")
+    path.chmod(0o644)
+    write_files([DesiredFile(path, "TOKEN=hunter2\n", secret=True)])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

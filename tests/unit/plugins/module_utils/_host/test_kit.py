@@ -1,0 +1,156 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
+from ansible_collections.backendai.cluster.plugins.module_utils._host.kit import Kit, KitFile, KitUnbuildable
+
+AMD64 = """\
+\tlinux-vdso.so.1 (0x00007ffd5a5f2000)
+\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f055c43a000)
+\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f055c21c000)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007f055c497000)
+"""
+ARM64 = """\
+\tlinux-vdso.so.1 (0x0000ffff9d5f2000)
+\tlibc.so.6 => /lib/aarch64-linux-gnu/libc.so.6 (0x0000ffff9d400000)
+\t/lib/ld-linux-aarch64.so.1 (0x0000ffff9d5b0000)
+"""
+SMALL = Kit({"bin/ssh": KitFile(b"wrapper", 0o755), "lib/libc.so.6": KitFile(b"library", 0o644)})
+
+
+def changed(**contents: bytes) -> Kit:
+    """Return a kit that differs from the small one in its wrapper."""
+    return Kit({**SMALL.files, "bin/ssh": KitFile(contents["wrapper"], 0o755)})
+
+
+def put(wanted: Kit, root: Path) -> None:
+    kit.install(wanted, str(root), kit.kit_changes(wanted, str(root)))
+
+
+@pytest.mark.parametrize(
+    ("output", "libraries", "loader"),
+    [
+        pytest.param(AMD64, {"libz.so.1", "libc.so.6"}, "/lib64/ld-linux-x86-64.so.2", id="amd64"),
+        pytest.param(ARM64, {"libc.so.6"}, "/lib/ld-linux-aarch64.so.1", id="arm64"),
+    ],
+)
+def test_libraries_and_the_loader_are_found_on_every_architecture(
+    output: str, libraries: set[str], loader: str
+) -> None:
+    linked = kit.parse_ldd("/usr/bin/ssh", output)
+    assert set(linked.libraries) == libraries
+    assert linked.loader == loader
+
+
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        ("\tlibtommath.so.1 => not found\n", "/usr/sbin/dropbear needs libtommath.so.1, which is not installed"),
+        ("\tnot a dynamic executable\n", "ldd names no dynamic loader for /usr/sbin/dropbear"),
+        ("", "ldd names no dynamic loader for /usr/sbin/dropbear"),
+    ],
+)
+def test_a_program_that_cannot_be_carried_is_named(output: str, sentence: str) -> None:
+    with pytest.raises(KitUnbuildable, match=sentence):
+        kit.parse_ldd("/usr/sbin/dropbear", output)
+
+
+@pytest.mark.parametrize("text", ["#!/bin/sh\n# What it does.\nexit 0\n", "# What it does.\nexit 0\n"])
+def test_a_script_is_run_by_the_shell_of_the_kit(text: str) -> None:
+    wanted = b"#!/opt/backendai/bin/busybox sh\n# What it does.\nexit 0\n"
+    assert kit.script(text) == KitFile(wanted, 0o755)
+
+
+def test_the_version_follows_content_mode_and_name_and_nothing_else() -> None:
+    content = SMALL.files["bin/ssh"].content
+    others = [
+        changed(wrapper=b"another"),
+        Kit({**SMALL.files, "bin/ssh": KitFile(content, 0o700)}),
+        Kit({"bin/scp" if path == "bin/ssh" else path: file for path, file in SMALL.files.items()}),
+    ]
+    assert len({SMALL.version, *(other.version for other in others)}) == 4
+    assert Kit(dict(sorted(SMALL.files.items(), reverse=True))).version == SMALL.version
+
+
+def test_a_new_kit_is_installed_whole_and_made_current(tmp_path: Path) -> None:
+    put(SMALL, tmp_path)
+
+    assert kit.current_version(str(tmp_path)) == SMALL.version
+    wrapper = tmp_path / "current" / "bin" / "ssh"
+    assert (wrapper.read_bytes(), wrapper.stat().st_mode & 0o777) == (b"wrapper", 0o755)
+    assert sorted(os.listdir(tmp_path)) == sorted(["current", SMALL.version])
+    assert kit.kit_changes(SMALL, str(tmp_path)) == []
+
+
+def test_folders_are_open_to_every_user_of_a_container_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        put(SMALL, tmp_path)
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / SMALL.version, tmp_path / "current" / "bin")} == {0o755}
+
+
+def test_changes_name_each_file_and_the_switch(tmp_path: Path) -> None:
+    subjects = [change.subject for change in kit.kit_changes(SMALL, str(tmp_path))]
+    assert subjects == [f"{SMALL.version}/bin/ssh", f"{SMALL.version}/lib/libc.so.6", "current"]
+
+
+def test_a_damaged_file_is_mended_in_its_folder(tmp_path: Path) -> None:
+    put(SMALL, tmp_path)
+    folder = (tmp_path / SMALL.version).stat().st_ino
+    (tmp_path / "current" / "bin" / "ssh").write_bytes(b"damaged")
+
+    changes = kit.kit_changes(SMALL, str(tmp_path))
+    assert [change.subject for change in changes] == [f"{SMALL.version}/bin/ssh"]
+    kit.install(SMALL, str(tmp_path), changes)
+
+    assert kit.kit_changes(SMALL, str(tmp_path)) == []
+    assert (tmp_path / SMALL.version).stat().st_ino == folder
+
+
+def test_the_remains_of_a_killed_run_do_no_harm(tmp_path: Path) -> None:
+    (tmp_path / f".{SMALL.version}").mkdir()
+    (tmp_path / f".{SMALL.version}" / "half").write_text("written")
+    (tmp_path / ".current").symlink_to("nowhere")
+
+    put(SMALL, tmp_path)
+
+    assert kit.kit_changes(SMALL, str(tmp_path)) == []
+    assert not (tmp_path / "current" / "half").exists()
+
+
+def test_a_version_is_kept_while_it_is_mounted_or_was_current_until_now(tmp_path: Path) -> None:
+    oldest, older, old, new = (changed(wrapper=name) for name in (b"oldest", b"older", b"old", b"new"))
+    for one in (oldest, older, old):
+        put(one, tmp_path)
+    (tmp_path / "notes").mkdir()
+
+    unused = kit.unused_versions(new, str(tmp_path), {str(tmp_path / older.version)})
+    kit.remove(str(tmp_path), unused)
+
+    assert unused == [oldest.version]
+    assert sorted(os.listdir(tmp_path)) == sorted(["current", "notes", older.version, old.version])
+
+
+def test_versions_go_only_when_a_new_one_takes_over(tmp_path: Path) -> None:
+    old, new = changed(wrapper=b"old"), changed(wrapper=b"new")
+    assert kit.unused_versions(old, str(tmp_path / "nowhere"), set()) == []
+    put(old, tmp_path)
+    put(new, tmp_path)
+    assert kit.unused_versions(new, str(tmp_path), set()) == []
+
+
+def test_the_switch_is_shown_from_version_to_version(tmp_path: Path) -> None:
+    put(SMALL, tmp_path)
+    new = changed(wrapper=b"new")
+    assert Change("current", SMALL.version, new.version) in kit.kit_changes(new, str(tmp_path))

@@ -1,0 +1,199 @@
+"""What an agent remembers of sessions."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import stat
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
+    NotProvisioned,
+    Store,
+    deadline,
+    write_atomically,
+)
+from tests.unit.builders import SESSION_ID, held, plan
+
+MADE = plan({"agent1": 2, "agent2": 2}, mounts=[{"source": "/mnt", "target": "/data"}])
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return the store of an agent that is provisioned."""
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "lock").touch()
+    return Store(str(tmp_path))
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("expires_at", [None, 12.5], ids=["committed", "claimed"])
+def test_a_session_comes_back_as_it_was_saved(store: Store, expires_at: float | None) -> None:
+    saved = held(MADE, request={"env": {"A": "digest"}}, expires_at=expires_at)
+    store.save(saved)
+    assert store.session(SESSION_ID) == saved
+    assert store.sessions() == [saved]
+
+
+def test_saving_again_replaces_what_was_there(store: Store) -> None:
+    store.save(held(MADE, nonce="one"))
+    store.save(held(MADE, nonce="two"))
+    assert [one.nonce for one in store.sessions()] == ["two"]
+
+
+def test_sessions_are_listed_in_the_order_of_their_ids(store: Store) -> None:
+    other = dataclasses.replace(MADE, id=OTHER_ID)
+    for each in (MADE, other):
+        store.save(held(each))
+    assert [one.plan.id for one in store.sessions()] == [OTHER_ID, SESSION_ID]
+
+
+def test_what_is_stored_is_for_root_alone(store: Store) -> None:
+    store.save(held(MADE))
+    folder = store.folder(SESSION_ID)
+    assert (mode_of(folder), mode_of(folder / "session.json")) == (0o700, 0o600)
+
+
+def test_nothing_is_held_of_an_unknown_session(store: Store) -> None:
+    assert store.session(SESSION_ID) is None
+    assert not store.remove(SESSION_ID)
+
+
+def test_a_folder_without_a_session_in_it_is_passed_over(store: Store) -> None:
+    store.folder(SESSION_ID).mkdir()
+    assert store.sessions() == []
+
+
+def test_a_host_that_was_never_provisioned_holds_nothing(tmp_path: Path) -> None:
+    assert Store(str(tmp_path / "absent")).sessions() == []
+
+
+def test_removing_takes_everything_with_it(store: Store) -> None:
+    store.save(held(MADE))
+    secret = store.kernel_folder(SESSION_ID, "main1") / "ssh" / "id_ed25519"
+    secret.parent.mkdir(parents=True)
+    secret.touch()
+    assert store.remove(SESSION_ID)
+    assert not store.folder(SESSION_ID).exists()
+
+
+def test_committing_takes_the_time_limit_off(store: Store) -> None:
+    claimed = held(MADE, expires_at=1.0)
+    store.commit(claimed)
+    stored = store.session(SESSION_ID)
+    assert stored == dataclasses.replace(claimed, expires_at=None)
+    assert stored.committed
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "now", "committed", "expired"),
+    [(None, 1e12, True, False), (10.0, 9.9, False, False), (10.0, 10.0, False, False), (10.0, 10.1, False, True)],
+    ids=["committed", "under way", "just now", "given up"],
+)
+def test_a_claim_is_given_up_once_its_time_is_over(
+    expires_at: float | None, now: float, committed: bool, expired: bool
+) -> None:
+    claimed = held(MADE, expires_at=expires_at)
+    assert (claimed.committed, claimed.expired(now)) == (committed, expired)
+
+
+def test_the_deadline_is_by_this_hosts_clock() -> None:
+    assert time.time() + 599 < deadline(600) <= time.time() + 600
+
+
+def test_an_agent_holds_its_own_containers_and_what_they_take() -> None:
+    mine = held(MADE, "agent2")
+    assert [one.hostname for one in mine.kernels] == ["sub2", "sub3"]
+    assert mine.slots == {"cpu": 2, "mem": 2 << 30}
+
+
+def test_a_lock_needs_a_provisioned_host(tmp_path: Path) -> None:
+    with pytest.raises(NotProvisioned) as refused, Store(str(tmp_path)).lock():
+        pass
+    assert str(refused.value) == (
+        f"{tmp_path} is not ready (No such file or directory): run backendai.cluster.provision_agents on this host."
+    )
+
+
+def _hold(path: str, session_id: str | None, inside: Event, leave: Event) -> None:
+    store = Store(path)
+    with store.session_lock(session_id) if session_id else store.lock():
+        inside.set()
+        leave.wait(10)
+
+
+def _pass_through(path: str, session_id: str | None, inside: Event) -> None:
+    store = Store(path)
+    with store.session_lock(session_id) if session_id else store.lock():
+        inside.set()
+
+
+@pytest.mark.parametrize("session_id", [None, SESSION_ID], ids=["the agent's lock", "a session's lock"])
+def test_a_lock_keeps_others_out_until_its_holder_is_gone(store: Store, tmp_path: Path, session_id: str | None) -> None:
+    store.folder(SESSION_ID).mkdir()
+    processes = multiprocessing.get_context("fork")
+    inside, leave, second = processes.Event(), processes.Event(), processes.Event()
+    holder = processes.Process(target=_hold, args=(str(tmp_path), session_id, inside, leave))
+    waiter = processes.Process(target=_pass_through, args=(str(tmp_path), session_id, second))
+    holder.start()
+    assert inside.wait(10)
+    waiter.start()
+    assert not second.wait(0.2)
+    holder.kill()
+    assert second.wait(10)
+    for process in (holder, waiter):
+        process.join(10)
+
+
+def test_the_lock_of_a_session_that_is_not_there_keeps_nobody_out(store: Store) -> None:
+    with store.session_lock(SESSION_ID):
+        assert not store.folder(SESSION_ID).exists()
+
+
+def test_the_kit_in_use_is_the_one_that_current_names(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "kit" / "0123456789ab").mkdir(parents=True)
+    (tmp_path / "kit" / "current").symlink_to("0123456789ab")
+    assert store.kit() == str(tmp_path / "kit" / "0123456789ab")
+
+
+def test_an_agent_without_a_kit_is_not_provisioned(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(NotProvisioned) as refused:
+        store.kit()
+    assert str(refused.value) == (
+        f"{tmp_path}/kit/current is missing: run backendai.cluster.provision_agents on this host."
+    )
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("a longer content than the next")
+    path.chmod(0o644)
+    with path.open() as reader:
+        write_atomically(path, "new")
+        assert reader.read() == "a longer content than the next"
+    assert path.read_text() == "new"
+    assert mode_of(path) == 0o600
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "\ud800")
+    assert path.read_text() == "old"
+
+
+def test_the_rest_of_an_interrupted_write_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / ".file.new").write_text("the rest of a write that was killed")
+    write_atomically(tmp_path / "file", "new", 0o640)
+    assert (tmp_path / "file").read_text() == "new"

@@ -1,0 +1,69 @@
+"""The commands of iproute2, with the process faked: what they answer, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError, batch, show
+
+
+class Ran:
+    """The processes that were run, each answered with the same result."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.result = subprocess.CompletedProcess((), code, out, err)
+        self.seen: list[tuple[tuple[str, ...], str | None]] = []
+
+    def __call__(self, command: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess[str]:
+        self.seen.append((tuple(command), options.get("input")))
+        return self.result
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, code: int = 0, out: str = "", err: str = "") -> Ran:
+    """Let every process end like this."""
+    made = Ran(code, out, err)
+    monkeypatch.setattr(subprocess, "run", made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("out", "entries"),
+    [("", []), ("[]", []), ('[{"a": 1}]', [{"a": 1}]), ('[{},{"a": 1}]', [{"a": 1}])],
+    ids=["nothing", "empty list", "an entry", "an empty entry"],
+)
+def test_a_listing_is_its_entries(monkeypatch: pytest.MonkeyPatch, out: str, entries: list[dict[str, int]]) -> None:
+    ran(monkeypatch, out=out)
+    assert show("ip", "-j", "link") == entries
+
+
+@pytest.mark.parametrize("err", ['Device "bax-1" does not exist.\n', 'Cannot find device "bax-1"\n'])
+def test_a_device_that_is_not_there_is_an_empty_listing(monkeypatch: pytest.MonkeyPatch, err: str) -> None:
+    ran(monkeypatch, code=1, err=err)
+    assert show("ip", "-j", "link", "show", "dev", "bax-1") == []
+
+
+def test_any_other_error_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(monkeypatch, code=2, err="Operation not permitted\n")
+    with pytest.raises(NetworkError, match="^ip -j link: Operation not permitted$"):
+        show("ip", "-j", "link")
+
+
+def test_lines_go_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch)
+    batch("ip", ["link add a", "link set a up"])
+    assert processes.seen == [(("ip", "-batch", "-"), "link add a\nlink set a up\n")]
+
+
+def test_no_lines_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch)
+    batch("ip", [])
+    assert processes.seen == []
+
+
+def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
+    with pytest.raises(NetworkError, match="^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
+        batch("bridge", ["fdb add"])

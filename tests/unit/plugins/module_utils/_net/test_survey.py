@@ -1,0 +1,95 @@
+"""What an agent's network has in use, and where it meets its peers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._net import survey
+
+LINKS = [
+    {"ifname": "lo", "mtu": 65536, "addr_info": [{"local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
+    {
+        "ifname": "eth0",
+        "mtu": 1500,
+        "addr_info": [
+            {"local": "169.254.1.1", "prefixlen": 16, "scope": "link"},
+            {"local": "192.0.2.1", "prefixlen": 24, "scope": "global"},
+            {"local": "192.0.2.99", "prefixlen": 24, "scope": "global"},
+        ],
+    },
+    {"ifname": "eth1", "mtu": 9000, "addr_info": [{"local": "198.51.100.1", "prefixlen": 24, "scope": "global"}]},
+    {"ifname": "eth2", "mtu": 1400, "addr_info": [{"local": "fd00::1", "prefixlen": 64, "scope": "global"}]},
+]
+DEFAULT = [{"dst": "default", "gateway": "192.0.2.254", "dev": "eth0"}]
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, **answers: list[dict[str, Any]]) -> None:
+    """Let the listings of iproute2 be these, by what they list."""
+
+    def show(*command: str) -> list[dict[str, Any]]:
+        if command[-1] == "default":
+            return answers.get("default", [])
+        return answers.get(next(word for word in command if word in ("route", "addr", "link")), [])
+
+    monkeypatch.setattr(survey, "show", show)
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+
+
+def test_routes_and_addresses_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = [*DEFAULT, {"dst": "10.8.0.0/16"}, {"dst": "10.9.0.1"}, {"dst": "192.0.2.0/24"}]
+    answer(monkeypatch, route=routes, addr=LINKS[:2])
+    assert survey.networks_in_use() == [
+        "10.8.0.0/16",
+        "10.9.0.1",
+        "127.0.0.1/8",
+        "169.254.1.1/16",
+        "192.0.2.0/24",
+        "192.0.2.1/24",
+        "192.0.2.99/24",
+    ]
+
+
+def test_identifiers_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [{"linkinfo": {"info_data": data}} for data in ({"id": 9}, {"id": 7}, {"id": 9}, {"external": True})]
+    answer(monkeypatch, link=links)
+    assert survey.vnis_in_use() == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("address", "default", "connection", "underlay"),
+    [
+        ("198.51.100.1", DEFAULT, "", Underlay("198.51.100.1", "eth1", 9000)),
+        ("fd00::1", DEFAULT, "", Underlay("fd00::1", "eth2", 1400)),
+        ("203.0.113.1", DEFAULT, "", None),
+        ("", DEFAULT, "", Underlay("192.0.2.1", "eth0", 1500)),
+        ("", [{**DEFAULT[0], "prefsrc": "192.0.2.99"}], "", Underlay("192.0.2.99", "eth0", 1500)),
+        ("", [], "203.0.113.7 51234 198.51.100.1 22", Underlay("198.51.100.1", "eth1", 9000)),
+        ("", DEFAULT, "203.0.113.7 51234 198.51.100.1 22", Underlay("192.0.2.1", "eth0", 1500)),
+        ("", [], "", None),
+        ("", [{"dst": "default", "dev": "gone"}], "", None),
+    ],
+    ids=[
+        "asked for",
+        "asked for, IPv6",
+        "asked for, not here",
+        "default route",
+        "default route with a source",
+        "this connection",
+        "default route before this connection",
+        "neither",
+        "default route over a link that is gone",
+    ],
+)
+def test_the_underlay_is_what_was_asked_for_or_where_others_come_from(
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    default: list[dict[str, Any]],
+    connection: str,
+    underlay: Underlay | None,
+) -> None:
+    answer(monkeypatch, addr=LINKS, default=default)
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    assert survey.find_underlay(address) == underlay
