@@ -29,7 +29,7 @@ class ActionModule(ControlAction):
         readings = self.readings(args["agents"], task_vars or {})
         sessions = list(found_sessions(readings.facts).values())
         records = [session_record(parts[0].plan, status_of(parts), containers_of(parts)) for parts in sessions]
-        changed = self.write(args.get("path") or "", as_json(records))
+        self.write(args.get("path") or "", as_json(records))
         for line in table(sessions, time.time()):
             self._display.display(line)
-        return {**result, "changed": changed, "warnings": self.warnings(readings), "sessions": records}
+        return {**result, "changed": False, "warnings": self.warnings(readings), "sessions": records}

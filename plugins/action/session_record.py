@@ -41,12 +41,12 @@ class ActionModule(ControlAction):
             pending = NoRoom(**args["pending"]) if args.get("pending") else None
             spec = spec_from_dict(args["spec"]) if args.get("spec") else None
             record = unplanned_record(spec, args["name"], status, no_room=pending)
-        changed = self.write(args.get("path") or "", as_json(record))
+        self.write(args.get("path") or "", as_json(record))
         if error:
             raise AnsibleActionFail(f"the session {record['name']!r} was not created: {error}")
         for line in _lines(record, check_mode=self._task.check_mode):
             self._display.display(line)
-        return {**result, "changed": changed, "record": record}
+        return {**result, "changed": False, "record": record}
 
 
 def _containers(agents: list[str], hostvars: Mapping[str, Any]) -> dict[str, dict[str, str]]:

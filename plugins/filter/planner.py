@@ -42,7 +42,7 @@ _value:
 
 def planner(limit: str) -> str:
     """Return the planning host. Raises :class:`AnsibleFilterError` when ``limit`` hides it."""
-    if limit and "localhost" not in re.split(r"[,:]", limit):
+    if limit and "localhost" not in re.split(r"\s*[,:]\s*", limit.strip()):
         raise AnsibleFilterError(
             f"--limit {limit!r} hides localhost, which plans sessions: say --limit 'localhost,{limit}'."
         )

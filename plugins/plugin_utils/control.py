@@ -48,19 +48,16 @@ class ControlAction(ActionBase):
         """Return a warning for each agent that is left out."""
         return [f"{name} is left out: {reason}." for name, reason in readings.left_out.items()]
 
-    def write(self, path: str, content: str) -> bool:
-        """Write a file on the control node, atomically, and return whether that changed it; not in check mode.
+    def write(self, path: str, content: str) -> None:
+        """Write a report on the control node, atomically; nothing in check mode, and for an empty path.
 
-        An empty path stands for no file. Raises :class:`AnsibleActionFail` where it cannot be written.
+        A report says how things are, so writing it is no change. Raises :class:`AnsibleActionFail` where it cannot be
+        written.
         """
         if not path or self._task.check_mode:
-            return False
+            return
         target = os.path.abspath(os.path.expanduser(path))
         try:
-            if os.path.exists(target):
-                with open(target) as stream:
-                    if stream.read() == content:
-                        return False
             handle, staged = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".session-")
             with os.fdopen(handle, "w") as stream:
                 stream.write(content)
@@ -68,4 +65,3 @@ class ControlAction(ActionBase):
             os.replace(staged, target)
         except OSError as error:
             raise AnsibleActionFail(f"{path!r} cannot be written: {error.strerror}.") from error
-        return True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.laboratory import AGENTS, Run, play, remains
+from tests.integration.laboratory import Run, play, remains
 
 
 class Sessions:
@@ -34,9 +34,9 @@ class Sessions:
 @pytest.fixture
 def sessions(tmp_path: Path) -> Iterator[Sessions]:
     """Sessions with names of their own; afterwards the agents are as they were before."""
-    before = {agent: remains(agent) for agent in AGENTS}
+    before = remains()
     made = Sessions(tmp_path)
     yield made
     ended = made.terminate()
     assert ended.code == 0, ended.output
-    assert {agent: remains(agent) for agent in AGENTS} == before
+    assert remains() == before

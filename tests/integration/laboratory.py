@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +109,19 @@ def inside(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bo
     return on(kernel["agent"], line, check=check)
 
 
-def remains(agent: str) -> dict[str, str]:
-    """Return everything on an agent that a session could leave behind, in a form that can be compared."""
-    return {
-        "containers": on(agent, "docker ps --all --format '{{.Names}}' | sort"),
-        "networks": on(agent, "docker network ls --format '{{.Name}}' | sort"),
-        "links": on(agent, "ip -o link show | awk -F': ' '{print $2}' | sed 's/@.*//' | sort"),
-        "tables": on(agent, "nft list tables"),
-        "volumes": on(agent, "docker volume ls --quiet"),
-        "files": on(agent, "cd /var/lib/backendai && find . -printf '%p %m %U %s\\n' | sort"),
-    }
+TRACES = {
+    "containers": "docker ps --all --format '{{.Names}}' | sort",
+    "networks": "docker network ls --format '{{.Name}}' | sort",
+    "volumes": "docker volume ls --quiet",
+    "links": "ip -o link show | awk -F': ' '{print $2}' | sed 's/@.*//' | sort",
+    "tables": "nft list tables",
+    "files": "cd /var/lib/backendai && find . -printf '%p %m %U %s\\n' | sort",
+}
+"""What a session could leave behind on an agent, and how to see it."""
+
+
+def remains() -> dict[str, str]:
+    """Return everything on the agents that a session could leave behind, in a form that can be compared."""
+    line = "; ".join(f"echo '== {name}'; {look}" for name, look in TRACES.items())
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(AGENTS, pool.map(lambda agent: on(agent, line), AGENTS), strict=True))

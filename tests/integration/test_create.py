@@ -70,9 +70,7 @@ def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict
         "BACKENDAI_PREOPEN_PORTS": "",
         "MASTER_ADDR": "main1",
         "MASTER_PORT": "29500",
-        "TF_CONFIG": json.dumps(
-            {"cluster": {"worker": workers}, "task": {"type": "worker", "index": kernel["rank"]}}
-        ),
+        "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": kernel["rank"]}}),
         "NCCL_SOCKET_IFNAME": "cluster0",
         "GLOO_SOCKET_IFNAME": "cluster0",
         "GREETING": "hello world",
@@ -165,13 +163,13 @@ def test_another_request_under_the_same_name_is_refused_and_says_what_differs(se
 
 
 def test_check_mode_shows_the_plan_and_touches_nothing(sessions: Sessions) -> None:
-    before = {agent: remains(agent) for agent in AGENTS}
+    before = remains()
     run = sessions.create("--check", "--diff", **MULTI_NODE)
     assert run.code == 0, run.output
     assert "+network vxlan 10." in run.said
     assert f"+container backendai-{sessions.name}-sub3: running" in run.said
     assert run.record is None
-    assert {agent: remains(agent) for agent in AGENTS} == before
+    assert remains() == before
 
 
 def test_check_mode_on_a_running_session_finds_nothing_to_change(sessions: Sessions) -> None:
@@ -194,7 +192,9 @@ def test_templates_of_the_user_replace_ours(sessions: Sessions, tmp_path: Path) 
 def test_the_same_folder_is_in_every_container(sessions: Sessions) -> None:
     for agent in AGENTS:
         on(agent, "mkdir -p /srv/data && echo here > /srv/data/marker")
-    run = sessions.create(**MULTI_NODE, mounts=[{"source": "/srv/data", "target": "/home/work/data", "read_only": True}])
+    run = sessions.create(
+        **MULTI_NODE, mounts=[{"source": "/srv/data", "target": "/home/work/data", "read_only": True}]
+    )
     assert run.code == 0, run.output
     for kernel in run.record["kernels"]:
         assert inside(kernel, "cat", "/home/work/data/marker").strip() == "here"

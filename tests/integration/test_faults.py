@@ -22,9 +22,7 @@ CLAIMED = "ls /var/lib/backendai/sessions | wc -l"
 def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessions, tmp_path: Path, phase: str) -> None:
     variables = {f"session_{key}": value for key, value in {"image": "lab/python:1", **MULTI_NODE}.items()}
     line = command("create_session", tmp_path, {"session_name": sessions.name, **variables})
-    run = subprocess.Popen(
-        line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    run = subprocess.Popen(line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert run.stdout
     for printed in run.stdout:
         if phase in printed:
@@ -46,13 +44,13 @@ def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> No
     # A foreign container has the name that sub1's would get.
     on("agent2", f"docker create --name backendai-{sessions.name}-sub1 lab/busybox:1 true")
     try:
-        before = {agent: remains(agent) for agent in AGENTS}
+        before = remains()
         run = sessions.create(**{**MULTI_NODE, "cluster_size": 3})
         assert run.code != 0
         assert "agent2: the Docker engine refused:" in run.said
         assert f"backendai-{sessions.name}-sub1" in run.said
         assert run.record["status"] == "ERROR"
-        assert {agent: remains(agent) for agent in AGENTS} == before
+        assert remains() == before
     finally:
         on("agent2", f"docker rm backendai-{sessions.name}-sub1")
 
@@ -64,7 +62,9 @@ def test_a_session_that_ran_survives_a_repair_that_fails(sessions: Sessions) -> 
     on(sub["agent"], f"docker create --name {sub['container']} lab/busybox:1 true")
     try:
         assert sessions.create(**MULTI_NODE).code != 0
-        assert on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}").strip() == "true"
+        assert (
+            on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}").strip() == "true"
+        )
     finally:
         on(sub["agent"], f"docker rm {sub['container']}")
     assert sessions.create(**MULTI_NODE).record == created.record
@@ -87,7 +87,10 @@ def test_an_agent_whose_engine_is_down_is_left_out_with_a_warning(sessions: Sess
 def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
     run = sessions.create("-e", "agent_docker_host=unix:///no/such.sock")
     assert run.code != 0
-    assert "no agent can be used: agent1, agent2, agent3: the Docker engine at unix:///no/such.sock does not answer" in run.said
+    assert (
+        "no agent can be used: agent1, agent2, agent3: the Docker engine at unix:///no/such.sock does not answer"
+        in run.said
+    )
 
 
 @pytest.fixture
@@ -117,11 +120,11 @@ def test_a_session_with_an_agent_that_is_away_is_not_ended_by_halves(
     sessions: Sessions, unreachable_agent2: Path
 ) -> None:
     assert sessions.create(**{**MULTI_NODE, "cluster_size": 3}).code == 0
-    during = {agent: remains(agent) for agent in AGENTS}
+    during = remains()
     run = sessions.terminate("-i", str(unreachable_agent2), name=sessions.name)
     assert run.code != 0
     assert "has containers on agents that cannot be used, so nothing was ended: agent2:" in run.said
-    assert {agent: remains(agent) for agent in AGENTS} == during
+    assert remains() == during
 
 
 def test_a_claim_that_was_given_up_makes_room_for_the_next_session(sessions: Sessions) -> None:
@@ -130,7 +133,7 @@ def test_a_claim_that_was_given_up_makes_room_for_the_next_session(sessions: Ses
     path = f"/var/lib/backendai/sessions/{created.record['id']}/session.json"
     held = json.loads(on(created.record["kernels"][0]["agent"], f"cat {path}"))
     agent = held["agent"]
-    on(agent, f"sed -i 's/\"expires_at\": null/\"expires_at\": 1.0/' {path}")
+    on(agent, f'sed -i \'s/"expires_at": null/"expires_at": 1.0/\' {path}')
     other = sessions.create(name=f"{sessions.name}-2", designated_agents=[agent])
     assert other.code == 0, other.output
     assert created.record["id"] not in on(agent, "ls /var/lib/backendai/sessions")

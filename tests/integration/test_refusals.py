@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, remains
+from tests.integration.laboratory import remains
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "an unknown option": ({"clutser_size": 2}, "session_clutser_size is not an option of a session; did you mean session_cluster_size?"),
+    "an unknown option": (
+        {"clutser_size": 2},
+        "session_clutser_size is not an option of a session; did you mean session_cluster_size?",
+    ),
     "a wrong type": ({"cluster_size": "four"}, "session_cluster_size: 'four' must be a whole number from 1 to 1024."),
     "size 0": ({"cluster_size": 0}, "session_cluster_size: 0 must be a whole number from 1 to 1024."),
     "a malformed name": ({"name": "No_Such"}, "session_name: 'No_Such' must have 4 to 64 characters of a-z, 0-9 and -"),
@@ -51,13 +54,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("variables", "sentence"), REFUSED.values(), ids=REFUSED.keys())
 def test_it_is_refused_with_one_sentence(sessions: Sessions, variables: dict[str, Any], sentence: str) -> None:
-    before = {agent: remains(agent) for agent in AGENTS}
+    before = remains()
     run = sessions.create(**variables)
     assert run.code != 0
     assert sentence in run.said
     assert "Traceback" not in run.output
     assert (run.record["status"], run.record["error"] is not None) == ("ERROR", True)
-    assert {agent: remains(agent) for agent in AGENTS} == before
+    assert remains() == before
 
 
 def test_a_name_that_is_taken_is_refused(sessions: Sessions) -> None:
@@ -88,11 +91,11 @@ def test_ending_without_naming_a_session_is_refused(sessions: Sessions) -> None:
 
 
 def test_no_room_is_pending_with_the_shortfall_and_no_failure(sessions: Sessions) -> None:
-    before = {agent: remains(agent) for agent in AGENTS}
+    before = remains()
     run = sessions.create(cluster_mode="multi-node", cluster_size=50, resources={"cpu": 1, "mem": "64m"})
     assert run.code == 0, run.output
     record = run.record
     assert (record["status"], record["kernels"], record["network"]) == ("PENDING", [], None)
     assert record["pending"]["shortfall"] == {"cpu": 2}
     assert "no room for 2 of 50 containers on 3 agents: short of cpu 2" in record["pending"]["reason"]
-    assert {agent: remains(agent) for agent in AGENTS} == before
+    assert remains() == before

@@ -48,15 +48,17 @@ def finish(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
     """Do the module's work and end it: with its result, or with one sentence for what went wrong."""
     try:
         result = act()
-    except (*EXPECTED, Refused) as error:
-        module.fail_json(msg=_sentence(str(error)))
     except subprocess.CalledProcessError as error:
         module.fail_json(msg=_sentence(f"{error.cmd[0]} failed: {error.stderr.strip()}"))
     except Exception as error:
-        # The SDK is imported by the adapters, where it exists: here its errors are known by where they come from.
-        if not type(error).__module__.startswith(("docker.", "requests.")):
+        # The SDK is imported by the adapters, where it exists: here its errors are known by where they come from. They
+        # are asked for first, because requests makes most of them an OSError.
+        if type(error).__module__.startswith(("docker.", "requests.")):
+            explanation = getattr(error, "explanation", None) or error
+            module.fail_json(msg=_sentence(f"the Docker engine refused: {explanation}"))
+        if not isinstance(error, (*EXPECTED, Refused)):
             raise
-        module.fail_json(msg=_sentence(f"the Docker engine refused: {getattr(error, 'explanation', None) or error}"))
+        module.fail_json(msg=_sentence(str(error)))
     module.exit_json(**result)
 
 

@@ -146,6 +146,8 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
     found = containers.find_containers(client, session_id)
     if dry:
         there = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
+        joined = networks.find_networks(client, session_id)
+        there += [Change(f"network {one['Name']}", one["Id"][:12], None) for one in joined]
         return [*there, *([Change(f"session {held.plan.name}", "held", None)] if held else [])]
     changes = containers.remove_containers(client, found)
     if held and held.plan.network and held.plan.network.link:

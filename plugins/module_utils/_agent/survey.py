@@ -90,8 +90,15 @@ def _capacity(settings: Settings) -> dict[str, int]:
     total = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
     for slot in settings.slots:
         total[slot["name"]] = total.get(slot["name"], 0) + len(slot["devices"])
-    reserved = {slot: parse_slot(slot, amount) for slot, amount in settings.reserved.items()}
+    reserved = {slot: _reserved(slot, amount) for slot, amount in settings.reserved.items()}
     return {slot: max(0, amount - reserved.get(slot, 0)) for slot, amount in total.items()}
+
+
+def _reserved(slot: str, amount: Any) -> int:
+    try:
+        return parse_slot(slot, amount)
+    except ValueError as error:
+        raise ValueError(f"agent_reserved.{slot}: {amount!r} {error}") from None
 
 
 def _orphans(containers: Iterable[Mapping[str, Any]], held: Iterable[Held]) -> list[dict[str, int]]:

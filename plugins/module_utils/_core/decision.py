@@ -96,25 +96,36 @@ def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
 
 def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping[str, str]) -> list[AgentFacts]:
     """Return the agents that may hold the session at all, or raise a sentence that says which option rules out all."""
-    for name in spec.designated_agents:
-        if name in left_out:
-            raise PlanError(f"session_designated_agents: {name!r} cannot be used: {left_out[name]}")
-        if name not in {agent.name for agent in agents}:
-            known = ", ".join(sorted({*(agent.name for agent in agents), *left_out}))
-            raise SpecError(f"session_designated_agents: {name!r} is not an agent of the inventory; known are {known}.")
     group = [agent for agent in agents if agent.resource_group == spec.resource_group]
     if not group:
         known = ", ".join(sorted({agent.resource_group for agent in agents}))
         raise SpecError(f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {known}.")
+    _refuse_designated(spec, agents, left_out)
+    allowed = [agent for agent in group if not spec.designated_agents or agent.name in spec.designated_agents]
+    _refuse_slots(spec, allowed)
+    return [agent for agent in allowed if agent.schedulable]
+
+
+def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping[str, str]) -> None:
+    groups = {agent.name: agent.resource_group for agent in agents}
+    for name in spec.designated_agents:
+        option = f"session_designated_agents: {name!r}"
+        if name in left_out:
+            raise PlanError(f"{option} cannot be used: {left_out[name]}")
+        if name not in groups:
+            known = ", ".join(sorted({*groups, *left_out}))
+            raise SpecError(f"{option} is not an agent of the inventory; known are {known}.")
+        if groups[name] != spec.resource_group:
+            raise SpecError(f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}.")
+
+
+def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
+    """Refuse what no agent has at all: waiting would never help."""
     for slot in spec.resources:
-        if slot != "shmem" and not any(agent.offers(slot) for agent in group):
-            offered = ", ".join(sorted({name for agent in group for name in agent.capacity if agent.offers(name)}))
-            raise SpecError(
-                f"session_resources.{slot}: no agent of resource group {spec.resource_group!r} offers it;"
-                f" offered are {offered}."
-            )
-    wanted = spec.designated_agents
-    return [agent for agent in group if agent.schedulable and (not wanted or agent.name in wanted)]
+        if slot != "shmem" and not any(agent.offers(slot) for agent in allowed):
+            whose = "designated agent" if spec.designated_agents else f"agent of resource group {spec.resource_group!r}"
+            offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
+            raise SpecError(f"session_resources.{slot}: no {whose} offers it; offered are {offered}.")
 
 
 def _refuse_missing_mounts(plan: SessionPlan, agents: Sequence[AgentFacts]) -> None:

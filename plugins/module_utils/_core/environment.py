@@ -49,11 +49,15 @@ def complete(image: Mapping[str, str], given: Mapping[str, str]) -> dict[str, st
 def training_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what frameworks of distributed training look for, derived from the session's own variables.
 
-    ``TF_CONFIG`` gives each worker the base port plus its position, as TensorFlow's cluster resolver reads it.
+    ``TF_CONFIG`` gives each worker the base port plus its position, as TensorFlow's cluster resolver reads it. Raises
+    :class:`ValueError` where the image names a base port that is none.
     """
     hosts = environment["BACKENDAI_CLUSTER_HOSTS"].split(",")
     rank = int(environment["BACKENDAI_CLUSTER_LOCAL_RANK"])
-    port = int(environment.get("BACKENDAI_DIST_MASTER_PORT") or DEFAULT_MASTER_PORT)
+    base = environment.get("BACKENDAI_DIST_MASTER_PORT") or str(DEFAULT_MASTER_PORT)
+    if not base.isdecimal() or not 0 < int(base) < 1 << 16:
+        raise ValueError(f"BACKENDAI_DIST_MASTER_PORT: {base!r} is not a port")
+    port = int(base)
     workers = [f"{host}:{port + position}" for position, host in enumerate(hosts)]
     return {
         "MASTER_ADDR": hosts[0],

@@ -36,7 +36,10 @@ class Problems:
 
     def refuse(self, option: str, value: object, reason: str) -> None:
         """Note that ``option`` may not be ``value``, for ``reason`` ("must be …", "is not …")."""
-        self.add(f"{option}: {value!r} {reason}" if value is not None else f"{option} is required")
+        shown = repr(value)
+        # Long values are pasted ones, a private key by mistake among them.
+        shown = shown if len(shown) <= 100 else f"{shown[:80]}…"
+        self.add(f"{option}: {shown} {reason}" if value is not None else f"{option} is required")
 
     def __bool__(self) -> bool:
         return bool(self._sentences)

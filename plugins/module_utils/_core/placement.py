@@ -12,6 +12,7 @@ fewest agents that hold N are then the k roomiest: if those k-1 that are roomies
 from __future__ import annotations
 
 import dataclasses
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
@@ -109,22 +110,35 @@ def _one_agent(usable: Sequence[_Candidate], size: int, order: Order) -> Placeme
 
 
 def _fewest(usable: Sequence[_Candidate], size: int, order: Order) -> Placement:
-    """Choose the fewest agents; among agents with the same room, those that come first in ``order``.
+    """Choose the fewest agents that hold ``size``, and of all such choices the one that comes first in ``order``.
 
-    The last place goes to the agent with the least room that still completes the session, so that roomier ones stay
-    whole for others.
+    Walking in that order, an agent is taken when those still to be taken can complete the session with the roomiest
+    of what comes after it; one that is passed over once would never complete it later.
     """
-    roomiest = sorted(usable, key=lambda candidate: (-candidate.room, *order(candidate)))
-    counts: list[tuple[str, int]] = []
-    missing = size
-    for position, candidate in enumerate(roomiest):
-        if candidate.room >= missing:
-            enough = [other for other in roomiest[position:] if other.room >= missing]
-            last = min(enough, key=lambda other: (other.room, *order(other)))
-            return Placement((*counts, (last.agent.name, missing)))
-        counts.append((candidate.agent.name, candidate.room))
-        missing -= candidate.room
-    raise AssertionError("place() calls this only where the agents hold the session")
+    fewest, held = 0, 0
+    for room in sorted((candidate.room for candidate in usable), reverse=True):
+        if held >= size:
+            break
+        fewest, held = fewest + 1, held + room
+    chosen: list[_Candidate] = []
+    held = 0
+    ordered = sorted(usable, key=order)
+    for position, candidate in enumerate(ordered):
+        wanted = fewest - len(chosen) - 1
+        others = heapq.nlargest(wanted, (other.room for other in ordered[position + 1 :]))
+        if len(chosen) < fewest and held + candidate.room + sum(others) >= size:
+            chosen.append(candidate)
+            held += candidate.room
+    return _filled(chosen, size)
+
+
+def _filled(chosen: Sequence[_Candidate], size: int) -> Placement:
+    """Fill the agents one after the other, the roomiest first; none stays empty, or fewer would have done."""
+    counts, missing = [], size
+    for candidate in sorted(chosen, key=lambda one: (-one.room, one.agent.name)):
+        counts.append((candidate.agent.name, min(candidate.room, missing)))
+        missing -= counts[-1][1]
+    return Placement(tuple(counts))
 
 
 def _spread(usable: Sequence[_Candidate], size: int) -> Placement:

@@ -183,5 +183,10 @@ def _underlays(chosen: Iterable[AgentFacts]) -> list[tuple[str, int]]:
         if agent.underlay.mtu < least:
             here = f"{agent.underlay.interface} of {agent.name} has an MTU of {agent.underlay.mtu}"
             raise PlanError(f"agent_underlay_address: {here}, a tunnel needs at least {least}")
-        found.append((agent.underlay.address, agent.underlay.mtu))
-    return found
+        found.append((agent.name, agent.underlay.address, agent.underlay.mtu))
+    name, address, _mtu = found[0]
+    for other, peer, _mtu in found:
+        if (":" in peer) != (":" in address):
+            both = f"{name} has {address} and {other} has {peer}"
+            raise PlanError(f"agent_underlay_address: {both}, a tunnel needs addresses of one kind")
+    return [(address, mtu) for _name, address, mtu in found]

@@ -257,6 +257,11 @@ def test_all_problems_are_told_at_once_each_on_its_line() -> None:
     ]
 
 
+def test_a_private_key_given_by_mistake_is_not_shown() -> None:
+    header = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n"
+    assert "hunter2" not in refusal(authorized_keys=[f"{header}hunter2\n-----END OPENSSH PRIVATE KEY-----\n"])
+
+
 def test_variables_of_others_are_nobodys_business_here() -> None:
     assert parse_spec({**variables(), "agent_slots": [], "sessions": 1, "my_session_x": 1}) == spec()
 

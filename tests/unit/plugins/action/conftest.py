@@ -1,0 +1,43 @@
+"""Actions of the control node, run with real Ansible around them and no host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Return what runs an action with arguments and variables, and returns its result."""
+
+    def run_action(
+        action: type[ControlAction], args: dict[str, Any], variables: dict[str, Any], *, check_mode: bool = False
+    ) -> dict[str, Any]:
+        task = Task()
+        task.args, task.check_mode = args, check_mode
+        loader = DataLoader()
+        there = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+        ready = action(task, there, None, loader, Templar(loader=loader, variables=variables))
+        return dict(ready.run(task_vars=variables))
+
+    return run_action
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the lines that actions show to people."""
+    from ansible.plugins import action
+
+    lines: list[str] = []
+    monkeypatch.setattr(action.display, "display", lambda line, *_how, **_else: lines.append(line))
+    return lines

@@ -1,0 +1,98 @@
+"""The record of a session is written, and people are told how it ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.session_record import ActionModule
+from tests.unit.builders import plan, spec
+from tests.unit.plugins.action.conftest import Run
+
+MADE = plan({"agent1": 1, "agent2": 1})
+STATES = {
+    "agent1": {"main1": {"status": "running", "image_digest": "sha256:1"}},
+    "agent2": {"sub1": {"status": "running", "image_digest": "sha256:2"}},
+}
+PROVEN: dict[str, Any] = {
+    "hostvars": {name: {"__session_check": {"containers": states}} for name, states in STATES.items()}
+}
+
+
+def failed(**said: str | None) -> dict[str, Any]:
+    """Return the variables of a run in which agents failed with these messages."""
+    return {
+        "hostvars": {name: {"ansible_failed_result": {"msg": msg}} if msg else {} for name, msg in said.items()}
+    }
+
+
+def test_a_running_session_is_told_with_where_its_containers_are(run: Run, said: list[str]) -> None:
+    result = run(ActionModule, {"plan": MADE.to_dict(), "status": "RUNNING"}, PROVEN)
+    assert [one["image_digest"] for one in result["record"]["kernels"]] == ["sha256:1", "sha256:2"]
+    assert said == [
+        "Session train-llm is RUNNING.",
+        f"  main1    agent1           {MADE.kernels[0].address}",
+        f"  sub1     agent2           {MADE.kernels[1].address}",
+    ]
+
+
+@pytest.mark.usefixtures("said")
+def test_writing_the_same_record_again_changes_nothing(run: Run, tmp_path: Path) -> None:
+    args = {"plan": MADE.to_dict(), "status": "RUNNING", "path": str(tmp_path / "record.json")}
+    results = [run(ActionModule, args, PROVEN) for _time in range(2)]
+    assert [result["changed"] for result in results] == [True, False]
+    assert json.loads((tmp_path / "record.json").read_text()) == results[0]["record"]
+
+
+def test_check_mode_writes_no_record_and_claims_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    untouched: dict[str, Any] = {"hostvars": {"agent1": {}, "agent2": {}}}
+    run(ActionModule, {"plan": MADE.to_dict(), "status": "RUNNING", "path": str(path)}, untouched, check_mode=True)
+    assert not path.exists()
+    assert said == ["Session train-llm was not touched: this is check mode."]
+
+
+def test_a_session_that_waits_is_told_with_its_reason(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    pending = {"reason": "no room for 1 of 4 containers", "shortfall": {"cpu": 1}}
+    args = {
+        "name": "train-llm",
+        "spec": dataclasses.asdict(spec()),
+        "status": "PENDING",
+        "pending": pending,
+        "path": str(path),
+    }
+    run(ActionModule, args, {"hostvars": {}})
+    assert said == ["Session train-llm is PENDING.", "  no room for 1 of 4 containers"]
+    assert json.loads(path.read_text())["pending"] == pending
+
+
+def test_a_session_that_was_never_there_is_terminated(run: Run, said: list[str]) -> None:
+    record = run(ActionModule, {"name": "ghost", "status": "TERMINATED"}, {"hostvars": {}})["record"]
+    assert (record["status"], record["kernels"]) == ("TERMINATED", [])
+    assert said == ["Session ghost is TERMINATED."]
+
+
+@pytest.mark.parametrize(
+    ("said_by", "reason"),
+    [
+        ({"agent1": "no room.", "agent2": None}, "agent1: no room."),
+        ({"agent1": "no room.", "agent2": "no image."}, "agent1: no room.; agent2: no image."),
+        ({"agent1": None, "agent2": None}, "an agent became unreachable while its part was made."),
+    ],
+    ids=["one agent", "two agents", "no word"],
+)
+def test_a_failure_is_recorded_and_fails(
+    run: Run, tmp_path: Path, said_by: dict[str, str | None], reason: str
+) -> None:
+    path = tmp_path / "record.json"
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"plan": MADE.to_dict(), "status": "ERROR", "path": str(path)}, failed(**said_by))
+    assert str(refused.value) == f"the session 'train-llm' was not created: {reason}"
+    record = json.loads(path.read_text())
+    assert (record["status"], record["error"]) == ("ERROR", reason)

@@ -1,0 +1,96 @@
+"""What is asked is checked on the control node, before any host is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.session_spec import ActionModule
+from tests.unit.builders import variables
+from tests.unit.plugins.action.conftest import Run
+
+
+def refusal(run: Run, asked: dict[str, Any], purpose: str | None = None) -> str:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"purpose": purpose} if purpose else {}, asked)
+    return str(refused.value)
+
+
+def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> None:
+    result = run(ActionModule, {}, variables(cluster_size="4", env='{"TOKEN": "hunter2"}'))
+    assert result["spec"]["cluster_size"] == 4
+    assert result["pools"] == {"network": "10.128.0.0/9", "first_vni": 4096, "last_vni": 16777215, "vxlan_port": 4789}
+    assert result["changed"] is False
+    assert result["_ansible_no_log"] is True
+
+
+def test_variables_may_be_templates(run: Run) -> None:
+    from ansible.template import trust_as_template
+
+    asked = variables(cluster_size=trust_as_template("{{ workers + 1 }}"))
+    assert run(ActionModule, {}, {**asked, "workers": 3})["spec"]["cluster_size"] == 4
+
+
+def test_a_bad_request_is_one_sentence(run: Run) -> None:
+    assert refusal(run, variables(cluster_size=0)) == (
+        "session_cluster_size: 0 must be a whole number from 1 to 1024."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"vxlan_port": 0}, "session_vxlan_port: 0 must be a whole number from 1 to 65535."),
+        (
+            {"authorized_keys": ["x"]},
+            "session_authorized_keys[0]: 'x' is not a public key of OpenSSH (ssh-ed25519 AAAA…).",
+        ),
+    ],
+    ids=["pools", "keys"],
+)
+def test_what_is_not_in_the_request_itself_is_checked_too(run: Run, changes: dict[str, Any], sentence: str) -> None:
+    assert refusal(run, variables(**changes)) == sentence
+
+
+def test_a_bad_request_writes_a_record_where_one_is_wanted(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    sentence = refusal(run, variables(cluster_size=0, record_path=str(path)))
+    record = json.loads(path.read_text())
+    assert (record["name"], record["status"], record["error"]) == ("train-llm", "ERROR", sentence)
+
+
+def test_a_request_without_a_name_has_a_record_without_one(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    refusal(run, variables(name=None, record_path=str(path)))
+    assert json.loads(path.read_text())["name"] is None
+
+
+def test_a_record_that_cannot_be_written_is_one_sentence(run: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "absent" / "record.json")
+    assert refusal(run, variables(cluster_size=0, record_path=path)) == (
+        f"{path!r} cannot be written: No such file or directory."
+    )
+
+
+@pytest.mark.parametrize(
+    ("purpose", "changes", "sentence"),
+    [
+        ("terminate", {"name": None}, "session_name or session_id is required."),
+        ("terminate", {"nmae": "x"}, "session_nmae is not an option of a session; did you mean session_name?"),
+        ("list", {"lst_path": "x"}, "session_lst_path is not an option of a session; did you mean session_list_path?"),
+    ],
+)
+def test_runs_that_make_no_session_are_checked_too(
+    run: Run, purpose: str, changes: dict[str, Any], sentence: str
+) -> None:
+    assert refusal(run, variables(**changes), purpose) == sentence
+
+
+@pytest.mark.parametrize(("purpose", "changes"), [("list", {"name": None}), ("terminate", {})])
+def test_runs_that_make_no_session_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
+    asked = variables(**changes, image=None)
+    assert run(ActionModule, {"purpose": purpose}, asked)["changed"] is False
