@@ -22,12 +22,17 @@ class ActionModule(ControlAction):
         args = self._task.args
         name, session_id = args.get("name") or "", args.get("id") or ""
         readings = self.readings(args["agents"], task_vars or {})
-        found = found_sessions(readings.facts).values()
-        parts = next((one for one in found if one[0].plan.id == session_id or one[0].plan.name == name), None)
+        found = found_sessions(readings.facts)
+        if session_id:
+            parts = found.get(session_id)
+        else:
+            parts = next((one for one in found.values() if one[0].plan.name == name), None)
         result |= {"changed": False, "warnings": self.warnings(readings)}
         if not parts:
             return {**result, "plan": None, "agents": []}
         plan = parts[0].plan
+        if name and plan.name != name:
+            raise AnsibleActionFail(f"session_id: {session_id!r} is the id of {plan.name!r}, not of {name!r}.")
         away = [agent for agent in plan.agents if agent not in readings.facts]
         if away:
             raise AnsibleActionFail(

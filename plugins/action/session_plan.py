@@ -33,8 +33,9 @@ class ActionModule(ControlAction):
         args = self._task.args
         spec, pools = spec_from_dict(args["spec"]), Pools(**args["pools"])
         readings = self.readings(args["agents"], task_vars or {})
+        session_id = str(uuid.uuid4())
         try:
-            decision = decide(spec, readings, pools, str(uuid.uuid4()), time.time())
+            decision = decide(spec, readings, pools, session_id, time.time())
         except (SpecError, PlanError) as error:
             sentence = str(error) if str(error).endswith(".") else f"{error}."
             self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
@@ -42,7 +43,7 @@ class ActionModule(ControlAction):
         result |= {"changed": False, "warnings": self.warnings(readings), "nonce": uuid.uuid4().hex}
         if isinstance(decision, NoRoom):
             pending = {"reason": decision.reason, "shortfall": decision.shortfall}
-            return {**result, "plan": None, "agents": [], "pull_on": [], "pending": pending}
+            return {**result, "plan": None, "id": session_id, "agents": [], "pull_on": [], "pending": pending}
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
         return {
             **result,
@@ -50,6 +51,7 @@ class ActionModule(ControlAction):
             "changed": bool(new) and self._task.check_mode,
             "diff": {"before": "", "after": new},
             "plan": decision.plan.to_dict(),
+            "id": decision.plan.id,
             "request": comparable(spec, decision.plan.id),
             "agents": decision.plan.agents,
             "pull_on": list(decision.pull_on),

@@ -40,7 +40,7 @@ class ActionModule(ControlAction):
         else:
             pending = NoRoom(**args["pending"]) if args.get("pending") else None
             spec = spec_from_dict(args["spec"]) if args.get("spec") else None
-            record = unplanned_record(spec, args["name"], status, no_room=pending)
+            record = unplanned_record(spec, args["name"], status, args.get("id"), no_room=pending)
         self.write(args.get("path") or "", as_json(record))
         if error:
             raise AnsibleActionFail(f"the session {record['name']!r} was not created: {error}")

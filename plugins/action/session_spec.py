@@ -36,7 +36,7 @@ class ActionModule(ControlAction):
             spec, pools = parse_spec(variables), parse_pools(variables)
             refuse_malformed(spec.authorized_keys)
         except SpecError as error:
-            record = unplanned_record(None, str(variables.get("session_name")), "ERROR", error=str(error))
+            record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write(str(variables.get("session_record_path") or ""), as_json(record))
             raise AnsibleActionFail(str(error)) from None
         # The user's environment may hold secrets.

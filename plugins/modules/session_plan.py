@@ -60,6 +60,10 @@ plan:
   description: The plan; V(null) when there is no room.
   returned: success
   type: dict
+id:
+  description: The id of the session.
+  returned: success
+  type: str
 request:
   description: The request in the form in which it is stored and compared.
   returned: when there is a plan

@@ -34,6 +34,9 @@ options:
   name:
     description: The name of the session; needed where there is no plan.
     type: str
+  id:
+    description: The id of the session, where there is no plan.
+    type: str
   plan:
     description: The plan of the session, where there is one.
     type: dict

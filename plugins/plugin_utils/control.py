@@ -56,7 +56,7 @@ class ControlAction(ActionBase):
         """
         if not path or self._task.check_mode:
             return
-        target = os.path.abspath(os.path.expanduser(path))
+        target, staged = os.path.abspath(os.path.expanduser(path)), ""
         try:
             handle, staged = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".session-")
             with os.fdopen(handle, "w") as stream:
@@ -64,4 +64,6 @@ class ControlAction(ActionBase):
             os.chmod(staged, 0o644)
             os.replace(staged, target)
         except OSError as error:
-            raise AnsibleActionFail(f"{path!r} cannot be written: {error.strerror}.") from error
+            if os.path.exists(staged):
+                os.unlink(staged)
+            raise AnsibleActionFail(f"{path!r} cannot be written: {error.strerror}.") from None

@@ -23,7 +23,7 @@ def refuse_malformed(keys: Sequence[str]) -> None:
     except ImportError as error:
         raise AnsibleActionFail(
             f"session_authorized_keys needs the Python package cryptography here ({error})."
-        ) from error
+        ) from None
     for index, key in enumerate(keys):
         try:
             load_ssh_public_key(key.encode())

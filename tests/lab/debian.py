@@ -108,5 +108,5 @@ def _os_release() -> dict[str, str]:
     """Return the fields of /etc/os-release."""
     with contextlib.suppress(FileNotFoundError):
         text = Path("/etc/os-release").read_text()
-        return {key: value.strip('"') for key, _, value in (line.partition("=") for line in text.splitlines())}
+        return {key: value.strip('"') for key, _mark, value in (line.partition("=") for line in text.splitlines())}
     return {}

@@ -151,7 +151,7 @@ def _start(lab: Lab, engine: Engine) -> None:
             stderr=sink,
             start_new_session=True,
         )
-    for _ in range(300):
+    for _attempt in range(300):
         if engine.answers():
             return
         if process.poll() is not None:

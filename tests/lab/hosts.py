@@ -144,7 +144,7 @@ def greets(address: IPv4Address) -> bool:
 
 
 def _await_greeting(address: IPv4Address, name: str) -> None:
-    for _ in range(240):
+    for _attempt in range(240):
         if greets(address):
             return
         time.sleep(0.25)

@@ -36,7 +36,7 @@ def lab_cgroups(lab: Lab, part: str = "") -> list[Path]:
     """Return the lab's cgroups, or those of a part of it, in all hierarchies; children before parents."""
     found: list[Path] = []
     for root in cgroup_roots():
-        found += [Path(folder) for folder, _, _ in os.walk(root / lab.name / part, topdown=False)]
+        found += [Path(folder) for folder, _folders, _files in os.walk(root / lab.name / part, topdown=False)]
     return found
 
 
@@ -54,7 +54,7 @@ def end_processes(lab: Lab, part: str = "") -> None:
 
     Nothing inside is worth a farewell: its disks are about to be removed, or a crash took it already.
     """
-    for _ in range(100):
+    for _attempt in range(100):
         alive = lab_processes(lab, part)
         if not alive:
             break
@@ -70,7 +70,7 @@ def end_processes(lab: Lab, part: str = "") -> None:
 
 def _remove_cgroup(cgroup: Path) -> None:
     """Remove an empty cgroup; the kernel may need a moment after its last process."""
-    for _ in range(50):
+    for _attempt in range(50):
         try:
             cgroup.rmdir()
         except FileNotFoundError:

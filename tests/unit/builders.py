@@ -32,7 +32,7 @@ DEFAULTS: dict[str, Any] = yaml.safe_load((REPOSITORY / "roles/session/defaults/
 
 
 def variables(**changes: Any) -> dict[str, Any]:
-    """Return the variables of a run: the role's defaults, a name, an image, and ``session_<change>`` for each change."""
+    """Return the variables of a run: the role's defaults, a name and an image, each ``session_<change>`` changed."""
     required = {"session_name": "train-llm", "session_image": IMAGE}
     return {**DEFAULTS, **required, **{f"session_{option}": value for option, value in changes.items()}}
 

@@ -78,7 +78,9 @@ class Engine:
     def create_network(self, name: str, **settings: Any) -> None:
         self.calls.append(f"create network {name}")
         self.asked.append({"name": name, **settings})
-        self.joined.append({"Id": f"id-{name}-0123456789", "Name": name, "Labels": settings["labels"], "IPAM": settings["ipam"]})
+        self.joined.append(
+            {"Id": f"id-{name}-0123456789", "Name": name, "Labels": settings["labels"], "IPAM": settings["ipam"]}
+        )
 
     def remove_network(self, network: str) -> None:
         self.calls.append(f"remove network {network}")

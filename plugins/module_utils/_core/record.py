@@ -91,7 +91,7 @@ def session_record(
 
 def unplanned_record(
     spec: SessionSpec | None,
-    name: str,
+    name: str | None,
     status: str,
     session_id: str | None = None,
     *,

@@ -34,7 +34,7 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
     except NotFound:
         return None
     variables = (one.partition("=") for one in found["Config"].get("Env") or [])
-    return Image(_digest(found), {key: value for key, _, value in variables})
+    return Image(_digest(found), {key: value for key, _mark, value in variables})
 
 
 def pull_image(client: docker.APIClient, name: str) -> None:

@@ -50,15 +50,21 @@ def test_an_id_that_belongs_to_another_name_ends_neither(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("second", "reason"),
-    [({"unreachable": True, "msg": "Failed to connect"}, "Failed to connect"), ({"unfit": "start docker."}, "start docker")],
+    [
+        ({"unreachable": True, "msg": "Failed to connect"}, "Failed to connect"),
+        ({"unfit": "start docker."}, "start docker"),
+    ],
     ids=["unreachable", "unfit"],
 )
 def test_a_session_is_not_ended_by_half(run: Run, second: dict[str, Any], reason: str) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"name": "train-llm", "agents": ["agent1", "agent2"]}, answers(agent1=holding("agent1"), agent2=second))
+        run(
+            ActionModule,
+            {"name": "train-llm", "agents": ["agent1", "agent2"]},
+            answers(agent1=holding("agent1"), agent2=second),
+        )
     assert str(refused.value) == (
-        "the session 'train-llm' has containers on agents that cannot be used, so nothing was ended:"
-        f" agent2: {reason}."
+        f"the session 'train-llm' has containers on agents that cannot be used, so nothing was ended: agent2: {reason}."
     )
 
 

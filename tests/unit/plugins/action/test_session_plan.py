@@ -19,7 +19,12 @@ ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env":
 
 def arguments(**changes: Any) -> dict[str, Any]:
     asked = dataclasses.asdict(spec(**{**ASKED, **changes}))
-    return {"spec": asked, "pools": dataclasses.asdict(POOLS), "agents": ["agent1", "agent2", "agent3"], "record_path": ""}
+    return {
+        "spec": asked,
+        "pools": dataclasses.asdict(POOLS),
+        "agents": ["agent1", "agent2", "agent3"],
+        "record_path": "",
+    }
 
 
 def answers(**said: dict[str, Any]) -> dict[str, Any]:
@@ -82,9 +87,7 @@ def test_no_room_is_pending_and_no_failure(run: Run) -> None:
     ],
     ids=["unfit", "unreachable", "silent"],
 )
-def test_an_agent_that_cannot_be_used_is_left_out_with_a_warning(
-    run: Run, said: dict[str, Any], warning: str
-) -> None:
+def test_an_agent_that_cannot_be_used_is_left_out_with_a_warning(run: Run, said: dict[str, Any], warning: str) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=said))
     assert result["warnings"] == [warning]
     assert result["agents"] == ["agent1"]

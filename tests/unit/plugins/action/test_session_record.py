@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,7 @@ PROVEN: dict[str, Any] = {
 
 def failed(**said: str | None) -> dict[str, Any]:
     """Return the variables of a run in which agents failed with these messages."""
-    return {
-        "hostvars": {name: {"ansible_failed_result": {"msg": msg}} if msg else {} for name, msg in said.items()}
-    }
+    return {"hostvars": {name: {"ansible_failed_result": {"msg": msg}} if msg else {} for name, msg in said.items()}}
 
 
 def test_a_running_session_is_told_with_where_its_containers_are(run: Run, said: list[str]) -> None:
@@ -42,11 +41,13 @@ def test_a_running_session_is_told_with_where_its_containers_are(run: Run, said:
 
 
 @pytest.mark.usefixtures("said")
-def test_writing_the_same_record_again_changes_nothing(run: Run, tmp_path: Path) -> None:
-    args = {"plan": MADE.to_dict(), "status": "RUNNING", "path": str(tmp_path / "record.json")}
-    results = [run(ActionModule, args, PROVEN) for _time in range(2)]
-    assert [result["changed"] for result in results] == [True, False]
-    assert json.loads((tmp_path / "record.json").read_text()) == results[0]["record"]
+def test_a_record_is_written_for_all_to_read_and_that_is_no_change(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    args = {"plan": MADE.to_dict(), "status": "RUNNING", "path": str(path)}
+    result = run(ActionModule, args, PROVEN)
+    assert json.loads(path.read_text()) == result["record"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert result["changed"] is False
 
 
 def test_check_mode_writes_no_record_and_claims_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
@@ -87,9 +88,7 @@ def test_a_session_that_was_never_there_is_terminated(run: Run, said: list[str])
     ],
     ids=["one agent", "two agents", "no word"],
 )
-def test_a_failure_is_recorded_and_fails(
-    run: Run, tmp_path: Path, said_by: dict[str, str | None], reason: str
-) -> None:
+def test_a_failure_is_recorded_and_fails(run: Run, tmp_path: Path, said_by: dict[str, str | None], reason: str) -> None:
     path = tmp_path / "record.json"
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {"plan": MADE.to_dict(), "status": "ERROR", "path": str(path)}, failed(**said_by))

@@ -36,9 +36,7 @@ def test_variables_may_be_templates(run: Run) -> None:
 
 
 def test_a_bad_request_is_one_sentence(run: Run) -> None:
-    assert refusal(run, variables(cluster_size=0)) == (
-        "session_cluster_size: 0 must be a whole number from 1 to 1024."
-    )
+    assert refusal(run, variables(cluster_size=0)) == ("session_cluster_size: 0 must be a whole number from 1 to 1024.")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import survey as surveying
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Questions, Settings, cpu_load, survey
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import (
+    Questions,
+    Settings,
+    cpu_load,
+    survey,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
@@ -163,7 +168,7 @@ def test_asked_images_and_folders_are_looked_for(engine: Any, store: Store, tmp_
 
 
 def test_an_agent_without_a_kit_has_no_facts(engine: Any, tmp_path: Path) -> None:
-    with pytest.raises(NotProvisioned, match="run backendai.cluster.provision_agents on this host.$"):
+    with pytest.raises(NotProvisioned, match=r"run backendai\.cluster\.provision_agents on this host\.$"):
         read(engine, Store(str(tmp_path / "absent")))
 
 

@@ -37,7 +37,9 @@ def test_a_subnet_is_found_whenever_the_pool_has_one(containers: int, used: list
     pool = ipaddress.IPv4Network(POOL)
     smallest = next(prefix for prefix in range(32, 0, -1) if 1 << (32 - prefix) >= containers + 3)
     free = (
-        {str(one) for one in pool.subnets(new_prefix=smallest) if not overlaps_any(one, used)} if smallest >= 25 else set()
+        {str(one) for one in pool.subnets(new_prefix=smallest) if not overlaps_any(one, used)}
+        if smallest >= 25
+        else set()
     )
     found = pick_subnet(POOL, containers, used, seed)
     assert found in free if free else found is None
@@ -60,9 +62,7 @@ def test_networks_elsewhere_are_not_in_the_way(used: list[str]) -> None:
     assert pick_subnet("10.128.0.0/9", 4, used, "seed") == pick_subnet("10.128.0.0/9", 4, [], "seed")
 
 
-@pytest.mark.parametrize(
-    "used", [["10.0.0.0/8"], ["10.128.0.0/9"], ["10.128.0.0/10", "10.192.0.1/10"]], ids=" ".join
-)
+@pytest.mark.parametrize("used", [["10.0.0.0/8"], ["10.128.0.0/9"], ["10.128.0.0/10", "10.192.0.1/10"]], ids=" ".join)
 def test_a_pool_that_is_routed_already_is_exhausted(used: list[str]) -> None:
     assert pick_subnet("10.128.0.0/9", 4, used, "seed") is None
 

@@ -48,8 +48,12 @@ def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
 
 
 def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
-    without = {"images": {"lab/python:1": None}}
-    seen = readings(agent1=agent_data("agent1", 2, **without), agent2=agent_data("agent2", 2), agent3=agent_data("agent3", 1, **without))
+    without: dict[str, Any] = {"images": {"lab/python:1": None}}
+    seen = readings(
+        agent1=agent_data("agent1", 2, **without),
+        agent2=agent_data("agent2", 2),
+        agent3=agent_data("agent3", 1, **without),
+    )
     assert decided(spec(**TWO_AND_TWO), seen).pull_on == ("agent1",)
 
 
@@ -108,8 +112,10 @@ def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str],
         (
             {"resource_group": "gpu", "resources": {"rocm.device": 1}},
             SpecError,
-            "session_resources.rocm.device: no agent of resource group 'gpu' offers it;"
-            " offered are cpu, cuda.device, mem.",
+            (
+                "session_resources.rocm.device: no agent of resource group 'gpu' offers it;"
+                " offered are cpu, cuda.device, mem."
+            ),
         ),
     ],
     ids=[

@@ -124,7 +124,7 @@ def test_the_image_may_move_the_base_port(set_to: str, base: int) -> None:
 
 
 def test_a_base_port_that_is_none_is_refused_by_its_name() -> None:
-    with pytest.raises(ValueError, match="^BACKENDAI_DIST_MASTER_PORT: 'http' is not a port$"):
+    with pytest.raises(ValueError, match=r"^BACKENDAI_DIST_MASTER_PORT: 'http' is not a port$"):
         complete({"BACKENDAI_DIST_MASTER_PORT": "http"}, of(1))
 
 

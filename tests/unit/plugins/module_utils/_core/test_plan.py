@@ -86,7 +86,7 @@ def test_a_session_on_one_agent_has_a_private_bridge_and_no_tunnel() -> None:
 
 
 def test_a_session_over_agents_has_a_tunnel_with_room_for_its_headers() -> None:
-    slow = {"underlay": {"address": "192.0.2.2", "interface": "tun0", "mtu": 1400}}
+    slow: dict[str, Any] = {"underlay": {"address": "192.0.2.2", "interface": "tun0", "mtu": 1400}}
     made = plan(TWO_AND_TWO, [agent_facts("agent1"), agent_facts("agent2", **slow)])
     assert made.network is not None
     assert (made.network.driver, made.network.name, made.network.mtu) == ("vxlan", "backendai-train-llm", 1350)
@@ -155,7 +155,7 @@ def test_a_session_that_cannot_be_joined_is_refused(second: dict[str, Any], pool
 
 
 def test_underlays_of_both_kinds_of_address_cannot_be_joined() -> None:
-    six = {"underlay": {"address": "fd00::2", "interface": "eth0", "mtu": 1500}}
+    six: dict[str, Any] = {"underlay": {"address": "fd00::2", "interface": "eth0", "mtu": 1500}}
     assert refusal([agent_facts("agent1"), agent_facts("agent2", **six)]) == (
         "agent_underlay_address: agent1 has 192.0.2.1 and agent2 has fd00::2, a tunnel needs addresses of one kind"
     )

@@ -39,9 +39,11 @@ def test_bytes_are_read_as_people_write_them(written: object, amount: int) -> No
     assert parse_bytes(written) == amount
 
 
-@pytest.mark.parametrize("written", ["", "-1g", -1, "1e9", "1x", "g", "1 2", "0x10", "1,5g", True, None, [1], float("nan")])
+@pytest.mark.parametrize(
+    "written", ["", "-1g", -1, "1e9", "1x", "g", "1 2", "0x10", "1,5g", True, None, [1], float("nan")]
+)
 def test_what_is_not_bytes_is_refused(written: object) -> None:
-    with pytest.raises(ValueError, match="^must be bytes, such as 1g, 512m or 1073741824$"):
+    with pytest.raises(ValueError, match=r"^must be bytes, such as 1g, 512m or 1073741824$"):
         parse_bytes(written)
 
 
@@ -52,7 +54,7 @@ def test_counts_are_read_as_numbers_or_text(written: object, count: int) -> None
 
 @pytest.mark.parametrize("written", ["", "-1", -1, 1.5, "1.5", "four", "1e3", "1k", True, False, None, [1]])
 def test_what_is_not_a_count_is_refused(written: object) -> None:
-    with pytest.raises(ValueError, match="^must be a whole number, zero or more$"):
+    with pytest.raises(ValueError, match=r"^must be a whole number, zero or more$"):
         parse_count(written)
 
 
@@ -87,9 +89,10 @@ def test_whole_numbers_mean_themselves(slot: str, amount: int) -> None:
 @given(SLOTS, st.one_of(st.text(), st.floats(), st.integers(), st.text("0123456789.", max_size=400)))
 def test_anything_else_is_an_amount_or_a_refusal(slot: str, written: object) -> None:
     try:
-        assert parse_slot(slot, written) >= 0
-    except ValueError as refused:
-        assert str(refused).startswith("must be")
+        amount = parse_slot(slot, written)
+    except ValueError:
+        return
+    assert amount >= 0
 
 
 def test_slots_are_one_phrase() -> None:

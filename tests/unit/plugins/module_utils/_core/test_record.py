@@ -53,7 +53,7 @@ def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> lis
     made = plan(counts or {"agent1": 2, "agent2": 2})
     facts = {
         name: agent_data(name, sessions=[session_data(made, name, **change)])
-        for name, change in zip(made.agents, changes or [{}] * len(made.agents))
+        for name, change in zip(made.agents, changes or [{}] * len(made.agents), strict=False)
     }
     return found_sessions(facts)[SESSION_ID]
 

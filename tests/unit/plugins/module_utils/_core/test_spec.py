@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import DEFAULT_RESOURCES, Problems, resources
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import (
+    DEFAULT_RESOURCES,
+    Problems,
+    resources,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
     RUN_OPTIONS,
     SPEC_OPTIONS,
@@ -81,7 +85,11 @@ def test_the_least_request_is_a_name_and_an_image() -> None:
         ("resources", '{"cpu": "2", "mem": "2g"}', {"cpu": 2, "mem": 2 * GIB}),
         ("resources", {"cpu": 2}, {"cpu": 2, "mem": GIB}),
         ("resources", {"cuda.device": 0, "shmem": "0"}, {"cpu": 1, "mem": GIB}),
-        ("resources", {"cuda.device": "2", "shmem": "64m"}, {"cpu": 1, "mem": GIB, "cuda.device": 2, "shmem": 64 << 20}),
+        (
+            "resources",
+            {"cuda.device": "2", "shmem": "64m"},
+            {"cpu": 1, "mem": GIB, "cuda.device": 2, "shmem": 64 << 20},
+        ),
         ("designated_agents", "agent1, agent2,", ("agent1", "agent2")),
         ("designated_agents", '["agent1"]', ("agent1",)),
         ("designated_agents", ["agent1"], ("agent1",)),
@@ -105,7 +113,22 @@ def test_a_name_of_4_to_64_characters_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["abc", "a" * 65, "Train", "train_llm", "-abc", "abc-", "ab.cd", "train llm", "train\n", "../../etc", "ünïcode", 1234, ["x"]]
+    "name",
+    [
+        "abc",
+        "a" * 65,
+        "Train",
+        "train_llm",
+        "-abc",
+        "abc-",
+        "ab.cd",
+        "train llm",
+        "train\n",
+        "../../etc",
+        "ünïcode",
+        1234,
+        ["x"],
+    ],
 )
 def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
     assert refusal(name=name) == f"session_name: {name!r} {NAME_RULE}."
@@ -258,7 +281,9 @@ def test_all_problems_are_told_at_once_each_on_its_line() -> None:
 
 
 def test_a_private_key_given_by_mistake_is_not_shown() -> None:
-    header = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n"
+    header = (
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n"
+    )
     assert "hunter2" not in refusal(authorized_keys=[f"{header}hunter2\n-----END OPENSSH PRIVATE KEY-----\n"])
 
 
@@ -279,8 +304,14 @@ def test_pools_are_read_from_their_defaults() -> None:
     ("changes", "sentence"),
     [
         ({"network_pool": "ten"}, "session_network_pool: 'ten' must be an IPv4 network such as 10.128.0.0/9."),
-        ({"network_pool": "10.0.0.1/8"}, "session_network_pool: '10.0.0.1/8' must be an IPv4 network such as 10.128.0.0/9."),
-        ({"network_pool": "fd00::/64"}, "session_network_pool: 'fd00::/64' must be an IPv4 network such as 10.128.0.0/9."),
+        (
+            {"network_pool": "10.0.0.1/8"},
+            "session_network_pool: '10.0.0.1/8' must be an IPv4 network such as 10.128.0.0/9.",
+        ),
+        (
+            {"network_pool": "fd00::/64"},
+            "session_network_pool: 'fd00::/64' must be an IPv4 network such as 10.128.0.0/9.",
+        ),
         ({"network_pool": "10.0.0.0/30"}, "session_network_pool: '10.0.0.0/30' must be a /29 or larger."),
         ({"network_pool": None}, "session_network_pool is required."),
         ({"vni_pool": None}, "session_vni_pool is required."),

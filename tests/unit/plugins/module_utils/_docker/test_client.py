@@ -27,7 +27,9 @@ def test_an_engine_that_does_not_answer_is_told_with_its_address(tmp_path: Path)
     with pytest.raises(EngineUnavailable) as refused:
         connect(address, timeout=1)
     told = str(refused.value)
-    assert told.startswith(f"the Docker engine at {address} does not answer the Docker SDK for Python {docker.__version__} (")
+    assert told.startswith(
+        f"the Docker engine at {address} does not answer the Docker SDK for Python {docker.__version__} ("
+    )
     assert told.endswith("): start docker on this host, or run backendai.cluster.provision_agents on this host.")
 
 

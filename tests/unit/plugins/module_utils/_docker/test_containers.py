@@ -135,9 +135,7 @@ def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: 
     assert (asked["image"], asked["hostname"], asked["user"]) == ("lab/python:1", "main1", "0:0")
     assert (asked["entrypoint"], asked["command"]) == (["/opt/backendai/bin/entrypoint"], [])
     assert asked["mac_address"] == "02:ba:0a:80:03:02"
-    assert asked["networking_config"] == {
-        "EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}
-    }
+    assert asked["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
     assert asked["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     assert asked["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
 
@@ -181,7 +179,6 @@ def test_removing_takes_running_containers_too_and_those_that_went_meanwhile(eng
     found = containers.find_containers(engine, "1")
     engine.made = [one for one in engine.made if one["Labels"][labels.HOSTNAME] == "sub1"]
     assert containers.remove_containers(engine, found) == [
-        Change(f"container {name}", "running", None)
-        for name in (one["Names"][0].lstrip("/") for one in found)
+        Change(f"container {name}", "running", None) for name in (one["Names"][0].lstrip("/") for one in found)
     ]
     assert engine.made == []

@@ -95,6 +95,4 @@ def test_an_image_that_cannot_be_pulled_is_one_sentence(registry: Registry, reas
     client: Any = registry
     with pytest.raises(ImageUnavailable) as refused:
         pull_image(client, IMAGE)
-    assert str(refused.value) == (
-        f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason})"
-    )
+    assert str(refused.value) == (f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason})")

@@ -62,9 +62,7 @@ def test_a_network_is_internal_and_keeps_the_agent_off_its_bridge(engine: Any) -
 def test_only_the_sessions_networks_are_removed(engine: Any) -> None:
     networks.create_network(engine, WANTED)
     networks.create_network(engine, dataclasses.replace(WANTED, name="backendai-other", session_id="other"))
-    assert networks.remove_networks(engine, SESSION_ID) == [
-        Change("network backendai-train-llm", "id-backendai", None)
-    ]
+    assert networks.remove_networks(engine, SESSION_ID) == [Change("network backendai-train-llm", "id-backendai", None)]
     assert [one["Name"] for one in engine.joined] == ["bridge", "backendai-other"]
     assert networks.remove_networks(engine, SESSION_ID) == []
 

@@ -31,9 +31,7 @@ def test_a_missing_file_is_shown_with_its_content(tmp_path: Path) -> None:
 
 def test_a_drifted_file_is_shown_with_both_contents(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("old\n")
-    assert changes(DesiredFile(tmp_path / "hosts", "new\n")) == [
-        Change(f"file {tmp_path}/hosts", "\n  old", "\n  new")
-    ]
+    assert changes(DesiredFile(tmp_path / "hosts", "new\n")) == [Change(f"file {tmp_path}/hosts", "\n  old", "\n  new")]
 
 
 @pytest.mark.parametrize("before", [None, "TOKEN=hunter1\n"], ids=["missing", "drifted"])

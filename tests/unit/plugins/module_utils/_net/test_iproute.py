@@ -47,7 +47,7 @@ def test_a_device_that_is_not_there_is_an_empty_listing(monkeypatch: pytest.Monk
 
 def test_any_other_error_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=2, err="Operation not permitted\n")
-    with pytest.raises(NetworkError, match="^ip -j link: Operation not permitted$"):
+    with pytest.raises(NetworkError, match=r"^ip -j link: Operation not permitted$"):
         show("ip", "-j", "link")
 
 
@@ -65,5 +65,5 @@ def test_no_lines_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
-    with pytest.raises(NetworkError, match="^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
+    with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
         batch("bridge", ["fdb add"])

@@ -127,7 +127,9 @@ def test_a_missing_forwarding_entry_comes_back(planned: Planned) -> None:
 
 
 def test_a_missing_neighbour_comes_back(planned: Planned) -> None:
-    assert planned(neighbours=NEIGHBOURS[:1]) == [(Change("neighbour 10.128.3.5 on bax-1", None, MAC3), [CREATE[4]], [])]
+    assert planned(neighbours=NEIGHBOURS[:1]) == [
+        (Change("neighbour 10.128.3.5 on bax-1", None, MAC3), [CREATE[4]], [])
+    ]
 
 
 def test_entries_that_are_not_in_the_plan_go(planned: Planned) -> None:
@@ -203,7 +205,9 @@ def test_all_changes_take_two_processes(monkeypatch: pytest.MonkeyPatch, planned
     assert ran == [("ip", CREATE), ("bridge", FILL)]
 
 
-@pytest.mark.parametrize(("there", "ran"), [([LINK], [("ip", ["link del dev bax-1"])]), ([], [])], ids=["there", "gone"])
+@pytest.mark.parametrize(
+    ("there", "ran"), [([LINK], [("ip", ["link del dev bax-1"])]), ([], [])], ids=["there", "gone"]
+)
 def test_removing_a_link_may_be_repeated(
     monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, list[str]]]
 ) -> None:

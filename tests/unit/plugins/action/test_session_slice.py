@@ -1,0 +1,88 @@
+"""The files of a slice are rendered on the control node, from the role's templates or from the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail, AnsibleFileNotFound
+
+from ansible_collections.backendai.cluster.plugins.action.session_slice import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import (
+    parse_environment,
+    session_environment,
+)
+from tests.unit.builders import REPOSITORY, plan
+from tests.unit.plugins.action.conftest import Run
+
+MADE = plan({"agent1": 2, "agent2": 1})
+ENV = {"TOKEN": "hunter2", "ODD": "{{ 1 + 1 }} '\"$x", "UNICODE": "\u2028é"}
+
+
+class Sent(ActionModule):
+    """The action, short of its way to an agent; templates are looked for in the role, as it would in a play."""
+
+    def _execute_module(self, module_args: dict[str, Any], **_how: Any) -> dict[str, Any]:
+        return {"sent": module_args}
+
+    def _find_needle(self, folder: str, name: str) -> str:
+        found = REPOSITORY / "roles/session" / folder / name
+        if not found.exists():
+            raise AnsibleFileNotFound(file_name=name)
+        return str(found)
+
+
+def sent(run: Run, **changes: Any) -> dict[str, Any]:
+    """Return the options that reach the module on agent1."""
+    args = {"plan": MADE.to_dict(), "agent": "agent1", "nonce": "n", "public_keys": {}, "env": ENV, **changes}
+    options: dict[str, Any] = run(Sent, args, {})["sent"]
+    return options
+
+
+def test_every_container_is_in_every_hosts_file_under_its_session_address(run: Run) -> None:
+    assert sent(run)["hosts"].splitlines() == [
+        "127.0.0.1 localhost",
+        *(f"{kernel.address} {kernel.hostname}" for kernel in MADE.kernels),
+    ]
+
+
+def test_a_session_of_one_finds_itself(run: Run) -> None:
+    alone = plan({"agent1": 1}).to_dict()
+    assert sent(run, plan=alone)["hosts"].splitlines() == ["127.0.0.1 localhost", "127.0.0.1 main1"]
+
+
+def test_the_environment_file_of_each_container_here_is_its_environment(run: Run) -> None:
+    files = sent(run)["environments"]
+    assert list(files) == ["main1", "sub1"]
+    for kernel in MADE.kernels_on("agent1"):
+        assert parse_environment(files[kernel.hostname]) == {**ENV, **session_environment(MADE, kernel)}
+
+
+def test_ssh_asks_nothing_and_checks_host_keys(run: Run) -> None:
+    lines = [line.strip() for line in sent(run)["ssh_config"].splitlines()]
+    assert lines[0] == "Host main1 sub1 sub2"
+    assert {"User work", "StrictHostKeyChecking yes"} <= set(lines)
+
+
+def test_a_users_template_takes_the_place_of_the_roles(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("{{ kernel.hostname }} of {{ plan.name }}: {{ environment.TOKEN }}\n")
+    files = sent(run, environment_template=str(tmp_path / "mine.j2"))["environments"]
+    assert files == {"main1": "main1 of train-llm: hunter2\n", "sub1": "sub1 of train-llm: hunter2\n"}
+
+
+@pytest.mark.parametrize(
+    "content", [None, "{{ nothing_of_that_name }}\n", "{% if %}\n"], ids=["absent", "undefined", "broken"]
+)
+def test_a_template_that_cannot_be_rendered_is_named(run: Run, tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "mine.j2"
+    if content:
+        path.write_text(content)
+    with pytest.raises(AnsibleActionFail) as refused:
+        sent(run, hosts_template=str(path))
+    assert str(refused.value).startswith(f"the template {str(path)!r} cannot be rendered: ")
+
+
+def test_an_end_renders_nothing(run: Run) -> None:
+    args = {"state": "absent", "session_id": MADE.id}
+    assert run(Sent, args, {})["sent"] == args
