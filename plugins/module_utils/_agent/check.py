@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import container_states
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.inside import BUSYBOX, run_as_work
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Target, unreached
 
 if TYPE_CHECKING:
     import docker
 
-BUSYBOX = "/opt/backendai/bin/busybox"
+SSH_OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 
 
 class Unhealthy(Refused):
@@ -66,29 +65,22 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
         missing = unreached(sources, targets, network.mtu, seconds)
         if missing:
             return missing
-    return _logins(client, held, {name: found[name]["Id"] for name in _hostnames(held)}, until)
-
-
-def _logins(client: docker.APIClient, held: Held, ids: dict[str, str], until: float) -> list[str]:
-    def login(kernel: Kernel) -> str:
-        peer = held.plan.kernels[(kernel.rank + 1) % len(held.plan.kernels)].hostname
-        said = _login(client, ids[kernel.hostname], peer)
-        # A session of one has no network to wait for: its sshd may still be starting.
-        while said.strip() != peer and time.monotonic() < until:
-            time.sleep(0.05)
-            said = _login(client, ids[kernel.hostname], peer)
-        return "" if said.strip() == peer else f"ssh from {kernel.hostname} to {peer} fails: {' '.join(said.split())}"
-
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        return [said for said in pool.map(login, held.kernels) if said]
+        said = pool.map(lambda source: _login(held, source, until), sources)
+        return [sentence for sentence in said if sentence]
 
 
-def _login(client: docker.APIClient, container: str, peer: str) -> str:
-    """Return what the login said: the peer's hostname, or the reason why there was none."""
-    options: Sequence[str] = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=5")
-    command = ["ssh", *options, peer, BUSYBOX, "hostname"]
-    made: dict[str, Any] = client.exec_create(container, command, user="work")
-    return bytes(client.exec_start(made["Id"])).decode(errors="replace")
+def _login(held: Held, source: Endpoint, until: float) -> str:
+    """Log in from a container to the next one in rank order; return what went wrong, empty when nothing did."""
+    rank = next(kernel.rank for kernel in held.kernels if kernel.hostname == source.hostname)
+    peer = held.plan.kernels[(rank + 1) % len(held.plan.kernels)].hostname
+    line = f"ssh {SSH_OPTIONS} {peer} {BUSYBOX} hostname"
+    said = run_as_work(source.pid, line)
+    # A session of one has no network to wait for: its sshd may still be starting.
+    while said.strip() != peer and time.monotonic() < until:
+        time.sleep(0.05)
+        said = run_as_work(source.pid, line)
+    return "" if said.strip() == peer else f"ssh from {source.hostname} to {peer} fails: {' '.join(said.split())}"
 
 
 def _hostnames(held: Held) -> list[str]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import ipaddress
 import time
@@ -76,9 +77,15 @@ def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Cl
     if dry and held is None:
         keys = {kernel.hostname: PublicKeys("(made by the agent)", "(made by the agent)") for kernel in kernels}
     else:
-        folder = store.kernel_folder
-        keys = {one.hostname: ensure_keys(folder(wanted.plan.id, one.hostname) / "ssh") for one in kernels}
+        keys = _keys(store, wanted.plan.id, [kernel.hostname for kernel in kernels])
     return Claimed(changes, keys, bool(held and held.committed))
+
+
+def _keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
+    """Return the public keys of containers, made at once: two processes for each take their time one after the other."""
+    folders = [store.kernel_folder(session_id, hostname) / "ssh" for hostname in hostnames]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return dict(zip(hostnames, pool.map(ensure_keys, folders)))
 
 
 def pick_cpus(

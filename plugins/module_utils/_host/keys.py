@@ -19,14 +19,16 @@ def ensure_keys(folder: Path) -> PublicKeys:
     :class:`subprocess.CalledProcessError` when a tool fails.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    user, host = folder / "id_ed25519", folder / "host_key"
-    if not user.exists():
+    user, public, host = folder / "id_ed25519", folder / "id_ed25519.pub", folder / "host_key"
+    if not public.exists():
+        # The public half is written last: without it, whoever made the pair was interrupted.
+        user.unlink(missing_ok=True)
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(user))
     if not host.exists():
         _run("dropbearkey", "-t", "ed25519", "-f", str(host))
     listing = _run("dropbearkey", "-y", "-f", str(host))
     return PublicKeys(
-        user=_public(user.with_suffix(".pub").read_text()),
+        user=_public(public.read_text()),
         host=_public(next(line for line in listing.splitlines() if line.startswith("ssh-ed25519 "))),
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleFileNotFound
+from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.backendai.cluster.plugins.action.session_slice import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import (
@@ -22,6 +24,12 @@ ENV = {"TOKEN": "hunter2", "ODD": "{{ 1 + 1 }} '\"$x", "UNICODE": "\u2028é"}
 
 class Sent(ActionModule):
     """The action, short of its way to an agent; templates are looked for in the role, as it would in a play."""
+
+    def __init__(self, *made_of: Any) -> None:
+        super().__init__(*made_of)
+        # Full names need Ansible's own importer, which would take the collection's place among the tests' imports.
+        by_short_name = SimpleNamespace(get=lambda name, **settings: lookup_loader.get(name.split(".")[-1], **settings))
+        self._shared_loader_obj = SimpleNamespace(lookup_loader=by_short_name)
 
     def _execute_module(self, module_args: dict[str, Any], **_how: Any) -> dict[str, Any]:
         return {"sent": module_args}

@@ -51,8 +51,8 @@ def result_of(
 def test_an_engine_that_is_down_fails_with_one_sentence(
     module: str, args: dict[str, Any], check_mode: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = {"docker_host": NOWHERE, "state_path": str(tmp_path)}
-    result = result_of(module, {**args, **({} if module == "session_image" else where), "docker_host": NOWHERE}, capsys)
+    where = {"docker_host": NOWHERE, **({} if module == "session_image" else {"state_path": str(tmp_path)})}
+    result = result_of(module, {**args, **where}, capsys, check_mode=check_mode)
     assert result["failed"] is True
     assert result["msg"].startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert result["msg"].endswith(
@@ -75,7 +75,10 @@ def test_an_agent_whose_engine_is_down_is_unfit_and_no_failure(
         (
             "session_slice",
             {"nonce": "n", "plan": MADE},
-            "state is present but all of the following are missing: agent, public_keys, hosts, ssh_config, environments",
+            (
+                "state is present but all of the following are missing: agent, public_keys, hosts, ssh_config,"
+                " environments"
+            ),
         ),
         ("session_slice", {"state": "absent"}, "state is absent but all of the following are missing: session_id"),
         ("session_claim", {**CLAIM, "nonce": None}, "missing required arguments: nonce"),

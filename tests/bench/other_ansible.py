@@ -1,0 +1,29 @@
+"""An Ansible with community.docker, in a virtual environment of its own.
+
+Never in the project's own one: the package ``ansible`` brings a folder of collections along that would hide ours.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.laboratory import ROOT
+
+FOLDER = ROOT / ".cache" / "bench-venv"
+# The release whose core is the one in requirements/runtime.txt.
+PACKAGE = "ansible==12.*"
+
+
+def ensure_other_ansible() -> Path:
+    """Return the ``ansible-playbook`` that knows community.docker, having installed it where it is missing."""
+    ready = FOLDER / "ready"
+    requirements = [ROOT / "requirements" / name for name in ("runtime.txt", "constraints.txt")]
+    if not ready.exists() or any(one.stat().st_mtime > ready.stat().st_mtime for one in requirements):
+        print(f"bench: installing {PACKAGE} into {FOLDER.relative_to(ROOT)}, about a minute", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
+        pip = [str(FOLDER / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", PACKAGE]
+        subprocess.run([*pip, "-r", str(requirements[0]), "-c", str(requirements[1])], check=True)
+        ready.touch()
+    return FOLDER / "bin" / "ansible-playbook"

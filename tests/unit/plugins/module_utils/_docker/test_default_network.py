@@ -1,0 +1,97 @@
+"""The network that every container of an agent joins beside its session's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
+    DefaultNetwork,
+    NetworkInTheWay,
+    make_default_network,
+    plan_default_network,
+)
+
+WANTED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16")
+
+
+class Engine:
+    """An engine's networks. Like the real one, it also finds names that only contain the asked one."""
+
+    def __init__(self) -> None:
+        self.there: list[dict[str, Any]] = [{"Id": "x", "Name": "backendai-default-old", "Labels": {}}]
+        self.attached: list[dict[str, str]] = []
+
+    def networks(self, names: list[str]) -> list[dict[str, Any]]:
+        return [one for one in self.there if names[0] in one["Name"]]
+
+    def containers(self, *, all: bool, filters: dict[str, str]) -> list[dict[str, str]]:  # noqa: A002
+        assert all, "a stopped container keeps its network too"
+        return [one for one in self.attached if one["network"] == filters["network"]]
+
+    def remove_network(self, network: str) -> None:
+        self.there = [one for one in self.there if one["Id"] != network]
+
+    def create_network(self, name: str, driver: str, **settings: Any) -> None:
+        assert name not in [one["Name"] for one in self.there], "two networks of one name"
+        pools = (settings["ipam"] or {}).get("Config")
+        made = {"Id": f"id-{name}", "Name": name, "Driver": driver, "EnableIPv6": False, "IPAM": {"Config": pools}}
+        self.there.append({**made, "Options": settings["options"], "Labels": settings["labels"]})
+
+
+@pytest.fixture
+def engine() -> Any:
+    """Return an engine with a network whose name only begins like ours."""
+    return Engine()
+
+
+def test_a_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> None:
+    assert plan_default_network(engine, WANTED) == [
+        Change("network backendai-default driver", None, "bridge"),
+        Change("network backendai-default bridge", None, "backendai0"),
+        Change("network backendai-default icc", None, "false"),
+        Change("network backendai-default ipv6", None, "false"),
+        Change("network backendai-default subnet", None, "10.127.0.0/16"),
+    ]
+
+
+@pytest.mark.parametrize("wanted", [WANTED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
+def test_a_network_that_was_made_is_no_change(engine: Any, wanted: DefaultNetwork) -> None:
+    make_default_network(engine, wanted)
+    assert plan_default_network(engine, wanted) == []
+
+
+def test_a_subnet_that_nobody_asks_for_is_not_compared(engine: Any) -> None:
+    make_default_network(engine, WANTED)
+    assert plan_default_network(engine, DefaultNetwork("backendai-default", "backendai0")) == []
+
+
+def test_a_network_of_ours_that_differs_is_replaced(engine: Any) -> None:
+    make_default_network(engine, DefaultNetwork("backendai-default", "br0", "10.127.0.0/16"))
+    assert plan_default_network(engine, WANTED) == [Change("network backendai-default bridge", "br0", "backendai0")]
+    make_default_network(engine, WANTED)
+    assert plan_default_network(engine, WANTED) == []
+    assert [one["Name"] for one in engine.there] == ["backendai-default-old", "backendai-default"]
+
+
+def test_a_network_in_use_is_not_replaced(engine: Any) -> None:
+    make_default_network(engine, DefaultNetwork("backendai-default", "br0"))
+    engine.attached = [{"network": "id-backendai-default"}, {"network": "x"}]
+    with pytest.raises(NetworkInTheWay) as refused:
+        make_default_network(engine, WANTED)
+    assert str(refused.value) == (
+        "the Docker network backendai-default differs from what is wanted, and 1 containers are attached to it:"
+        " terminate the sessions on this agent first."
+    )
+
+
+def test_a_network_that_is_not_ours_is_never_touched(engine: Any) -> None:
+    engine.there.append({"Id": "f", "Name": "backendai-default", "Labels": {}})
+    with pytest.raises(NetworkInTheWay) as refused:
+        plan_default_network(engine, WANTED)
+    assert str(refused.value) == (
+        "the Docker network backendai-default exists and does not belong to backendai.cluster: remove it, or set"
+        " agent_default_network to another name."
+    )

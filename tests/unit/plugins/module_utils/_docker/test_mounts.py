@@ -1,0 +1,23 @@
+"""What the engine's containers mount from the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.mounts import mounted_paths
+
+
+class Engine:
+    """An engine with containers that mount these."""
+
+    def __init__(self, *mounts: list[dict[str, str]]) -> None:
+        self.mounts = mounts
+
+    def containers(self, *, all: bool) -> list[dict[str, Any]]:  # noqa: A002
+        assert all, "a stopped container may start again"
+        return [{"Mounts": mounted} for mounted in self.mounts]
+
+
+def test_paths_of_all_containers_are_mounted_and_tmpfs_has_none() -> None:
+    client: Any = Engine([{"Source": "/a"}, {"Destination": "/run"}], [], [{"Source": "/b"}, {"Source": "/a"}])
+    assert mounted_paths(client) == frozenset({"/a", "/b"})
