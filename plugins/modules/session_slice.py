@@ -49,7 +49,7 @@ options:
   nonce:
     description:
       - The nonce of this run. The slice must have been claimed with it, or be committed.
-      - With O(state=absent), only a slice that was claimed with it and is not committed goes; without it, any does.
+      - With O(state=absent), only a slice that was claimed with it goes; without it, any does.
     type: str
   public_keys:
     description: The public keys of all containers of the session, by hostname.

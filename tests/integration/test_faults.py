@@ -41,18 +41,33 @@ def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessio
 
 
 def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
-    # A foreign container has the name that sub1's would get.
-    on("agent2", f"docker create --name backendai-{sessions.name}-sub1 lab/busybox:1 true")
+    # Foreign containers have the names that ours would get on agent2, whichever goes there.
+    names = [f"backendai-{sessions.name}-{hostname}" for hostname in ("main1", "sub1", "sub2")]
+    on("agent2", "; ".join(f"docker create --name {name} lab/busybox:1 true" for name in names))
     try:
         before = remains()
         run = sessions.create(**{**MULTI_NODE, "cluster_size": 3})
         assert run.code != 0
         assert "agent2: the Docker engine refused:" in run.said
-        assert f"backendai-{sessions.name}-sub1" in run.said
+        assert f'The container name "/backendai-{sessions.name}-' in run.said
         assert run.record["status"] == "ERROR"
         assert remains() == before
     finally:
-        on("agent2", f"docker rm backendai-{sessions.name}-sub1")
+        on("agent2", f"docker rm {' '.join(names)}")
+
+
+def test_a_session_whose_tunnel_is_blocked_is_not_called_running(sessions: Sessions) -> None:
+    before = remains()
+    rule = "table inet fault { chain input { type filter hook input priority 0; udp dport 4789 drop; }; }"
+    on("agent2", f"nft '{rule}'")
+    try:
+        run = sessions.create(**{**MULTI_NODE, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]})
+    finally:
+        on("agent2", "nft delete table inet fault")
+    assert run.code != 0
+    assert "does not reach" in run.said
+    assert run.record["status"] == "ERROR"
+    assert remains() == before
 
 
 def test_a_session_that_ran_survives_a_repair_that_fails(sessions: Sessions) -> None:

@@ -25,17 +25,29 @@ def output(
 
     Raises LabError with the command's own last words when it fails, is missing, or takes more than ``timeout`` seconds.
     """
-    feed: dict[str, object] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin or subprocess.DEVNULL}
+    source = subprocess.PIPE if isinstance(stdin, bytes) else stdin or subprocess.DEVNULL
     try:
-        done = subprocess.run(argv, capture_output=True, env=env, timeout=timeout, check=False, **feed)  # type: ignore[call-overload]
+        process = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        said, complained = _to_the_end(process, stdin if isinstance(stdin, bytes) else None, timeout)
     except FileNotFoundError:
         raise LabError(f"{argv[0]} is not installed on this machine") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s") from None
-    if done.returncode != 0:
-        words = done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip()
-        raise LabError(f"'{' '.join(argv)}' failed ({done.returncode}): {words[-600:] or 'it said nothing'}")
-    return str(done.stdout.decode(errors="replace"))
+    if process.returncode != 0:
+        words = complained.strip() or said.strip()
+        raise LabError(f"'{' '.join(argv)}' failed ({process.returncode}): {words[-600:] or 'it said nothing'}")
+    return said
+
+
+def _to_the_end(process: subprocess.Popen[bytes], feed: bytes | None, timeout: float) -> tuple[str, str]:
+    """Return what a process said and complained; one that takes too long is ended."""
+    with process:
+        try:
+            said, complained = process.communicate(feed, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return said.decode(errors="replace"), complained.decode(errors="replace")
 
 
 def succeeds(*argv: str, timeout: float = 30) -> bool:

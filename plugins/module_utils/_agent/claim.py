@@ -82,7 +82,7 @@ def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Cl
 
 
 def _keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
-    """Return the public keys of containers, made at once: two processes for each take their time one after the other."""
+    """Return the public keys of containers, made at once."""
     folders = [store.kernel_folder(session_id, hostname) / "ssh" for hostname in hostnames]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         return dict(zip(hostnames, pool.map(ensure_keys, folders)))

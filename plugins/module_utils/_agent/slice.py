@@ -106,10 +106,14 @@ def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: 
 def remove_claimed(
     client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, dry: bool
 ) -> list[Change]:
-    """Remove a slice: any one without a nonce, else only one that is not committed and was claimed with that nonce."""
+    """Remove a slice: any one without a nonce, else only one that was claimed with that nonce.
+
+    What this run has committed goes too, when another agent could not: there is never half a session. One that an
+    earlier run committed bears that run's nonce, and stays.
+    """
     with store.lock(), store.session_lock(session_id):
         held = store.session(session_id)
-        if nonce is not None and (held is None or held.committed or held.nonce != nonce):
+        if nonce is not None and (held is None or held.nonce != nonce):
             return []
         return remove_slice(client, store, session_id, dry=dry)
 

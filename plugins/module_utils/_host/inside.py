@@ -5,7 +5,7 @@
 
 """Commands inside a container, through its namespaces.
 
-``docker exec`` would do the same for 35 to 50 ms of the engine's time each; entering takes 3 ms (measured on both engines).
+``docker exec`` would do the same, for 35 to 50 ms of the engine's time each; entering takes 3 ms (measured).
 """
 
 from __future__ import annotations

@@ -81,6 +81,10 @@ def test_frameworks_find_the_main_container_and_their_place() -> None:
     assert json.loads(whole["TF_CONFIG"]) == {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": 2}}
 
 
+def test_a_session_of_two_is_distributed_already() -> None:
+    assert complete({}, of(1, {"agent1": 2}))["MASTER_ADDR"] == "main1"
+
+
 def test_a_session_of_one_has_nothing_derived() -> None:
     given_to_it = of(0, {"agent1": 1})
     assert complete({"PATH": "/bin"}, given_to_it) == {"PATH": "/bin", **given_to_it}

@@ -220,6 +220,13 @@ def test_each_selection_has_its_favourite(
     assert place(agents, ONE_CORE, 2, single_node=single_node, selection=selection) == Placement(counts)
 
 
+def test_dispersed_goes_on_with_the_others_when_one_agent_is_full() -> None:
+    agents = [agent_facts("agent1", 1), agent_facts("agent2", 2), agent_facts("agent3", 5)]
+    placed = place(agents, ONE_CORE, 7, single_node=False, selection="dispersed")
+    assert isinstance(placed, Placement)
+    assert dict(placed.counts) == {"agent1": 1, "agent2": 2, "agent3": 4}
+
+
 def test_concentrated_leaves_accelerators_to_those_who_ask_for_them() -> None:
     plain, accelerated = (
         agent_facts("agent2", 8),

@@ -84,6 +84,7 @@ def test_the_least_request_is_a_name_and_an_image() -> None:
         ("image", " lab/busybox:1 ", "lab/busybox:1"),
         ("resources", '{"cpu": "2", "mem": "2g"}', {"cpu": 2, "mem": 2 * GIB}),
         ("resources", {"cpu": 2}, {"cpu": 2, "mem": GIB}),
+        ("resources", {"mem": "16m", "shmem": "16m"}, {"cpu": 1, "mem": 16 << 20, "shmem": 16 << 20}),
         ("resources", {"cuda.device": 0, "shmem": "0"}, {"cpu": 1, "mem": GIB}),
         (
             "resources",

@@ -25,7 +25,9 @@ class Registry:
         self.lines, self.error = lines or [], error
         self.pulled: list[tuple[str, str]] = []
 
-    def pull(self, repository: str, tag: str, **_options: bool) -> Iterator[dict[str, str]]:
+    def pull(self, repository: str, tag: str, *, stream: bool, decode: bool) -> Iterator[dict[str, str]]:
+        assert stream, "the end of a pull is its last line"
+        assert decode, "lines are read as mappings"
         self.pulled.append((repository, tag))
         if self.error:
             raise self.error

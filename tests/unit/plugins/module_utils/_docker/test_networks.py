@@ -44,7 +44,8 @@ def test_a_network_that_was_made_differently_is_a_change(engine: Any, drift: dic
 def test_a_network_is_internal_and_keeps_the_agent_off_its_bridge(engine: Any) -> None:
     networks.create_network(engine, WANTED)
     (asked,) = engine.asked
-    assert (asked["name"], asked["driver"], asked["internal"]) == ("backendai-train-llm", "bridge", True)
+    assert (asked["name"], asked["driver"]) == ("backendai-train-llm", "bridge")
+    assert (asked["internal"], asked["check_duplicate"]) == (True, True)
     assert asked["options"] == {
         "com.docker.network.bridge.name": "bai-1",
         "com.docker.network.bridge.inhibit_ipv4": "true",
