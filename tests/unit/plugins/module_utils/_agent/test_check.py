@@ -17,6 +17,8 @@ from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 
 MADE = plan({"agent1": 2, "agent2": 1})
+PIDS = {"main1": 101, "sub1": 102, "sub2": 103}
+SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 Probing = Callable[..., list[tuple[Any, ...]]]
 
 
@@ -37,6 +39,21 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
     return let_miss
 
 
+@pytest.fixture(autouse=True)
+def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, str], str]:
+    """Return what logins from a process to a peer say; those that are not in it succeed."""
+    said: dict[tuple[int, str], str] = {}
+
+    def run_as_work(pid: int, line: str) -> str:
+        command, peer = line.rsplit(None, 3)[:2]
+        assert line == f"{SSH} {peer} /opt/backendai/bin/busybox hostname"
+        assert command == SSH
+        return said.get((pid, peer), f"{peer}\n")
+
+    monkeypatch.setattr(check, "run_as_work", run_as_work)
+    return said
+
+
 def run_containers(engine: Engine, *hostnames: str, state: str = "running") -> None:
     for hostname in hostnames:
         bears = {
@@ -45,7 +62,8 @@ def run_containers(engine: Engine, *hostnames: str, state: str = "running") -> N
             labels.HOSTNAME: hostname,
             labels.IMAGE_DIGEST: "sha256:1",
         }
-        engine.made.append({"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state})
+        there = {"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+        engine.made.append({**there, "Pid": PIDS[hostname]})
 
 
 @pytest.mark.usefixtures("probing")
@@ -60,7 +78,7 @@ def test_every_container_here_is_probed_towards_every_container_anywhere(engine:
     findings(engine, held(MADE), 1)
     assert asked == [
         (
-            [Endpoint("main1", 4711), Endpoint("sub1", 4711)],
+            [Endpoint("main1", 101), Endpoint("sub1", 102)],
             [Target(one.hostname, one.address or "") for one in MADE.kernels],
             1450,
             1,
@@ -81,32 +99,43 @@ def test_pairs_that_do_not_meet_are_named(engine: Any, probing: Probing) -> None
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_login_that_fails_is_told_with_what_ssh_said(engine: Any) -> None:
+def test_a_login_that_fails_is_told_with_what_ssh_said(engine: Any, logins: dict[tuple[int, str], str]) -> None:
     run_containers(engine, "main1", "sub1")
-    engine.said[("id-sub1", "sub2")] = b"Host key verification\nfailed.\n"
+    logins[PIDS["sub1"], "sub2"] = "Host key verification\nfailed.\n"
     assert findings(engine, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_login_that_ends_up_elsewhere_is_a_failure(engine: Any) -> None:
+def test_a_login_that_ends_up_elsewhere_is_a_failure(engine: Any, logins: dict[tuple[int, str], str]) -> None:
     run_containers(engine, "main1", "sub1")
-    engine.said[("id-main1", "sub1")] = b"sub2\n"
+    logins[PIDS["main1"], "sub1"] = "sub2\n"
     assert findings(engine, held(MADE), 0) == ["ssh from main1 to sub1 fails: sub2"]
 
 
 @pytest.mark.usefixtures("probing")
-def test_the_last_container_logs_in_to_the_first(engine: Any) -> None:
+def test_the_last_container_logs_in_to_the_first(engine: Any, logins: dict[tuple[int, str], str]) -> None:
     run_containers(engine, "sub2")
-    engine.said[("id-sub2", "main1", "work", "StrictHostKeyChecking=yes", "BatchMode=yes")] = b"no\n"
+    logins[PIDS["sub2"], "main1"] = "no\n"
     assert findings(engine, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
 
 
-def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(engine: Any, probing: Probing) -> None:
+def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(
+    engine: Any, probing: Probing, logins: dict[tuple[int, str], str]
+) -> None:
     run_containers(engine, "main1")
     asked = probing()
-    engine.said[("id-main1", "main1")] = b"no\n"
+    logins[PIDS["main1"], "main1"] = "no\n"
     assert findings(engine, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
     assert asked == []
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_containers(engine, "main1")
+    said = ["Connection refused\n", "Connection refused\n", "main1\n"]
+    monkeypatch.setattr(check, "run_as_work", lambda *_login: said.pop(0))
+    assert findings(engine, held(plan({"agent1": 1})), 5) == []
+    assert said == []
 
 
 @pytest.mark.usefixtures("probing")

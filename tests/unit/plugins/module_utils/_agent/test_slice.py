@@ -202,9 +202,17 @@ def test_a_run_may_change_what_it_claimed_and_what_is_committed(store: Store, st
         ({"expires_at": 9e12}, None, True),
         ({"expires_at": 9e12}, "nonce-1", True),
         ({"expires_at": 9e12}, "nonce-2", False),
-        ({}, "nonce-1", False),
+        ({}, "nonce-1", True),
+        ({"nonce": "nonce-0"}, "nonce-1", False),
     ],
-    ids=["end", "end of a creation", "rollback", "rollback after another took over", "rollback of a committed one"],
+    ids=[
+        "end",
+        "end of a creation",
+        "rollback",
+        "rollback after another took over",
+        "rollback of what this run committed",
+        "rollback of what an earlier run committed",
+    ],
 )
 def test_only_an_end_removes_what_the_run_did_not_claim(
     engine: Any, store: Store, links: set[str], state: dict[str, Any], nonce: str | None, removed: bool

@@ -53,6 +53,14 @@ def test_keys_that_are_there_stay(tmp_path: Path) -> None:
     assert (tmp_path / "ssh" / "host_key").read_text() == "mine too"
 
 
+@pytest.mark.usefixtures("tools")
+def test_a_pair_that_was_never_finished_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "ssh").mkdir()
+    (tmp_path / "ssh" / "id_ed25519").write_text("the half of a pair")
+    assert ensure_keys(tmp_path / "ssh").user == "ssh-ed25519 AAAA-USER"
+    assert (tmp_path / "ssh" / "id_ed25519").read_text() == "private\n"
+
+
 def test_a_tool_that_fails_is_an_error_with_what_it_said(tools: Path, tmp_path: Path) -> None:
     (tools / "dropbearkey").write_text("#!/bin/sh\necho no entropy >&2\nexit 1\n")
     with pytest.raises(subprocess.CalledProcessError) as failed:
