@@ -55,5 +55,6 @@ class ActionModule(ControlAction):
             "request": comparable(spec, decision.plan.id),
             "agents": decision.plan.agents,
             "pull_on": list(decision.pull_on),
+            "public_keys": decision.public_keys,
             "pending": None,
         }

@@ -69,10 +69,6 @@ public_keys:
   type: dict
   sample:
     main1: {user: ssh-ed25519 AAAA…, host: ssh-ed25519 AAAA…}
-committed:
-  description: Whether the session had proven itself before, so that a failure must not take it away.
-  returned: success
-  type: bool
 """
 
 import dataclasses
@@ -118,7 +114,6 @@ def main() -> None:
             "changed": bool(claimed.changes),
             "diff": as_diff(claimed.changes),
             "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in claimed.keys.items()},
-            "committed": claimed.committed,
         }
 
     finish(module, run)

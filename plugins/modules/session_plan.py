@@ -78,6 +78,12 @@ pull_on:
   returned: success
   type: list
   elements: str
+public_keys:
+  description:
+    - The public keys of all containers by hostname, of a session that has proven itself before; empty for others.
+    - A session that has them needs no claim.
+  returned: when there is a plan
+  type: dict
 nonce:
   description: What tells this run from others.
   returned: success

@@ -87,6 +87,9 @@ def session_data(of: SessionPlan, agent: str, asked: SessionSpec | None = None, 
         "containers": {
             kernel.hostname: {"status": "running", "image_digest": "sha256:1"} for kernel in of.kernels_on(agent)
         },
+        "public_keys": {
+            kernel.hostname: dataclasses.asdict(public_keys(of)[kernel.hostname]) for kernel in of.kernels_on(agent)
+        },
         **changes,
     }
 
@@ -99,7 +102,8 @@ def readings(*names: str, left_out: Mapping[str, str] | None = None, **data: dic
 def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> Held:
     """Return a committed session as one of its agents holds it, a core for each of its containers."""
     cpus = {kernel.hostname: [core] for core, kernel in enumerate(of.kernels_on(agent))}
-    return dataclasses.replace(Held(of, {}, agent, "nonce-1", None, cpus), **changes)
+    keys = {kernel.hostname: public_keys(of)[kernel.hostname] for kernel in of.kernels_on(agent)}
+    return dataclasses.replace(Held(of, {}, agent, "nonce-1", None, cpus, keys), **changes)
 
 
 def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:

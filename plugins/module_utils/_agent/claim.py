@@ -51,34 +51,38 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Claimed:
-    """What came of a claim: the public keys of the containers here, by hostname, and whether it was already ours."""
+    """What came of a claim: what changed, and the public keys of the containers here by hostname."""
 
     changes: list[Change]
     keys: dict[str, PublicKeys]
-    committed: bool
 
 
 def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> Claimed:
     """Check that the plan still fits, note the claim and make the containers' keys.
 
     A session that is committed already is left as it is. One that another run left half way is taken over: its keys
-    and cores stay, its nonce becomes ours. Raises :class:`ClaimRefused`; with ``dry`` nothing is written.
+    and cores stay, its nonce becomes ours; when its time is over, it is removed and claimed anew. Raises
+    :class:`ClaimRefused`; with ``dry`` nothing is written.
     """
-    kernels = wanted.plan.kernels_on(wanted.agent)
+    hostnames = [kernel.hostname for kernel in wanted.plan.kernels_on(wanted.agent)]
     with store.lock():
         held = store.session(wanted.plan.id)
-        if held is None:
-            cpus = _fit(client, store, settings, wanted, dry=dry)
-            changes = [Change(f"claim {wanted.plan.name} on {wanted.agent}", None, f"{len(kernels)} containers")]
-        else:
+        if held and held.committed:
+            return Claimed([], held.keys)
+        if held and not held.expired(time.time()):
             cpus, changes = held.cpus, []
-        if not dry and not (held and held.committed):
-            store.save(Held(wanted.plan, wanted.request, wanted.agent, wanted.nonce, deadline(wanted.seconds), cpus))
-    if dry and held is None:
-        keys = {kernel.hostname: PublicKeys("(made by the agent)", "(made by the agent)") for kernel in kernels}
-    else:
-        keys = _keys(store, wanted.plan.id, [kernel.hostname for kernel in kernels])
-    return Claimed(changes, keys, bool(held and held.committed))
+        else:
+            cpus = _fit(client, store, settings, wanted, dry=dry)
+            changes = [Change(f"claim {wanted.plan.name} on {wanted.agent}", None, f"{len(hostnames)} containers")]
+        if dry:
+            return Claimed(changes, dict.fromkeys(hostnames, PublicKeys("(made by the agent)", "(made by the agent)")))
+        until = deadline(wanted.seconds)
+        held = Held(wanted.plan, wanted.request, wanted.agent, wanted.nonce, until, cpus, {})
+        # Noted before there is anything else, so that whatever is made belongs to a claim; then with its keys.
+        store.save(held)
+        keys = _keys(store, wanted.plan.id, hostnames)
+        store.save(dataclasses.replace(held, keys=keys))
+    return Claimed(changes, keys)
 
 
 def _keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:

@@ -97,7 +97,7 @@ def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: 
     plan = asked.plan
     with store.session_lock(plan.id):
         if dry and store.session(plan.id) is None:
-            held = Held(plan, {}, asked.agent, asked.nonce, None, {})
+            held = Held(plan, {}, asked.agent, asked.nonce, None, {}, {})
         else:
             held = claimed(store, plan.id, asked.nonce)
         return apply_slice(client, store, held, asked.contents, asked.default_network, dry=dry)

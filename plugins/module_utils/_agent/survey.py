@@ -141,6 +141,7 @@ def _as_found(one: Held, containers: Iterable[Mapping[str, Any]], now: float) ->
         "request": one.request,
         "committed": one.committed,
         "expired": one.expired(now),
+        "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in one.keys.items()},
         "containers": container_states(ours),
     }
 

@@ -40,11 +40,16 @@ class Readings:
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """A plan to carry out: an earlier run's where it is ``known``. ``pull_on`` are its agents without the image."""
+    """A plan to carry out: an earlier run's where it is ``known``. ``pull_on`` are its agents without the image.
+
+    ``public_keys`` are those of all containers, by hostname, of a session that every agent has committed: such a one
+    needs no claim. Otherwise there are none.
+    """
 
     plan: SessionPlan
     known: bool
     pull_on: tuple[str, ...]
+    public_keys: dict[str, dict[str, str]]
 
 
 def decide(spec: SessionSpec, readings: Readings, pools: Pools, session_id: str, now: float) -> Decision | NoRoom:
@@ -58,7 +63,7 @@ def decide(spec: SessionSpec, readings: Readings, pools: Pools, session_id: str,
     known = _known_plan(spec, readings)
     agents = [AgentFacts.from_dict(name, data) for name, data in sorted(readings.facts.items())]
     if known:
-        return Decision(known, True, _without_image(known, agents))
+        return Decision(known, True, _without_image(known, agents), _committed_keys(known, readings))
     eligible = _eligible(spec, agents, readings.left_out)
     placement = place(
         eligible,
@@ -71,7 +76,13 @@ def decide(spec: SessionSpec, readings: Readings, pools: Pools, session_id: str,
         return placement
     plan = make_plan(spec, placement, eligible, pools, session_id, now)
     _refuse_missing_mounts(plan, eligible)
-    return Decision(plan, False, _without_image(plan, agents))
+    return Decision(plan, False, _without_image(plan, agents), {})
+
+
+def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str, str]]:
+    parts = found_sessions(readings.facts)[plan.id]
+    keys = {hostname: both for part in parts if part.committed for hostname, both in part.public_keys.items()}
+    return keys if {kernel.hostname for kernel in plan.kernels} == set(keys) else {}
 
 
 def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:

@@ -26,6 +26,7 @@ class Found:
     committed: bool
     expired: bool
     containers: dict[str, dict[str, str]]
+    public_keys: dict[str, dict[str, str]]
 
 
 def found_sessions(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Found]]:
@@ -34,7 +35,8 @@ def found_sessions(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Fou
     for agent, data in sorted(facts.items()):
         for held in data["sessions"]:
             plan = SessionPlan.from_dict(held["plan"])
-            part = Found(agent, plan, held["request"], held["committed"], held["expired"], held["containers"])
+            kept = {key: held[key] for key in ("request", "committed", "expired", "containers", "public_keys")}
+            part = Found(agent, plan, **kept)
             sessions.setdefault(plan.id, []).append(part)
     return sessions
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
 
 
 class NotProvisioned(Exception):
@@ -33,8 +34,9 @@ class Held:
     """A session as one agent holds it.
 
     ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is in seconds since
-    the epoch by the agent's own clock, ``None`` once the session is committed. ``cpus`` gives each container's cores.
-    ``request`` is the comparable form of what the user asked.
+    the epoch by the agent's own clock, ``None`` once the session is committed. ``cpus`` gives each container's cores,
+    ``keys`` its public keys: none where a claim was interrupted before it made them. ``request`` is the comparable form
+    of what the user asked.
     """
 
     plan: SessionPlan
@@ -43,6 +45,7 @@ class Held:
     nonce: str
     expires_at: float | None
     cpus: dict[str, list[int]]
+    keys: dict[str, PublicKeys]
 
     @property
     def committed(self) -> bool:
@@ -66,7 +69,8 @@ class Held:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Held:
         """Return what was stored."""
-        return cls(**{**data, "plan": SessionPlan.from_dict(data["plan"])})
+        keys = {hostname: PublicKeys(**both) for hostname, both in data["keys"].items()}
+        return cls(**{**data, "plan": SessionPlan.from_dict(data["plan"]), "keys": keys})
 
 
 class Store:

@@ -57,7 +57,7 @@ def refusal(engine: Any, store: Store) -> str:
 
 @pytest.mark.usefixtures("facts")
 def test_a_claim_is_noted_with_cores_of_its_own_and_a_time_limit(engine: Any, store: Store) -> None:
-    assert claimed(engine, store) == Claimed(CHANGES, KEYS, False)
+    assert claimed(engine, store) == Claimed(CHANGES, KEYS)
     noted = store.session(SESSION_ID)
     assert noted is not None
     assert (noted.plan, noted.request, noted.agent, noted.nonce) == (MADE, {"name": "train-llm"}, "agent1", "nonce-1")
@@ -76,19 +76,40 @@ def test_check_mode_claims_nothing_and_makes_no_key(engine: Any, store: Store) -
 
 @pytest.mark.usefixtures("facts")
 def test_a_later_run_takes_a_claim_over_with_its_cores(engine: Any, store: Store) -> None:
-    store.save(held(MADE, nonce="nonce-0", expires_at=1.0, cpus={"main1": [6, 7], "sub1": [4, 5]}))
-    assert claimed(engine, store) == Claimed([], KEYS, False)
+    store.save(
+        held(MADE, nonce="nonce-0", expires_at=time.time() + 60, cpus={"main1": [6, 7], "sub1": [4, 5]}, keys={})
+    )
+    assert claimed(engine, store) == Claimed([], KEYS)
     noted = store.session(SESSION_ID)
     assert noted is not None
-    assert (noted.nonce, noted.cpus) == ("nonce-1", {"main1": [6, 7], "sub1": [4, 5]})
+    assert (noted.nonce, noted.cpus, noted.keys) == ("nonce-1", {"main1": [6, 7], "sub1": [4, 5]}, KEYS)
     assert not noted.expired(time.time())
+
+
+@pytest.mark.usefixtures("facts")
+def test_a_claim_whose_time_is_over_is_removed_and_made_anew(engine: Any, store: Store) -> None:
+    store.save(held(MADE, nonce="nonce-0", expires_at=1.0, cpus={"main1": [6, 7], "sub1": [4, 5]}))
+    (store.folder(SESSION_ID) / "remains").touch()
+    assert claimed(engine, store) == Claimed(CHANGES, KEYS)
+    noted = store.session(SESSION_ID)
+    assert noted is not None
+    assert noted.cpus == {"main1": [0, 1], "sub1": [2, 3]}
+    assert not (store.folder(SESSION_ID) / "remains").exists()
+
+
+def test_a_claim_whose_time_is_over_is_refused_where_its_room_was_given_away(
+    engine: Any, store: Store, facts: Facts
+) -> None:
+    store.save(held(MADE, nonce="nonce-0", expires_at=1.0))
+    facts(taken={"cpu": 5})
+    assert refusal(engine, store) == "agent1 no longer has room for 2 containers of cpu 2, mem 1g"
 
 
 @pytest.mark.usefixtures("facts")
 def test_a_committed_session_stays_as_it_is(engine: Any, store: Store) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
-    assert claimed(engine, store) == Claimed([], KEYS, True)
+    assert claimed(engine, store) == Claimed([], before.keys)
     assert store.session(SESSION_ID) == before
 
 

@@ -155,6 +155,10 @@ def test_a_session_is_told_with_its_containers(engine: Any, store: Store) -> Non
                 "main1": {"status": "running", "image_digest": "sha256:1"},
                 "sub1": {"status": "exited", "image_digest": "sha256:1"},
             },
+            "public_keys": {
+                "main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"},
+                "sub1": {"user": "ssh-ed25519 USER-sub1", "host": "ssh-ed25519 HOST-sub1"},
+            },
         }
     ]
 

@@ -196,7 +196,9 @@ def test_mounts_must_exist_on_the_chosen_agents_only(missing_on: str, sentence: 
 )
 def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
     decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
-    assert decision == Decision(plan({"agent1": 2, "agent2": 2}), True, ())
+    assert (decision.plan, decision.known, decision.pull_on) == (plan({"agent1": 2, "agent2": 2}), True, ())
+    # One that every agent has committed needs no claim: its keys are known.
+    assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
 
 def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it() -> None:

@@ -211,7 +211,7 @@ def test_the_table_shows_sessions_newest_last() -> None:
         "agent1": agent_data(
             "agent1",
             sessions=[
-                {"plan": one, "request": {}, "committed": False, "expired": False, "containers": {}},
+                {"plan": one, "request": {}, "committed": False, "expired": False, "containers": {}, "public_keys": {}},
                 session_data(made, "agent1"),
             ],
         ),
