@@ -28,8 +28,9 @@ class Engine:
             raise ImageNotFound(f"No such image: {name}")
         return self.images[name]
 
-    def containers(self, *, all: bool = False, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:  # noqa: A002
-        return [one for one in self.made if _bears(one, filters) and (all or one["State"] == "running")]
+    def containers(self, **asked: Any) -> list[dict[str, Any]]:
+        listed = [one for one in self.made if _bears(one, asked.get("filters"))]
+        return [one for one in listed if asked.get("all") or one["State"] == "running"]
 
     def create_endpoint_config(self, **settings: Any) -> dict[str, Any]:
         return settings

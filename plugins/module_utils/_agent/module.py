@@ -15,7 +15,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, NotProvisioned
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
 
 CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
@@ -41,7 +41,7 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "underlay_address": {"type": "str", "default": ""},
 }
 
-EXPECTED = (EngineUnavailable, ImageUnavailable, NetworkError, NotProvisioned, OSError, ValueError)
+EXPECTED = (Damaged, EngineUnavailable, ImageUnavailable, NetworkError, NotProvisioned, OSError, ValueError)
 
 
 def finish(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:

@@ -227,6 +227,10 @@ def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | No
     if wanted is None or change is None:
         return []
     if not dry:
+        if change.before is not None:
+            # A network can only be made anew, and only once it is empty: its containers follow.
+            containers.remove_containers(client, containers.find_containers(client, wanted.session_id))
+            networks.remove_networks(client, wanted.session_id)
         networks.create_network(client, wanted)
     return [change]
 

@@ -31,6 +31,8 @@ MAX_CLUSTER_SIZE = 1024
 CLUSTER_MODES = ("single-node", "multi-node")
 AGENT_SELECTIONS = ("concentrated", "dispersed", "roundrobin")
 HOME = "/home/work"
+READ_ONLY = ("/opt/backendai", "/run/backendai")
+"""What every container has from the agent, read-only: nothing can be mounted inside."""
 
 SPEC_OPTIONS = (
     "name",
@@ -218,9 +220,11 @@ def _mounts(problems: Problems, value: Any) -> tuple[Mount, ...]:
     mounts = []
     for where, entry in entries(problems, "session_mounts", value, ("source", "target", "read_only")):
         source, target = (_path(problems, f"{where}.{key}", entry.get(key)) for key in ("source", "target"))
-        hidden = [path for path in (HOME, "/opt/backendai", "/run/backendai", "/etc/hosts") if _hides(target, path)]
+        hidden = [path for path in (HOME, *READ_ONLY, "/etc/hosts") if _hides(target, path)]
         if target.startswith("/") and hidden:
             problems.refuse(f"{where}.target", target, f"would hide {hidden[0]}")
+        if any(target.startswith(f"{path}/") for path in READ_ONLY):
+            problems.refuse(f"{where}.target", target, f"lies in what the session mounts: {' and '.join(READ_ONLY)}")
         read_only = choice(
             problems, f"{where}.read_only", str(entry.get("read_only", False)).lower(), ("true", "false")
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,16 +26,18 @@ class DesiredFile:
 
 
 def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]:
-    """Return the files whose content is not yet what it should be."""
+    """Return the files whose content or mode is not yet what it should be."""
     drifted = []
     for file in files:
         try:
-            before = file.path.read_text()
+            before, mode = file.path.read_text(), stat.S_IMODE(file.path.stat().st_mode)
         except FileNotFoundError:
-            before = None
+            before, mode = None, file.mode
         if before != file.content:
             shown = [_shown(content, file.secret) for content in (before, file.content)]
             drifted.append((file, Change(f"file {file.path}", *shown)))
+        elif mode != file.mode:
+            drifted.append((file, Change(f"file {file.path}", f"mode {mode:04o}", f"mode {file.mode:04o}")))
     return drifted
 
 

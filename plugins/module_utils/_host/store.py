@@ -29,6 +29,10 @@ class NotProvisioned(Exception):
     """The agent's folders are not there; the message is one sentence for the operator."""
 
 
+class Damaged(Exception):
+    """What was stored cannot be read; the message is one sentence for the operator."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Held:
     """A session as one agent holds it.
@@ -119,10 +123,13 @@ class Store:
 
     def session(self, session_id: str) -> Held | None:
         """Return one session; ``None`` where this agent holds none of that id."""
+        path = self.folder(session_id) / "session.json"
         try:
-            return Held.from_dict(json.loads((self.folder(session_id) / "session.json").read_text()))
-        except FileNotFoundError:
+            return Held.from_dict(json.loads(path.read_text()))
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise Damaged(f"{path} is damaged ({error}): move {path.parent} away, then end what it held.") from error
 
     def save(self, held: Held) -> None:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""

@@ -34,10 +34,10 @@ class Sent(ActionModule):
     def _execute_module(self, module_args: dict[str, Any], **_how: Any) -> dict[str, Any]:
         return {"sent": module_args}
 
-    def _find_needle(self, folder: str, name: str) -> str:
-        found = REPOSITORY / "roles/session" / folder / name
+    def _find_needle(self, dirname: str, needle: str) -> str:
+        found = REPOSITORY / "roles/session" / dirname / needle
         if not found.exists():
-            raise AnsibleFileNotFound(file_name=name)
+            raise AnsibleFileNotFound(file_name=needle)
         return str(found)
 
 

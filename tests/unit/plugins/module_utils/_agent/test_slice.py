@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
     remove_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
@@ -132,6 +133,20 @@ def test_what_drifted_is_repaired_and_nothing_else(
     else:
         links.clear()
     assert subjects(apply(engine, store), store) == repaired
+    assert apply(engine, store) == []
+
+
+def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(engine: Engine, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    engine.joined[0]["Labels"][labels.DIGEST] = "another"
+    repaired = subjects(apply(engine, store), store)
+    assert repaired == [
+        "network backendai-train-llm",
+        "container backendai-train-llm-main1",
+        "container backendai-train-llm-sub1",
+    ]
+    assert [one["State"] for one in engine.made] == ["running", "running"]
     assert apply(engine, store) == []
 
 

@@ -45,6 +45,20 @@ def test_a_subnet_is_found_whenever_the_pool_has_one(containers: int, used: list
     assert found in free if free else found is None
 
 
+@pytest.mark.parametrize("seed", ["one", "two", "three", "four"])
+@pytest.mark.parametrize(
+    ("used", "free"),
+    [
+        ("10.9.8.0", "10.9.8.8/29"),
+        ("10.9.8.7", "10.9.8.8/29"),
+        ("10.9.8.8", "10.9.8.0/29"),
+        ("10.9.8.15", "10.9.8.0/29"),
+    ],
+)
+def test_a_single_address_at_the_edge_takes_its_whole_subnet(used: str, free: str, seed: str) -> None:
+    assert pick_subnet("10.9.8.0/28", 4, [used], seed) == free
+
+
 @pytest.mark.parametrize(
     ("containers", "prefix"),
     [(1, 30), (2, 29), (4, 29), (5, 29), (6, 28), (13, 28), (14, 27), (29, 27), (30, 26), (1024, 21)],

@@ -201,6 +201,11 @@ def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bo
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
 
+def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
+    seen = {**holding("agent1"), **holding("agent2", committed=False)}
+    assert decided(spec(**TWO_AND_TWO), readings(**seen)).public_keys == {}
+
+
 def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it() -> None:
     seen = readings("agent2", **holding("agent1", committed=False))
     assert decided(spec(**TWO_AND_TWO), seen).plan.id == SESSION_ID

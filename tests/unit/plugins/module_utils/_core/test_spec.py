@@ -229,6 +229,13 @@ def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: st
         ([mount(read_only="maybe")], "session_mounts[0].read_only: 'maybe' must be one of true, false."),
         ([mount(), mount(source="/other")], "session_mounts: '/data' is the target of more than one mount."),
         ([mount(target="/")], "session_mounts[0].target: '/' would hide /home/work."),
+        (
+            [mount(target="/run/backendai/data")],
+            (
+                "session_mounts[0].target: '/run/backendai/data' lies in what the session mounts:"
+                " /opt/backendai and /run/backendai."
+            ),
+        ),
         ([mount(target="/home")], "session_mounts[0].target: '/home' would hide /home/work."),
         ([mount(target="/home/work")], "session_mounts[0].target: '/home/work' would hide /home/work."),
         ([mount(target="/home/work/")], "session_mounts[0].target: '/home/work' would hide /home/work."),

@@ -27,9 +27,9 @@ class Engine:
     def networks(self, names: list[str]) -> list[dict[str, Any]]:
         return [one for one in self.there if names[0] in one["Name"]]
 
-    def containers(self, *, all: bool, filters: dict[str, str]) -> list[dict[str, str]]:  # noqa: A002
-        assert all, "a stopped container keeps its network too"
-        return [one for one in self.attached if one["network"] == filters["network"]]
+    def containers(self, **asked: Any) -> list[dict[str, str]]:
+        assert asked["all"], "a stopped container keeps its network too"
+        return [one for one in self.attached if one["network"] == asked["filters"]["network"]]
 
     def remove_network(self, network: str) -> None:
         self.there = [one for one in self.there if one["Id"] != network]

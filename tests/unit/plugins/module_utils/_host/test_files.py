@@ -58,6 +58,16 @@ def test_a_file_as_wanted_is_no_change(tmp_path: Path) -> None:
     assert changes(file) == []
 
 
+def test_a_mode_that_drifted_is_shown_and_put_right(tmp_path: Path) -> None:
+    path = tmp_path / "known_hosts"
+    path.write_text("a\n")
+    path.chmod(0o666)
+    wanted = DesiredFile(path, "a\n")
+    assert changes(wanted) == [Change(f"file {path}", "mode 0666", "mode 0600")]
+    write_files([wanted])
+    assert changes(wanted) == []
+
+
 def test_planning_touches_nothing(tmp_path: Path) -> None:
     plan_files([DesiredFile(tmp_path / "folder" / "hosts", "new\n")])
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
+    Damaged,
     NotProvisioned,
     Store,
     deadline,
@@ -71,6 +72,22 @@ def test_nothing_is_held_of_an_unknown_session(store: Store) -> None:
 def test_a_folder_without_a_session_in_it_is_passed_over(store: Store) -> None:
     store.folder(SESSION_ID).mkdir()
     assert store.sessions() == []
+
+
+def test_a_stray_file_among_the_sessions_is_passed_over(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "sessions" / "notes.txt").touch()
+    assert store.sessions() == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
+def test_a_session_that_cannot_be_read_names_its_file(store: Store, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "sessions" / SESSION_ID / "session.json"
+    path.parent.mkdir()
+    path.write_text(content)
+    with pytest.raises(Damaged) as refused:
+        store.sessions()
+    assert str(refused.value).startswith(f"{path} is damaged (")
+    assert str(refused.value).endswith(f"): move {path.parent} away, then end what it held.")
 
 
 def test_a_host_that_was_never_provisioned_holds_nothing(tmp_path: Path) -> None:

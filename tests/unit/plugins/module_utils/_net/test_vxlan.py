@@ -52,15 +52,12 @@ Planned = Callable[..., list[Step]]
 def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     """Return what plans the wanted link on a host whose commands of iproute2 answer as told."""
 
-    def plan_it(
-        link: dict[str, Any] | None = LINK,
-        forwarding: list[dict[str, str]] = FORWARDING,
-        neighbours: list[dict[str, str]] = NEIGHBOURS,
-    ) -> list[Step]:
+    def plan_it(**differently: Any) -> list[Step]:
+        seen = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}
         answers: dict[tuple[str, ...], list[dict[str, Any]]] = {
-            ("ip", "-j", "-d", "link", "show", "dev", "bax-1"): [link] if link else [],
-            ("bridge", "-j", "fdb", "show", "dev", "bax-1"): forwarding,
-            ("ip", "-j", "neigh", "show", "dev", "bax-1", "nud", "permanent"): neighbours,
+            ("ip", "-j", "-d", "link", "show", "dev", "bax-1"): [seen["link"]] if seen["link"] else [],
+            ("bridge", "-j", "fdb", "show", "dev", "bax-1"): seen["forwarding"],
+            ("ip", "-j", "neigh", "show", "dev", "bax-1", "nud", "permanent"): seen["neighbours"],
         }
         monkeypatch.setattr(vxlan, "show", lambda *command: answers[command])
         return vxlan.plan_vxlan(WANTED)
