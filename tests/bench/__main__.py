@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -90,9 +91,10 @@ def _row(name: str, cells: Iterable[str], last: str) -> str:
     return f"{name:<34}{''.join(f'{cell:>14}' for cell in cells)}{last:>10}".rstrip()
 
 
-def report(bench: Bench, rounds: int) -> None:
-    """Print everything that was measured."""
-    print(f"\n{COUNT} containers of cpu {CPU} and mem {MEMORY}; medians of {rounds} rounds\n")
+def report(bench: Bench, rounds: int, load: float) -> None:
+    """Print everything that was measured; ``load`` is what else the machine had to do when it began."""
+    print(f"\n{COUNT} containers of cpu {CPU} and mem {MEMORY}; medians of {rounds} rounds")
+    print(f"machine: {os.cpu_count()} cores, load average {load:.1f} before\n")
     print("\n".join(table(bench)))
     for setting in SETTINGS:
         print(f"\nWhere a creation on {setting.title} spends its time (began, took, and until each host was done)\n")
@@ -107,6 +109,7 @@ def main() -> int:
     options = parser.parse_args()
     if not INVENTORY.exists():
         sys.exit("bench: the lab is not up: run `make lab`")
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
         bench.clear()
@@ -120,7 +123,7 @@ def main() -> int:
             bench.clear()
         if before != remains():
             raise BenchError("something is left on the agents that was not there before")
-    report(bench, options.rounds)
+    report(bench, options.rounds, load)
     if options.json:
         options.json.write_text(json.dumps(bench.seconds, indent=2))
     return 0
