@@ -26,7 +26,13 @@ class ActionModule(ControlAction):
         if session_id:
             parts = found.get(session_id)
         else:
-            parts = next((one for one in found.values() if one[0].plan.name == name), None)
+            named = [one for one in found.values() if one[0].plan.name == name]
+            if len(named) > 1:
+                ids = ", ".join(sorted(one[0].plan.id for one in named))
+                raise AnsibleActionFail(
+                    f"session_name: {len(named)} sessions are called {name!r}: give session_id ({ids})."
+                )
+            parts = named[0] if named else None
         result |= {"changed": False, "warnings": self.warnings(readings)}
         if not parts:
             return {**result, "plan": None, "agents": []}
@@ -39,4 +45,4 @@ class ActionModule(ControlAction):
                 f"the session {plan.name!r} has containers on agents that cannot be used, so nothing was ended:"
                 f" {readings.why(away)}."
             )
-        return {**result, "plan": plan.to_dict(), "agents": [part.agent for part in parts]}
+        return {**result, "plan": plan.to_dict(), "agents": plan.agents}

@@ -32,7 +32,10 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if args.get("plan"):
             args = {**DEFAULT_TEMPLATES, **args}
-            args |= self._rendered(SessionPlan.from_dict(args["plan"]), args, variables)
+            rendered = self._rendered(SessionPlan.from_dict(args["plan"]), args, variables)
+            # The module does not need it, and short values of a secret option would be censored wherever they occur.
+            args.pop("env", None)
+            args |= rendered
         result.update(self._execute_module(module_args=args, task_vars=variables))
         return result
 

@@ -18,7 +18,6 @@ author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.attributes.group
 attributes:
   check_mode:
     support: full
@@ -40,6 +39,10 @@ options:
   plan:
     description: The plan of the session, where there is one.
     type: dict
+  known:
+    description: Whether the session had proven itself before this run.
+    type: bool
+    default: false
   spec:
     description: The request, where there is no plan.
     type: dict

@@ -18,7 +18,6 @@ author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.attributes.group
 attributes:
   check_mode:
     support: full

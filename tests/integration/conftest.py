@@ -31,6 +31,15 @@ class Sessions:
         return play(playbook, self._folder, {f"session_{key}": value for key, value in variables.items()}, *options)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """End what others have left in the lab, such as the sessions of the demo: tests count what is there."""
+    made = Sessions(tmp_path_factory.mktemp("empty"))
+    for record in made.run("list_sessions").record:
+        ended = made.terminate(id=record["id"])
+        assert ended.code == 0, ended.output
+
+
 @pytest.fixture
 def sessions(tmp_path: Path) -> Iterator[Sessions]:
     """Sessions with names of their own; afterwards the agents are as they were before."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, INVENTORY, ROOT, command, environment, on, remains
+from tests.integration.laboratory import AGENTS, INVENTORY, ROOT, command, environment, inside, on, remains
 from tests.integration.test_create import MULTI_NODE
 
 CLAIMED = "ls /var/lib/backendai/sessions | wc -l"
@@ -33,6 +33,8 @@ def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessio
     assert [on(agent, CLAIMED).strip() for agent in AGENTS] == ["1", "1", "1"]
     listed = sessions.run("list_sessions").record
     assert [one["status"] for one in listed if one["name"] == sessions.name] == ["CREATING"]
+    checked = sessions.create("--check", "--diff", **MULTI_NODE)
+    assert checked.code == 0, checked.output
     again = sessions.create(**MULTI_NODE)
     assert again.code == 0, again.output
     assert again.record["status"] == "RUNNING"
@@ -76,13 +78,26 @@ def test_a_session_that_ran_survives_a_repair_that_fails(sessions: Sessions) -> 
     on(sub["agent"], f"docker rm --force {sub['container']}")
     on(sub["agent"], f"docker create --name {sub['container']} lab/busybox:1 true")
     try:
-        assert sessions.create(**MULTI_NODE).code != 0
+        failed = sessions.create(**MULTI_NODE)
+        assert failed.code != 0
+        assert "was not repaired, and what ran before still runs" in failed.said
         assert (
             on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}").strip() == "true"
         )
     finally:
         on(sub["agent"], f"docker rm {sub['container']}")
     assert sessions.create(**MULTI_NODE).record == created.record
+
+
+def test_a_part_whose_folder_was_lost_is_made_anew_with_new_keys_known_to_all(sessions: Sessions) -> None:
+    created = sessions.create(**MULTI_NODE)
+    assert created.code == 0, created.output
+    sub = created.record["kernels"][3]
+    on(sub["agent"], f"rm -r /var/lib/backendai/sessions/{created.record['id']}")
+    repaired = sessions.create(**MULTI_NODE)
+    assert repaired.code == 0, repaired.output
+    assert repaired.record == created.record
+    assert inside(created.record["kernels"][0], "ssh", sub["hostname"], "hostname").strip() == sub["hostname"]
 
 
 def test_an_agent_whose_engine_is_down_is_left_out_with_a_warning(sessions: Sessions) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Sessions
-from tests.integration.laboratory import remains
+from tests.integration.laboratory import AGENTS, on, remains
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown option": (
@@ -92,10 +92,31 @@ def test_ending_without_naming_a_session_is_refused(sessions: Sessions) -> None:
 
 def test_no_room_is_pending_with_the_shortfall_and_no_failure(sessions: Sessions) -> None:
     before = remains()
-    run = sessions.create(cluster_mode="multi-node", cluster_size=50, resources={"cpu": 1, "mem": "64m"})
+    room = 8 * sum(int(on(agent, "nproc")) for agent in AGENTS)
+    run = sessions.create(cluster_mode="multi-node", cluster_size=room + 2, resources={"cpu": 1, "mem": "16m"})
     assert run.code == 0, run.output
     record = run.record
     assert (record["status"], record["kernels"], record["network"]) == ("PENDING", [], None)
     assert record["pending"]["shortfall"] == {"cpu": 2}
-    assert "no room for 2 of 50 containers on 3 agents: short of cpu 2" in record["pending"]["reason"]
+    assert f"no room for 2 of {room + 2} containers on 3 agents: short of cpu 2" in record["pending"]["reason"]
     assert remains() == before
+
+
+def test_two_sessions_of_one_name_are_told_apart_by_their_ids(sessions: Sessions) -> None:
+    first = sessions.create("--limit", "localhost,agent1")
+    second = sessions.create("--limit", "localhost,agent2")
+    assert (first.code, second.code) == (0, 0)
+    both = ", ".join(sorted((first.record["id"], second.record["id"])))
+    refused = sessions.terminate(name=sessions.name)
+    assert refused.code != 0
+    assert f"session_name: 2 sessions are called '{sessions.name}': give session_id ({both})." in refused.said
+    assert sessions.terminate(id=first.record["id"]).code == 0
+
+
+@pytest.mark.parametrize("setting", ["FOUND=1", "DEBUG=running"])
+def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(sessions: Sessions, setting: str) -> None:
+    name, value = setting.split("=")
+    run = sessions.create("--diff", "-vvv", env={name: value, "TOKEN": "a-secret-of-mine"})
+    assert run.code == 0, run.output
+    assert f"+container backendai-{sessions.name}-main1: running, image lab/python:1, address -" in run.said
+    assert "a-secret-of-mine" not in run.output

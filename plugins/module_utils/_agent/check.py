@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import container_states
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._host.inside import BUSYBOX, run_as_work
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.inside import BUSYBOX, run_as_work
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Target, unreached
 
@@ -66,21 +67,20 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
         if missing:
             return missing
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        said = pool.map(lambda source: _login(held, source, until), sources)
+        said = pool.map(lambda kernel: _login(client, held, kernel, until), held.kernels)
         return [sentence for sentence in said if sentence]
 
 
-def _login(held: Held, source: Endpoint, until: float) -> str:
+def _login(client: docker.APIClient, held: Held, kernel: Kernel, until: float) -> str:
     """Log in from a container to the next one in rank order; return what went wrong, empty when nothing did."""
-    rank = next(kernel.rank for kernel in held.kernels if kernel.hostname == source.hostname)
-    peer = held.plan.kernels[(rank + 1) % len(held.plan.kernels)].hostname
+    peer = held.plan.kernels[(kernel.rank + 1) % len(held.plan.kernels)].hostname
     line = f"ssh {SSH_OPTIONS} {peer} {BUSYBOX} hostname"
-    said = run_as_work(source.pid, line)
+    said = run_as_work(client, kernel.container, line)
     # A session of one has no network to wait for: its sshd may still be starting.
     while said.strip() != peer and time.monotonic() < until:
         time.sleep(0.05)
-        said = run_as_work(source.pid, line)
-    return "" if said.strip() == peer else f"ssh from {source.hostname} to {peer} fails: {' '.join(said.split())}"
+        said = run_as_work(client, kernel.container, line)
+    return "" if said.strip() == peer else f"ssh from {kernel.hostname} to {peer} fails: {' '.join(said.split())}"
 
 
 def _hostnames(held: Held) -> list[str]:

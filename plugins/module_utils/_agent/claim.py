@@ -113,7 +113,12 @@ def _fit(
     now = time.time()
     held = store.sessions()
     for one in (one for one in held if one.expired(now) and not dry):
-        remove_slice(client, store, one.plan.id)
+        # A run that is still at work on it, although its time is over, is waited for.
+        with store.session_lock(one.plan.id):
+            remove_slice(client, store, one.plan.id)
+    if not dry:
+        # Containers and networks of this session whose folder was lost would stand in their own way.
+        remove_slice(client, store, wanted.plan.id)
     live = [one for one in held if not one.expired(now)]
     data = survey(client, store, settings, Questions(paths=[mount.source for mount in wanted.plan.mounts]))
     facts = AgentFacts.from_dict(wanted.agent, data)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan, link_of
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import (
     PublicKeys,
     authorized_keys,
@@ -96,8 +97,8 @@ def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: 
     """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`NotClaimed`."""
     plan = asked.plan
     with store.session_lock(plan.id):
-        if dry and store.session(plan.id) is None:
-            held = Held(plan, {}, asked.agent, asked.nonce, None, {}, {})
+        if dry:
+            held = store.session(plan.id) or Held(plan, {}, asked.agent, asked.nonce, None, {}, {})
         else:
             held = claimed(store, plan.id, asked.nonce)
         return apply_slice(client, store, held, asked.contents, asked.default_network, dry=dry)
@@ -154,8 +155,7 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
         there += [Change(f"network {one['Name']}", one["Id"][:12], None) for one in joined]
         return [*there, *([Change(f"session {held.plan.name}", "held", None)] if held else [])]
     changes = containers.remove_containers(client, found)
-    if held and held.plan.network and held.plan.network.link:
-        vxlan.remove_link(held.plan.network.link)
+    vxlan.remove_link(link_of(session_id))
     changes += networks.remove_networks(client, session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
@@ -170,7 +170,8 @@ def desired_slice(store: Store, held: Held, contents: Contents, image: Image, de
         folder = store.kernel_folder(held.plan.id, kernel.hostname)
         files += _files(folder, held.plan, kernel, contents)
         given = parse_environment(contents.environments[kernel.hostname])
-        wanted.append(_container(held, kernel, given, image, str(folder), store.kit(), default_network))
+        container = _container(held, kernel, given, image, str(folder), store.kit(), default_network)
+        wanted.append(dataclasses.replace(container, ssh_files=_ssh_digest(held.plan, kernel, contents)))
     return Wanted(files, networks.desired_network(held.plan), vxlan.desired_vxlan(held.plan, held.agent), wanted)
 
 
@@ -184,6 +185,13 @@ def _files(folder: Path, plan: SessionPlan, kernel: Kernel, contents: Contents) 
         DesiredFile(folder / "ssh" / "known_hosts", known),
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
     ]
+
+
+def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: Contents) -> str:
+    """Return what identifies the SSH files: containers copy them when they start, so other files want another start."""
+    allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
+    text = "\0".join((known_hosts(plan.kernels, contents.keys), allowed, contents.ssh_config))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _container(
@@ -227,10 +235,9 @@ def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | No
     if wanted is None or change is None:
         return []
     if not dry:
-        if change.before is not None:
-            # A network can only be made anew, and only once it is empty: its containers follow.
-            containers.remove_containers(client, containers.find_containers(client, wanted.session_id))
-            networks.remove_networks(client, wanted.session_id)
+        # A network can only be made anew, and only once it is empty: its containers follow.
+        containers.remove_containers(client, containers.find_containers(client, wanted.session_id))
+        networks.remove_networks(client, wanted.session_id)
         networks.create_network(client, wanted)
     return [change]
 

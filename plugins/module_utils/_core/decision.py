@@ -34,7 +34,7 @@ class Readings:
         """Return why agents cannot be used, those with the same reason together."""
         by_reason: dict[str, list[str]] = {}
         for name in sorted(names):
-            by_reason.setdefault(self.left_out.get(name, "not in the inventory"), []).append(name)
+            by_reason.setdefault(self.left_out.get(name, "not in the inventory, or hidden by --limit"), []).append(name)
         return "; ".join(f"{', '.join(named)}: {reason}" for reason, named in by_reason.items())
 
 
@@ -88,9 +88,15 @@ def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str
 def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
     """Return the plan of the session of that name, if it was asked for in the same way."""
     by_id = found_sessions(readings.facts)
-    parts = next((parts for parts in by_id.values() if parts[0].plan.name == spec.name), None)
-    if parts is None:
+    named = [parts for parts in by_id.values() if parts[0].plan.name == spec.name]
+    if not named:
         return None
+    if len(named) > 1:
+        ids = ", ".join(sorted(parts[0].plan.id for parts in named))
+        raise SpecError(
+            f"session_name: {len(named)} sessions are called {spec.name!r} already ({ids}); end them first."
+        )
+    parts = named[0]
     plan = parts[0].plan
     differs = differences(parts[0].request, comparable(spec, plan.id))
     if differs:
@@ -137,6 +143,8 @@ def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
             whose = "designated agent" if spec.designated_agents else f"agent of resource group {spec.resource_group!r}"
             offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
             raise SpecError(f"session_resources.{slot}: no {whose} offers it; offered are {offered}.")
+        if slot not in ("cpu", "mem", "shmem"):
+            raise SpecError(f"session_resources.{slot}: this version gives no devices to containers; leave it out.")
 
 
 def _refuse_missing_mounts(plan: SessionPlan, agents: Sequence[AgentFacts]) -> None:

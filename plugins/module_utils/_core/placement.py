@@ -157,7 +157,8 @@ def _no_room(
 ) -> NoRoom:
     if not candidates:
         return NoRoom(f"no room for {size} of {size} containers: no agent that may hold them is schedulable", {})
-    short = _scarce(candidates, request)
+    best = [one for one in candidates if one.room == held] if single_node else candidates
+    short = _scarce(best, request)
     shortfall = {slot: (size - held) * amount for slot, amount in _countable(request).items() if slot in short}
     where = "on one agent" if len(candidates) == 1 or (single_node and size > 1) else f"on {len(candidates)} agents"
     reason = f"no room for {size - held} of {size} containers {where}"

@@ -163,14 +163,23 @@ def _network(spec: SessionSpec, chosen: Sequence[AgentFacts], pools: Pools, sess
     subnet = addressing.pick_subnet(pools.network, spec.cluster_size, used, session_id)
     if subnet is None:
         raise PlanError(f"session_network_pool: {pools.network} has no subnet left for {spec.cluster_size} containers")
-    name, tag = f"backendai-{spec.name}", session_id.replace("-", "")[:10]
+    name, bridge = f"backendai-{spec.name}", f"bai-{_tag(session_id)}"
     if len(chosen) == 1:
-        return Network("bridge", name, subnet, addressing.DEFAULT_MTU, f"bai-{tag}")
+        return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
     vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
     if vni is None:
         raise PlanError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
     mtu = addressing.vxlan_mtu(_underlays(chosen))
-    return Network("vxlan", name, subnet, mtu, f"bai-{tag}", vni, pools.vxlan_port, f"bax-{tag}")
+    return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, link_of(session_id))
+
+
+def link_of(session_id: str) -> str:
+    """Return the name of a session's VXLAN link, the same on every agent; names of links have 15 characters at most."""
+    return f"bax-{_tag(session_id)}"
+
+
+def _tag(session_id: str) -> str:
+    return session_id.replace("-", "")[:10]
 
 
 def _underlays(chosen: Iterable[AgentFacts]) -> list[tuple[str, int]]:

@@ -112,6 +112,14 @@ class Pools:
     vxlan_port: int
 
 
+def _refuse_run_options(variables: Mapping[str, Any], problems: Problems) -> None:
+    """Note what is wrong with the options of the run, which are taken by every playbook."""
+    if variables.get("session_claim_ttl") is not None:
+        whole_number(problems, "session_claim_ttl", variables["session_claim_ttl"], 1, 86400)
+    if str(variables.get("session_force", False)).lower() not in ("false", "no", "0", ""):
+        problems.add("session_force: ending a session by halves is not offered by this version; leave it false")
+
+
 def refuse_unknown(variables: Mapping[str, Any], problems: Problems) -> None:
     """Note every ``session_*`` variable that is no option, with the nearest option as a hint."""
     known = [f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS]
@@ -130,6 +138,7 @@ def parse_spec(variables: Mapping[str, Any]) -> SessionSpec:
     """
     problems = Problems()
     refuse_unknown(variables, problems)
+    _refuse_run_options(variables, problems)
     values = {option: variables.get(f"session_{option}") for option in SPEC_OPTIONS}
     mode = choice(problems, "session_cluster_mode", values["cluster_mode"], CLUSTER_MODES)
     spec = SessionSpec(
@@ -177,6 +186,7 @@ def check_run(variables: Mapping[str, Any], *, needs_session: bool) -> None:
     """Check the variables of a playbook that makes no session; raises :class:`SpecError` like :func:`parse_spec`."""
     problems = Problems()
     refuse_unknown(variables, problems)
+    _refuse_run_options(variables, problems)
     if needs_session and not variables.get("session_name") and not variables.get("session_id"):
         problems.add("session_name or session_id is required")
     if problems:

@@ -32,7 +32,8 @@ class Container:
 
     ``network`` is the session's, with the container's address and MAC there; without it the container has the
     agent's default network alone. ``given`` is the environment that the session sets; it may hold the user's secrets
-    and is never shown. ``image_environment`` is what the image brings, ``kit`` the folder of the runtime kit.
+    and is never shown. ``image_environment`` is what the image brings, ``kit`` the folder of the runtime kit,
+    ``ssh_files`` the digest of what the container copies from its folder when it starts.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Container:
     address: str | None
     mac: str | None
     labels: dict[str, str]
+    ssh_files: str = ""
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the container is made.

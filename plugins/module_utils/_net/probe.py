@@ -45,7 +45,7 @@ class Target:
     address: str
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Probe:
     """One pair. ``what`` is still to be seen: an SSH greeting over TCP, or an echo of a full-size frame."""
 
@@ -101,14 +101,14 @@ def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
         with contextlib.suppress(OSError), network_namespace(source.pid):
             for probe in (one for one in probes if one.source.hostname == source.hostname):
                 _open(probe, mtu, waiting)
-    seen: list[_Probe] = []
+    seen: set[_Probe] = set()
     until = time.monotonic() + seconds
     while waiting.get_map() and time.monotonic() < until:
         for key, _events in waiting.select(until - time.monotonic()):
             answered = _answered(key.data)
             if answered is not None:
                 waiting.unregister(key.fileobj)
-                seen += [key.data] if answered else []
+                seen |= {key.data} if answered else set()
     waiting.close()
     for probe in probes:
         if probe.socket:

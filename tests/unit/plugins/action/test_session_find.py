@@ -69,5 +69,5 @@ def test_a_session_is_not_ended_by_half(run: Run, second: dict[str, Any], reason
 
 
 def test_an_agent_that_left_the_inventory_is_named(run: Run) -> None:
-    with pytest.raises(AnsibleActionFail, match=r"agent2: not in the inventory\.$"):
+    with pytest.raises(AnsibleActionFail, match=r"agent2: not in the inventory, or hidden by --limit\.$"):
         run(ActionModule, {"name": "train-llm", "agents": ["agent1"]}, answers(agent1=holding("agent1")))

@@ -26,8 +26,10 @@ PROVEN: dict[str, Any] = {
 
 
 def failed(**said: str | None) -> dict[str, Any]:
-    """Return the variables of a run in which agents failed with these messages."""
-    return {"hostvars": {name: {"ansible_failed_result": {"msg": msg}} if msg else {} for name, msg in said.items()}}
+    """Return the variables of a run in which agents failed with these messages, and all rolled back."""
+    rolled_back = {"__session_rollback": {"changed": True}}
+    failures = {name: {"ansible_failed_result": {"msg": msg}} if msg else {} for name, msg in said.items()}
+    return {"hostvars": {name: {**failure, **rolled_back} for name, failure in failures.items()}}
 
 
 def test_a_running_session_is_told_with_where_its_containers_are(run: Run, said: list[str]) -> None:
@@ -83,7 +85,7 @@ def test_a_session_that_was_never_there_is_terminated(run: Run, said: list[str])
     ("said_by", "reason"),
     [
         ({"agent1": "no room.", "agent2": None}, "agent1: no room."),
-        ({"agent1": "no room.", "agent2": "no image."}, "agent1: no room.; agent2: no image."),
+        ({"agent1": "no room.", "agent2": "no image."}, "agent1: no room; agent2: no image."),
         ({"agent1": None, "agent2": None}, "an agent became unreachable while its part was made."),
     ],
     ids=["one agent", "two agents", "no word"],
@@ -95,3 +97,24 @@ def test_a_failure_is_recorded_and_fails(run: Run, tmp_path: Path, said_by: dict
     assert str(refused.value) == f"the session 'train-llm' was not created: {reason}"
     record = json.loads(path.read_text())
     assert (record["status"], record["error"]) == ("ERROR", reason)
+
+
+@pytest.mark.parametrize("rollback", [None, {"failed": True, "msg": "engine down"}, {"unreachable": True}])
+def test_an_agent_that_could_not_roll_back_is_named_with_what_to_do(run: Run, rollback: dict[str, Any] | None) -> None:
+    variables = failed(agent1="no room.", agent2=None)
+    variables["hostvars"]["agent2"] = {"__session_rollback": rollback} if rollback else {}
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"plan": MADE.to_dict(), "status": "ERROR"}, variables)
+    assert str(refused.value) == (
+        "the session 'train-llm' was not created: agent1: no room; agent2 may still hold a part of it:"
+        f" run backendai.cluster.terminate_session -e session_id={MADE.id} once it can be used again."
+    )
+
+
+def test_a_repair_that_fails_says_that_the_session_still_runs(run: Run) -> None:
+    args = {"plan": MADE.to_dict(), "status": "ERROR", "known": True}
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, args, failed(agent1="no image.", agent2=None))
+    assert str(refused.value) == (
+        "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image."
+    )

@@ -44,7 +44,8 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, str], str]:
     """Return what logins from a process to a peer say; those that are not in it succeed."""
     said: dict[tuple[int, str], str] = {}
 
-    def run_as_work(pid: int, line: str) -> str:
+    def run_as_work(_client: Engine, container: str, line: str) -> str:
+        pid = PIDS[container.rpartition("-")[2]]
         command, peer = line.rsplit(None, 3)[:2]
         assert line == f"{SSH} {peer} /opt/backendai/bin/busybox hostname"
         assert command == SSH

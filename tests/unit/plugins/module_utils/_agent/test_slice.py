@@ -115,7 +115,10 @@ def test_a_slice_that_is_true_is_left_alone(engine: Engine, store: Store) -> Non
     [
         ("file", ["file …/sub1/hosts"]),
         ("container", ["container backendai-train-llm-sub1"]),
-        ("network", ["network backendai-train-llm"]),
+        (
+            "network",
+            ["network backendai-train-llm", *(f"container backendai-train-llm-{name}" for name in ("main1", "sub1"))],
+        ),
         ("link", [f"link {MADE.network and MADE.network.link}"]),
     ],
 )

@@ -251,7 +251,7 @@ def test_another_request_under_the_same_name_is_refused_with_what_differs(
 
 @pytest.mark.parametrize(
     ("left_out", "reason"),
-    [({"agent2": "unreachable"}, "agent2: unreachable"), ({}, "agent2: not in the inventory")],
+    [({"agent2": "unreachable"}, "agent2: unreachable"), ({}, "agent2: not in the inventory, or hidden by --limit")],
 )
 def test_a_session_whose_agent_is_away_is_not_repaired(left_out: dict[str, str], reason: str) -> None:
     seen = readings(left_out=left_out, **holding("agent1"))
