@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,16 @@ def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, li
     assert (engine.made, engine.joined, links) == ([], [], set())
     assert list((tmp_path / "sessions").iterdir()) == []
     assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
+
+
+def test_an_end_removes_the_link_although_the_folder_was_lost(
+    engine: Any, store: Store, links: set[str], tmp_path: Path
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    shutil.rmtree(tmp_path / "sessions" / SESSION_ID)
+    remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert (engine.made, engine.joined, links) == ([], [], set())
 
 
 def test_an_end_in_check_mode_tells_what_would_go_and_touches_nothing(engine: Any, store: Store) -> None:

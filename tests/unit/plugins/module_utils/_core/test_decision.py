@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -263,3 +264,23 @@ def test_a_session_whose_agent_is_away_is_not_repaired(left_out: dict[str, str],
 def test_another_name_is_another_session() -> None:
     decision = decided(spec(**TWO_AND_TWO, name="other"), readings(**holding("agent1", "agent2")))
     assert decision.plan.id == LATER_ID
+
+
+def test_a_device_is_refused_rather_than_counted_and_not_given() -> None:
+    accelerated = agent_data("agent1", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
+    asked = spec(resources={"cuda.device": 1})
+    assert refusal(asked, readings(agent1=accelerated), SpecError) == (
+        "session_resources.cuda.device: this version gives no devices to containers; leave it out."
+    )
+
+
+def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
+    other_id = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+    one, other = plan({"agent1": 1}), dataclasses.replace(plan({"agent2": 1}), id=other_id)
+    seen = readings(
+        agent1=agent_data("agent1", sessions=[session_data(one, "agent1")]),
+        agent2=agent_data("agent2", sessions=[session_data(other, "agent2")]),
+    )
+    assert refusal(spec(), seen, SpecError) == (
+        f"session_name: 2 sessions are called 'train-llm' already ({other_id}, {SESSION_ID}); end them first."
+    )

@@ -164,6 +164,12 @@ def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
         ({"cluster_size": True}, "session_cluster_size: True must be a whole number from 1 to 1024."),
         ({"cluster_size": [4]}, "session_cluster_size: [4] must be a whole number from 1 to 1024."),
         ({"cluster_size": None}, "session_cluster_size is required."),
+        ({"claim_ttl": 0}, "session_claim_ttl: 0 must be a whole number from 1 to 86400."),
+        ({"claim_ttl": "soon"}, "session_claim_ttl: 'soon' must be a whole number from 1 to 86400."),
+        (
+            {"force": "yes"},
+            "session_force: ending a session by halves is not offered by this version; leave it false.",
+        ),
         ({"priority": 101}, "session_priority: 101 must be a whole number from 0 to 100."),
         # Resources.
         ({"resources": "4"}, "session_resources: '4' must be a mapping."),
