@@ -85,13 +85,17 @@ def host_variables(host: str) -> dict[str, Any]:
     return {**inventory["vars"], **next(group["hosts"][host] for group in groups if host in group["hosts"])}
 
 
+def ssh(host: str, line: str) -> list[str]:
+    """Return the command that runs a shell line on a host of the lab."""
+    variables = host_variables(host)
+    options = ["-i", variables["ansible_ssh_private_key_file"], *shlex.split(variables["ansible_ssh_common_args"])]
+    return ["ssh", *options, "-o", "BatchMode=yes", f"{variables['ansible_user']}@{variables['ansible_host']}", line]
+
+
 def on(host: str, line: str, *, check: bool = True) -> str:
     """Run a shell line on a host of the lab over SSH and return what it printed."""
-    variables = host_variables(host)
-    ssh = ["ssh", "-i", variables["ansible_ssh_private_key_file"], *shlex.split(variables["ansible_ssh_common_args"])]
-    target = f"{variables['ansible_user']}@{variables['ansible_host']}"
     done = subprocess.run(
-        [*ssh, "-o", "BatchMode=yes", target, line],
+        ssh(host, line),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, INVENTORY, ROOT, command, environment, inside, on, remains
+from tests.integration.laboratory import AGENTS, INVENTORY, ROOT, command, environment, inside, on, remains, ssh
 from tests.integration.test_create import MULTI_NODE
 
 CLAIMED = "ls /var/lib/backendai/sessions | wc -l"
@@ -56,6 +57,22 @@ def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> No
         assert remains() == before
     finally:
         on("agent2", f"docker rm {' '.join(names)}")
+
+
+def test_a_rollback_that_fails_is_named_with_the_command_that_finishes_it(sessions: Sessions, tmp_path: Path) -> None:
+    # Rendered on the control node after the claim: the engine of agent2 is gone for its slice, and for its rollback.
+    stop = shlex.join(ssh("agent2", "systemctl stop docker.socket docker.service"))
+    template = tmp_path / "hosts.j2"
+    template.write_text(f"127.0.0.1 localhost\n{{{{ lookup('ansible.builtin.pipe', {stop!r}) }}}}\n")
+    try:
+        run = sessions.create(**{**MULTI_NODE, "cluster_size": 3}, hosts_template=str(template))
+    finally:
+        on("agent2", "systemctl start docker.service")
+    assert run.code != 0
+    remedy = f"run backendai.cluster.terminate_session -e session_id={run.record['id']} once it can be used again."
+    assert f"agent2 may still hold a part of it: {remedy}" in run.record["error"]
+    assert [on(agent, CLAIMED).strip() for agent in AGENTS] == ["0", "1", "0"]
+    assert sessions.terminate(id=run.record["id"]).code == 0
 
 
 def test_a_session_whose_tunnel_is_blocked_is_not_called_running(sessions: Sessions) -> None:
