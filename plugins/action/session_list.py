@@ -2,13 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Show the sessions that the agents hold, as a table and as a file of records, on the control node."""
+"""Show the sessions that the agents hold and those that wait, as a table and as a file, on the control node."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, STARTING, WAITING
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
     as_json,
     containers_of,
@@ -26,9 +28,19 @@ class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args = self._task.args
-        readings = self.readings(args["agents"], task_vars or {})
-        sessions = list(found_sessions(readings.facts).values())
-        records = [session_record(parts[0].plan, status_of(parts), containers_of(parts)) for parts in sessions]
+        readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
+        entries = self.entries(queue)
+        found = found_sessions(readings.facts)
+        going = {one for _entry, ids in doomed(entries, found) for one in ids}
+        held = {session_id: parts for session_id, parts in found.items() if session_id not in going}
+        sessions = [
+            (session_record(parts[0].plan, status_of(parts), containers_of(parts)), parts[0].plan.created_at)
+            for parts in held.values()
+        ]
+        states = (WAITING, STARTING, ENDED) if args.get("history") else (WAITING, STARTING)
+        noted = (one for one in entries if one.state in states and one.id not in held)
+        sessions += [(entry.record, entry.enqueued_at) for entry in noted]
+        records = [record for record, _since in sessions]
         self.write(args.get("path") or "", as_json(records))
         for line in table(sessions, time.time()):
             self._display.display(line)

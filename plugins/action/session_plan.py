@@ -2,27 +2,50 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan a session from the facts of all agents, on the control node."""
+"""Plan a session from the facts of all agents, and note in the queue that it starts, or waits, on the control node."""
 
 from __future__ import annotations
 
+import dataclasses
+import getpass
 import time
 import uuid
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import decide
+from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings, decide
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json, unplanned_record
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import (
+    ENDED,
+    ENDING,
+    STARTING,
+    WAITING,
+    Entry,
+    count_pass,
+    starting,
+    waiting,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
+    as_json,
+    found_sessions,
+    pending,
+    unplanned_record,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
+from ansible_collections.backendai.cluster.plugins.module_utils._core.schedule import Rules, waits_behind
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
-    Pools,
-    SpecError,
+    SessionSpec,
     comparable,
+    refuse_other_request,
     spec_from_dict,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction, start_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 
 
 class ActionModule(ControlAction):
@@ -31,30 +54,103 @@ class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args = self._task.args
-        spec, pools = spec_from_dict(args["spec"]), Pools(**args["pools"])
-        readings = self.readings(args["agents"], task_vars or {})
-        session_id = str(uuid.uuid4())
+        spec, readings = spec_from_dict(args["spec"]), self.readings(args["agents"], task_vars or {})
+        queue = self.queue(task_vars or {})
         try:
-            decision = decide(spec, readings, pools, session_id, time.time())
+            with self.transaction(queue):
+                entries = self.entries(queue)
+                held = found_sessions(readings.facts)
+                entry = _entry_of(spec, entries, held, args.get("user") or getpass.getuser(), time.time())
+                gone = [one for _entry, ids in doomed(entries, held) for one in ids]
+                decision = self._decided(spec, readings.without(gone), entries, entry)
+                self._note(queue, spec, entries, entry, decision)
         except (SpecError, PlanError) as error:
             sentence = str(error) if str(error).endswith(".") else f"{error}."
             self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
             raise AnsibleActionFail(sentence) from None
-        result |= {"changed": False, "warnings": self.warnings(readings), "nonce": uuid.uuid4().hex}
+        result |= {"changed": False, "warnings": self.warnings(readings), "queued": entry.spec is not None}
         if isinstance(decision, NoRoom):
-            pending = {"reason": decision.reason, "shortfall": decision.shortfall}
-            return {**result, "plan": None, "id": session_id, "agents": [], "pull_on": [], "pending": pending}
+            details = {"unplaced": decision.unplaced, "missing": decision.missing, "makes_room": decision.makes_room}
+            freed = readings.in_flight or any(_makes_room(one, float(args.get("began", 0.0))) for one in entries)
+            waits: dict[str, Any] = {"plan": None, "id": entry.id, "agents": [], "public_keys": {}, "freed": freed}
+            return {**result, **waits, "pending": pending(decision), "no_room": details}
+        self.cache(task_vars or {}).drop(decision.plan.agents)
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
         return {
             **result,
+            **start_of(decision, spec, gone),
             # A plan changes nothing; check mode says so of what would follow, so that --diff shows it.
             "changed": bool(new) and self._task.check_mode,
             "diff": {"before": "", "after": new},
-            "plan": decision.plan.to_dict(),
-            "id": decision.plan.id,
-            "request": comparable(spec, decision.plan.id),
-            "agents": decision.plan.agents,
-            "pull_on": list(decision.pull_on),
-            "public_keys": decision.public_keys,
             "pending": None,
         }
+
+    def _decided(
+        self, spec: SessionSpec, readings: Readings, entries: Sequence[Entry], entry: Entry
+    ) -> Decision | NoRoom:
+        """Return what to do about the request; when other runs have been faster often enough, it waits."""
+        args = self._task.args
+        attempt, attempts = int(args.get("attempt", 1)), int(args.get("attempts", 5))
+        if attempt > attempts:
+            return NoRoom(f"other runs took the room that there was, {attempts} times in a row", {})
+        decision = decide(spec, readings, Pools(**args["pools"]), entry.id, entry.user, entry.updated_at)
+        if isinstance(decision, NoRoom) or decision.known:
+            return decision
+        rules = Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
+        return waits_behind(entries, entry, readings, rules) or decision
+
+    def _note(
+        self,
+        queue: QueueFolder,
+        spec: SessionSpec,
+        entries: Sequence[Entry],
+        entry: Entry,
+        decision: Decision | NoRoom,
+    ) -> None:
+        """Note that the session waits, or that this run starts it: whatever happens to the run, that is known."""
+        if self._task.check_mode or (isinstance(decision, Decision) and decision.public_keys):
+            return
+        if isinstance(decision, NoRoom):
+            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            queue.save(waiting(dataclasses.replace(entry, spec=dataclasses.asdict(spec)), record, entry.updated_at))
+            return
+        queue.save(starting(dataclasses.replace(entry, id=decision.plan.id), me(), entry.updated_at))
+        if not decision.known and int(self._task.args.get("attempt", 1)) == 1:
+            for passed in count_pass(entries, entry):
+                queue.save(passed)
+
+
+def _makes_room(entry: Entry, since: float) -> bool:
+    """Return whether a session ends now, or has ended since the agents were read."""
+    return entry.state == ENDING or (entry.state == ENDED and entry.updated_at >= since)
+
+
+def _entry_of(spec: SessionSpec, entries: Sequence[Entry], held: Collection[str], user: str, now: float) -> Entry:
+    """Return the queue's entry of a session that waits or starts already, else a new one.
+
+    Raises :class:`SpecError` when what waits under that name was asked for in another way, and when another run starts
+    it and has claimed nothing yet: only what agents hold can be taken over.
+    """
+    for entry in entries:
+        if entry.name == spec.name and entry.state in (WAITING, STARTING):
+            if entry.spec is not None:
+                before = comparable(spec_from_dict(entry.spec), entry.id)
+                refuse_other_request(spec, before, entry.id, "PENDING")
+            if entry.owner is not None and entry.owner != me() and entry.id not in held:
+                other = f"another run, process {entry.owner.pid}"
+                raise SpecError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
+            return dataclasses.replace(entry, updated_at=now)
+    session_id = str(uuid.uuid4())
+    return Entry(
+        id=session_id,
+        name=spec.name,
+        state=STARTING,
+        user=user,
+        resource_group=spec.resource_group,
+        priority=spec.priority,
+        spec=None,
+        record=unplanned_record(spec, spec.name, "CREATING", session_id),
+        enqueued_at=now,
+        updated_at=now,
+        pending_timeout=spec.pending_timeout,
+    )

@@ -2,17 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Write a session's record on the control node, say how it ended, and fail where it failed."""
+"""Say what came of a session, in its record, in the queue and to people, on the control node."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
+from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import (
+    Outcome,
+    outcome_of,
+    settled,
+    summary,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, STARTING
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
     as_json,
     session_record,
@@ -20,12 +25,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.record imp
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import me
 
-CHECK_RESULT = "__session_check"
-"""The variable of each agent that holds the result of ``session_check``."""
-
-ROLLBACK_RESULT = "__session_rollback"
-"""The variable of each agent that holds the result of taking its part away again."""
+OUTCOMES = "__session_outcomes"
+"""The variable of each agent that holds what came of its part of each session, by session id."""
 
 
 class ActionModule(ControlAction):
@@ -33,52 +36,35 @@ class ActionModule(ControlAction):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        args, hostvars = self._task.args, (task_vars or {})["hostvars"]
-        plan = SessionPlan.from_dict(args["plan"]) if args.get("plan") else None
-        status = args["status"]
-        error = _failures(plan, hostvars) if plan and status == "ERROR" else None
-        if plan:
-            containers = {} if status in ("ERROR", "TERMINATED") else _containers(plan.agents, hostvars)
-            record = session_record(plan, status, containers, error)
+        args, variables = self._task.args, task_vars or {}
+        if args.get("plan"):
+            plan = SessionPlan.from_dict(args["plan"])
+            said = {agent: (variables["hostvars"][agent].get(OUTCOMES) or {}).get(plan.id) for agent in plan.agents}
+            outcome = outcome_of(plan, said, known=bool(args.get("known")))
+            record = session_record(plan, outcome.status, outcome.containers, outcome.error)
+            self._settle(variables, plan.id, record, outcome)
         else:
-            pending = NoRoom(**args["pending"]) if args.get("pending") else None
-            spec = spec_from_dict(args["spec"]) if args.get("spec") else None
-            record = unplanned_record(spec, args["name"], status, args.get("id"), no_room=pending)
+            spec = spec_from_dict(args["spec"])
+            outcome, record = Outcome("PENDING", {}), unplanned_record(spec, spec.name, "PENDING", args["id"])
+            record["pending"] = args["pending"]
         self.write(args.get("path") or "", as_json(record))
-        if error:
-            what = "not repaired, and what ran before still runs" if args.get("known") else "not created"
-            raise AnsibleActionFail(f"the session {record['name']!r} was {what}: {error}")
-        for line in _lines(record, check_mode=self._task.check_mode):
+        for line in summary(record, check_mode=self._task.check_mode) if args.get("say", True) else ():
             self._display.display(line)
-        return {**result, "changed": False, "record": record}
+        wait = record["status"] == "RUNNING" and bool(args.get("wait")) and not self._task.check_mode
+        freed = record["status"] == "ERROR" or bool(args.get("freed"))
+        waiting = wait or (freed and any(one.state != ENDED for one in self.entries(self.queue(variables))))
+        return {**result, "changed": False, "record": record, "error": outcome.error, "wait": wait, "waiting": waiting}
 
-
-def _containers(agents: list[str], hostvars: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the containers' states that the agents reported when the session proved itself."""
-    results = (hostvars[agent].get(CHECK_RESULT) or {} for agent in agents)
-    return {hostname: state for result in results for hostname, state in result.get("containers", {}).items()}
-
-
-def _failures(plan: SessionPlan, hostvars: Mapping[str, Any]) -> str:
-    """Return what went wrong on the agents, and what is to be done where no rollback was possible."""
-    said = {agent: hostvars[agent].get("ansible_failed_result") or {} for agent in plan.agents}
-    failures = [f"{agent}: {result['msg'].rstrip('.')}" for agent, result in said.items() if result.get("msg")]
-    sentences = failures or ["an agent became unreachable while its part was made"]
-    rollbacks = {agent: hostvars[agent].get(ROLLBACK_RESULT) or {"failed": True} for agent in plan.agents}
-    left = [agent for agent, one in rollbacks.items() if one.get("failed") or one.get("unreachable")]
-    if left:
-        remedy = f"backendai.cluster.terminate_session -e session_id={plan.id}"
-        sentences.append(f"{', '.join(left)} may still hold a part of it: run {remedy} once it can be used again")
-    return "; ".join(sentences) + "."
-
-
-def _lines(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
-    """Return the record as a few lines for people."""
-    if check_mode and record["status"] in ("RUNNING", "TERMINATED"):
-        return [f"Session {record['name']} was not touched: this is check mode."]
-    lines = [f"Session {record['name']} is {record['status']}."]
-    if record["pending"]:
-        lines.append(f"  {record['pending']['reason']}")
-    if record["status"] == "RUNNING":
-        lines += [f"  {one['hostname']:<8} {one['agent']:<16} {one['address'] or '-'}" for one in record["kernels"]]
-    return lines
+    def _settle(self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: Outcome) -> None:
+        """Bring the queue up to date, unless a later run has taken the session over."""
+        if self._task.check_mode:
+            return
+        queue = self.queue(variables)
+        with queue.lock():
+            entry = queue.entry(session_id)
+            if entry is None or entry.state != STARTING or entry.owner != me():
+                return
+            if outcome.status == "RUNNING":
+                queue.remove(entry.id)
+            else:
+                queue.save(settled(entry, record, outcome, time.time()))

@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import session_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, spec_from_dict
 
 DEFAULT_TEMPLATES = {
     "hosts_template": "hosts.j2",
@@ -32,22 +33,25 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if args.get("plan"):
             args = {**DEFAULT_TEMPLATES, **args}
-            rendered = self._rendered(SessionPlan.from_dict(args["plan"]), args, variables)
             # The module does not need it, and short values of a secret option would be censored wherever they occur.
-            args.pop("env", None)
-            args |= rendered
+            spec = spec_from_dict(args.pop("spec"))
+            args |= self._rendered(SessionPlan.from_dict(args["plan"]), spec, args, variables)
+            args["user_keys"] = list(spec.authorized_keys)
         result.update(self._execute_module(module_args=args, task_vars=variables))
         return result
 
-    def _rendered(self, plan: SessionPlan, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+    def _rendered(
+        self, plan: SessionPlan, spec: SessionSpec, args: dict[str, Any], task_vars: dict[str, Any]
+    ) -> dict[str, Any]:
         """Return the files of this agent's containers.
 
         Every template sees ``plan``; that of the environment sees ``kernel`` and ``environment`` too.
         """
         session = {"plan": plan}
+        given = {role.name: role.env for role in spec.groups}
         environments = {}
         for kernel in plan.kernels_on(args["agent"]):
-            environment = {**(args.get("env") or {}), **session_environment(plan, kernel)}
+            environment = {**given[kernel.role], **session_environment(plan, kernel)}
             seen = {**session, "kernel": kernel, "environment": environment}
             environments[kernel.hostname] = self._render(args["environment_template"], seen, task_vars)
         return {

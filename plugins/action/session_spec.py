@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json, unplanned_record
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
-    SpecError,
-    check_run,
-    parse_pools,
-    parse_spec,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import RunOptions, parse_pools
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import check_run, parse_spec
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
 
@@ -30,10 +28,13 @@ class ActionModule(ControlAction):
         variables = self.session_variables(task_vars or {})
         purpose = self._task.args.get("purpose") or "create"
         try:
-            if purpose != "create":
-                check_run(variables, needs_session=purpose == "terminate")
-                return {**result, "changed": False}
-            spec, pools = parse_spec(variables), parse_pools(variables)
+            spec = parse_spec(variables) if purpose == "create" else None
+            run = check_run(variables, needs_session=purpose == "terminate")
+            pools = parse_pools(variables)
+            result |= {"changed": False, "run": dataclasses.asdict(run), "pools": dataclasses.asdict(pools)}
+            result |= {"began": time.time(), "ask": self._unknown(run, purpose, task_vars or {})}
+            if spec is None:
+                return result
             refuse_malformed(spec.authorized_keys)
         except SpecError as error:
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
@@ -41,4 +42,11 @@ class ActionModule(ControlAction):
             raise AnsibleActionFail(str(error)) from None
         # The user's environment may hold secrets.
         result["_ansible_no_log"] = True
-        return {**result, "changed": False, "spec": dataclasses.asdict(spec), "pools": dataclasses.asdict(pools)}
+        return {**result, "spec": dataclasses.asdict(spec)}
+
+    def _unknown(self, run: RunOptions, purpose: str, task_vars: dict[str, Any]) -> list[str]:
+        """Return the agents that have to be asked: a new session needs no facts that are younger than is wanted."""
+        agents, age = list(self._task.args.get("agents") or []), run.facts_max_age
+        if purpose != "create" or not age:
+            return agents
+        return [name for name in agents if self.cache(task_vars).load(name, age) is None]

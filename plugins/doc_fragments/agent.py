@@ -40,17 +40,22 @@ options:
     type: bool
     default: true
   slots:
-    description: Devices that the agent offers, beside cores and memory.
+    description:
+      - Devices that the agent offers, beside cores, memory, and the GPUs that are found by themselves. A device is in
+        one container only.
+      - A slot that is declared here replaces one that would be found; without devices, it hides those.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
-        description: The name of the slot, such as V(cuda.device).
+        description: The name of the slot, such as V(fpga.device).
         type: str
         required: true
       devices:
-        description: One entry for each device, a path or a list of paths of device nodes.
+        description:
+          - One entry for each device. It is the path of a device node, or a list of such paths, or a mapping of
+            C(paths) and C(numa), the number of the device's NUMA node.
         type: list
         elements: raw
         required: true

@@ -15,6 +15,9 @@ description:
   - Reads an agent in one call, for planning sessions and for listing them. Changes nothing.
   - An agent that cannot hold containers (no Docker SDK, engine down, not provisioned) is no failure of this module.
     It says why in RV(unfit), so that a plan can do without that agent.
+  - The slots C(cuda.device) and C(rocm.device) are found by themselves, with C(nvidia-smi) and in the kernel's topology
+    of AMD's GPUs, unless O(slots) declares them. Where C(nvidia-smi) is there and fails, the agent offers no
+    C(cuda.device), and a warning says so.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
@@ -58,9 +61,11 @@ agent:
   type: dict
   sample:
     architecture: amd64
-    capacity: {cpu: 16, mem: 24696061952}
+    capacity: {cpu: 16, mem: 24696061952, cuda.device: 1}
+    devices: [{slot: cuda.device, id: GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, numa: 0, free: true}]
     engine: 20.10.24
     taken: {cpu: 4, mem: 4294967296}
+    warnings: []
 unfit:
   description: Why the agent cannot hold containers, one sentence; V(null) when it can.
   returned: success
@@ -101,6 +106,8 @@ def main() -> None:
             facts = survey(connect(params["docker_host"]), Store(params["state_path"]), settings, questions)
         except EXPECTED as error:
             return {"agent": None, "unfit": str(error)}
+        for warning in facts["warnings"]:
+            module.warn(warning)
         return {"agent": facts, "unfit": None}
 
     finish(module, read)

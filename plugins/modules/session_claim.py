@@ -12,8 +12,11 @@ module: session_claim
 short_description: Claim an agent's part of a planned session
 version_added: 0.1.0
 description:
-  - Under the agent's lock, checks that the plan still fits what is there now, notes the claim, and makes the key pairs
-    of the containers. Private keys stay on the agent.
+  - Under the agent's lock, checks that the plan still fits what is there now, chooses cores and devices, notes the
+    claim, and makes the key pairs of the containers. Private keys stay on the agent.
+  - A plan that no longer fits is no failure of this module. It says why in RV(refused), so that there can be another.
+  - A container gets cores that are distinct and devices that no other container has; its devices are of one NUMA node
+    and its cores of the same one, wherever there are enough.
   - A session that is committed already is left as it is. One that another run left half way is taken over.
   - A claim that is not committed when its time is over counts as gone, and the next claim on the agent removes it.
 author:
@@ -49,6 +52,11 @@ options:
     description: How long the claim holds unless the session is committed.
     type: int
     default: 600
+  clear:
+    description: The ids of sessions that ended while this agent was away. What it has of them is removed first.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: backendai.cluster.session_slice
 """
@@ -63,8 +71,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+refused:
+  description: Why the plan no longer fits this agent, one sentence; V(null) when the claim is granted.
+  returned: success
+  type: str
 public_keys:
-  description: The public keys of the containers on this agent, by hostname.
+  description: The public keys of the containers on this agent, by hostname; none when the claim is refused.
   returned: success
   type: dict
   sample:
@@ -76,7 +88,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.claim import Claim, claim
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claim import (
+    Claim,
+    Claimed,
+    ClaimRefused,
+    claim,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import (
     CAPACITY_OPTIONS,
     CONNECTION_OPTIONS,
@@ -99,6 +116,7 @@ def main() -> None:
             "agent": {"type": "str", "required": True},
             "nonce": {"type": "str", "required": True},
             "seconds": {"type": "int", "default": 600},
+            "clear": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -107,12 +125,17 @@ def main() -> None:
         params = module.params
         settings = Settings(**{option: params[option] for option in CAPACITY_OPTIONS})
         plan = SessionPlan.from_dict(params["plan"])
-        wanted = Claim(plan, params["request"], params["agent"], params["nonce"], params["seconds"])
+        wanted = Claim(plan, *(params[option] for option in ("request", "agent", "nonce", "seconds", "clear")))
         client, store = connect(params["docker_host"]), Store(params["state_path"])
-        claimed = claim(client, store, settings, wanted, dry=module.check_mode)
+        refused = None
+        try:
+            claimed = claim(client, store, settings, wanted, dry=module.check_mode)
+        except ClaimRefused as refusal:
+            refused, claimed = str(refusal), Claimed([], {})
         return {
             "changed": bool(claimed.changes),
             "diff": as_diff(claimed.changes),
+            "refused": refused,
             "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in claimed.keys.items()},
         }
 

@@ -3,20 +3,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""List the sessions of all agents."""
+"""List the sessions of all agents, and those that wait."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: session_list
-short_description: Show the sessions that the agents hold
+short_description: Show the sessions that the agents hold and those that wait
 version_added: 0.1.0
 description:
-  - Prints a table for people and writes a list of records for programs, from what M(backendai.cluster.agent_info) said.
+  - Prints a table for people and writes a list of records for programs, from what M(backendai.cluster.agent_info) said
+    and from the queue.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
+  - backendai.cluster.manager
+  - backendai.cluster.manager.queue
 attributes:
   check_mode:
     support: full
@@ -24,11 +27,10 @@ attributes:
     support: none
     details: The list is a report.
 options:
-  agents:
-    description: The inventory names of all agents; their facts are read from the variable C(__session_agent) of each.
-    type: list
-    elements: str
-    required: true
+  history:
+    description: Whether to show sessions that have ended, too.
+    type: bool
+    default: false
   path:
     description: The file to write; empty for none.
     type: path

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan a session."""
+"""Plan a session from the facts of all agents."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ short_description: Plan a session from the facts of all agents
 version_added: 0.1.0
 description:
   - Decides everything about a session - agents, names, addresses, network - from the request and from what
-    M(backendai.cluster.agent_info) said of the agents. Changes nothing.
+    M(backendai.cluster.agent_info) said of the agents. Changes nothing but the queue, which gets a note that the
+    session starts, or waits.
   - No room is no failure. RV(plan) is V(null) then and RV(pending) says what is missing.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
+  - backendai.cluster.manager
+  - backendai.cluster.manager.queue
+  - backendai.cluster.manager.rules
 attributes:
   check_mode:
     support: full
@@ -34,11 +38,26 @@ options:
     description: Where the networks of sessions come from, as M(backendai.cluster.session_spec) returned it.
     type: dict
     required: true
-  agents:
-    description: The inventory names of all agents; their facts are read from the variable C(__session_agent) of each.
-    type: list
-    elements: str
-    required: true
+  facts_max_age:
+    description: For how many seconds what an agent said is used again, instead of asking it.
+    type: int
+    default: 0
+  user:
+    description: Whose share the session counts to; empty for the user who runs Ansible.
+    type: str
+    default: ""
+  began:
+    description: When the agents were about to be read, in seconds since the epoch.
+    type: float
+    default: 0.0
+  attempt:
+    description: Which attempt this is. Other runs may take the room between the plan and the claim.
+    type: int
+    default: 1
+  attempts:
+    description: How many attempts there are until the session waits.
+    type: int
+    default: 5
   record_path:
     description: The file that gets the session's record when no plan can be made.
     type: path
@@ -63,6 +82,10 @@ id:
   description: The id of the session.
   returned: success
   type: str
+known:
+  description: Whether the agents hold the session already.
+  returned: when there is a plan
+  type: bool
 request:
   description: The request in the form in which it is stored and compared.
   returned: when there is a plan
@@ -72,26 +95,41 @@ agents:
   returned: success
   type: list
   elements: str
-pull_on:
-  description: Those of them that do not have the image.
-  returned: success
+pulls:
+  description: The images that agents need and lack, by agent.
+  returned: when there is a plan
+  type: dict
+  sample: {agent2: [registry.example.com/pytorch:2.3]}
+gone:
+  description: The ids of sessions that ended while an agent was away.
+  returned: when there is a plan
   type: list
   elements: str
 public_keys:
   description:
     - The public keys of all containers by hostname, of a session that has proven itself before; empty for others.
     - A session that has them needs no claim.
-  returned: when there is a plan
+  returned: success
   type: dict
 nonce:
   description: What tells this run from others.
-  returned: success
+  returned: when there is a plan
   type: str
 pending:
   description: Why there is no room, and what the containers without a place ask of each scarce slot.
   returned: success
   type: dict
   sample: {reason: no room for 4 of 8 containers on 3 agents, shortfall: {cpu: 4}}
+no_room:
+  description:
+    - How many containers of each role are C(unplaced), what the best candidate lacks for one more of them (C(missing)),
+      and which sessions' end C(makes_room).
+  returned: when there is no room
+  type: dict
+freed:
+  description: Whether other runs are at work, so that room may become free, or has since O(began).
+  returned: when there is no room
+  type: bool
 """
 
 # The work is done by the action plugin of the same name, on the control node.

@@ -54,15 +54,16 @@ options:
   public_keys:
     description: The public keys of all containers of the session, by hostname.
     type: dict
+  spec:
+    description:
+      - The request, as M(backendai.cluster.session_spec) returned it. The action takes the environment of each role and
+        the users' keys from it.
+    type: dict
   user_keys:
-    description: Public keys of people who may log in to main1.
+    description: Public keys of people who may log in to main1. Set by the action.
     type: list
     elements: str
     default: []
-  env:
-    description: The user's environment of the containers.
-    type: dict
-    default: {}
   default_network:
     description: The Docker network of the agent through which containers reach the world.
     type: str
@@ -97,6 +98,7 @@ EXAMPLES = r"""
     agent: "{{ inventory_hostname }}"
     nonce: "{{ planned.nonce }}"
     public_keys: "{{ public_keys }}"
+    spec: "{{ checked.spec }}"
 
 - name: Take it away
   backendai.cluster.session_slice:
@@ -135,7 +137,7 @@ OPTIONS = {
     "nonce": {"type": "str"},
     "public_keys": {"type": "dict", "no_log": False},
     "user_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
-    "env": {"type": "dict", "default": {}, "no_log": True},
+    "spec": {"type": "dict", "no_log": True},
     "default_network": {"type": "str", "default": "backendai-default"},
     "hosts_template": {"type": "str", "default": "hosts.j2"},
     "ssh_config_template": {"type": "str", "default": "ssh_config.j2"},

@@ -18,6 +18,7 @@ author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
+  - backendai.cluster.manager.queue
 attributes:
   check_mode:
     support: full
@@ -25,10 +26,15 @@ attributes:
     support: none
     details: It never changes anything.
 options:
+  agents:
+    description: The inventory names of all agents.
+    type: list
+    elements: str
+    default: []
   purpose:
     description: The playbook that asks; all but V(create) need less.
     type: str
-    choices: [create, terminate, list]
+    choices: [create, terminate, list, schedule]
     default: create
 """
 
@@ -43,10 +49,23 @@ spec:
   description: The request, with its values coerced to their types.
   returned: when O(purpose=create)
   type: dict
+run:
+  description: The options of the run, with their values coerced to their types.
+  returned: success
+  type: dict
 pools:
   description: Where the networks of sessions come from.
-  returned: when O(purpose=create)
+  returned: success
   type: dict
+ask:
+  description: Those of O(agents) whose facts are not known, or too old.
+  returned: success
+  type: list
+  elements: str
+began:
+  description: When it was asked, in seconds since the epoch.
+  returned: success
+  type: float
 """
 
 # The work is done by the action plugin of the same name, on the control node.

@@ -6,18 +6,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Readings
+from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry, abandoned, waiting
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, comparable
+from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, alive, default_path
 
 AGENT_RESULT = "__session_agent"
 """The variable of each agent that holds the result of ``agent_info``."""
+
+RUN_SECONDS = 600.0
+"""For how long a run goes on with facts that were young enough when it began."""
+
+SILENCE = 600.0
+"""Seconds after which a run on another machine that shares the queue counts as gone."""
+
+
+def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str]) -> dict[str, Any]:
+    """Return all that the agents need to carry out a decision; it holds no secret.
+
+    ``gone`` are the ids of sessions that ended while an agent was away: whoever still holds them removes them.
+    """
+    plan = decision.plan
+    return {
+        "plan": plan.to_dict(),
+        "id": plan.id,
+        "known": decision.known,
+        "request": comparable(spec, plan.id),
+        "agents": plan.agents,
+        "pulls": decision.pulls,
+        "public_keys": decision.public_keys,
+        "nonce": uuid.uuid4().hex,
+        "gone": list(gone),
+    }
+
+
+def _orphaned(entry: Entry) -> Entry:
+    """Return an entry whose run is gone: what was asked for waits again, if it was kept."""
+    gone = dataclasses.replace(entry, owner=None)
+    return gone if entry.spec is None else waiting(gone, entry.record, entry.updated_at)
 
 
 class ControlAction(ActionBase):
@@ -31,22 +69,46 @@ class ControlAction(ActionBase):
         names = [name for name in task_vars if name.startswith("session_")]
         return {name: self._templar.template(task_vars[name]) for name in names}
 
+    def queue(self, task_vars: Mapping[str, Any]) -> QueueFolder:
+        """Return the queue that this task names, by default the folder beside the inventory."""
+        path = str(self._task.args.get("queue_path") or "")
+        return QueueFolder(path or default_path(task_vars.get("ansible_inventory_sources") or []))
+
+    def cache(self, task_vars: Mapping[str, Any]) -> FactsCache:
+        """Return the facts that are kept beside the queue."""
+        return FactsCache(self.queue(task_vars).path / "facts")
+
+    def transaction(self, queue: QueueFolder) -> AbstractContextManager[None]:
+        """Hold the queue's lock while entries are read and written; check mode only reads, and needs none."""
+        return nullcontext() if self._task.check_mode else queue.lock()
+
+    def entries(self, queue: QueueFolder) -> list[Entry]:
+        """Return all entries; those that a run was starting that is gone wait again, or have no owner any more."""
+        return [_orphaned(one) if abandoned(one, alive(one, SILENCE)) else one for one in queue.entries()]
+
     def readings(self, agents: list[str], task_vars: Mapping[str, Any]) -> Readings:
-        """Return the facts of the agents, and why some have none; an agent that was not asked appears in neither."""
+        """Return the facts of the agents, and why some have none; an agent that was not asked appears in neither.
+
+        With ``facts_max_age``, what an agent said that many seconds ago is as good as asking it.
+        """
         facts, left_out = {}, {}
+        max_age = int(self._task.args.get("facts_max_age") or 0)
         for name in agents:
             result = task_vars["hostvars"][name].get(AGENT_RESULT)
             if result is None:
-                continue
-            if result.get("agent"):
+                kept = self.cache(task_vars).load(name, max_age + RUN_SECONDS) if max_age else None
+                if kept:
+                    facts[name] = kept
+            elif result.get("agent"):
                 facts[name] = result["agent"]
             else:
                 left_out[name] = str(result.get("unfit") or result.get("msg", "it gave no facts"))
         return Readings(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in left_out.items()})
 
     def warnings(self, readings: Readings) -> list[str]:
-        """Return a warning for each agent that is left out."""
-        return [f"{name} is left out: {reason}." for name, reason in readings.left_out.items()]
+        """Return a warning for each agent that is left out, and what the others warn of themselves."""
+        left_out = [f"{name} is left out: {reason}." for name, reason in readings.left_out.items()]
+        return left_out + [f"{name}: {said}" for name, data in readings.facts.items() for said in data["warnings"]]
 
     def write(self, path: str, content: str) -> None:
         """Write a report on the control node, atomically; nothing in check mode, and for an empty path.

@@ -82,7 +82,7 @@ def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tu
 def _arguments(lab: Lab, state: State, host: Host) -> list[str]:
     """Return the arguments of `docker create` that make a host what it is."""
     neighbours = [f"--add-host={other.name}:{state.address(other)}" for other in HOSTS if other != host]
-    devices = [f"--device={path}" for path in ("/dev/net/tun", "/dev/fuse") if Path(path).exists()]
+    devices = [f"--device={path}" for path in devices_of_hosts()]
     modules = ["--volume=/lib/modules:/lib/modules:ro"] if Path("/lib/modules").is_dir() else []
     return [
         f"--hostname={host.name}",
@@ -101,6 +101,11 @@ def _arguments(lab: Lab, state: State, host: Host) -> list[str]:
         *DISKS,
         image_tag(lab, host.suite),
     ]
+
+
+def devices_of_hosts() -> list[str]:
+    """Return the harmless devices of the machine that every host has, where the machine has them."""
+    return [path for path in ("/dev/net/tun", "/dev/fuse") if Path(path).exists()]
 
 
 def _login(lab: Lab) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.lab.hosts import devices_of_hosts
 from tests.lab.identity import HOSTS, Host, Lab, State
 
 _HEAD = """\
@@ -19,21 +20,24 @@ all:
       -o IdentitiesOnly=yes
   children:
 """
-#: The lab's archive of packages never changes, so asking apt for news would only cost time.
+#: The lab's archive of packages never changes, so asking apt for news would only cost time. The devices stand for
+#: accelerators.
 _AGENT_VARS = """\
       vars:
         agent_cpu_overcommit: 8
         agent_apt_cache_valid_time: 315360000
+        agent_slots: [{{name: lab.device, devices: [{devices}]}}]
 """
 
 
 def write_inventory(lab: Lab, state: State) -> None:
     """Write the inventory: agents, gateways, and users, who are trusted by nobody."""
+    devices = ", ".join(f"[{path}]" for path in sorted(devices_of_hosts()))
     text = _HEAD.format(key=lab.key, known_hosts=lab.known_hosts)
     for group in dict.fromkeys(host.group for host in HOSTS):
         text += f"    {group}:\n      hosts:\n"
         text += "".join(_entry(host, state) for host in HOSTS if host.group == group)
-        text += _AGENT_VARS if group == "agents" else ""
+        text += _AGENT_VARS.format(devices=devices) if group == "agents" else ""
     (lab.folder / "queue").mkdir(exist_ok=True)
     (lab.folder / "inventory.yml").write_text(text)
 

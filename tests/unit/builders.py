@@ -11,18 +11,17 @@ import yaml
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Readings
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan, make_plan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
-    Pools,
-    SessionSpec,
-    comparable,
-    parse_spec,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, comparable, parse_spec
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 
 GIB = 1 << 30
+USER = "alice"
 NOW = 1_800_000_000.0
 IMAGE = "lab/python:1"
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -50,6 +49,9 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
         "online_cpus": list(range(cpu)),
         "capacity": {"cpu": cpu, "mem": mem},
         "taken": {},
+        "devices": [],
+        "architecture": "amd64",
+        "warnings": [],
         "containers": 0,
         "max_containers": 0,
         "underlay": {"address": f"192.0.2.{int(name[-1], 36)}", "interface": "eth0", "mtu": 1500},
@@ -74,7 +76,8 @@ def plan(
     counts = counts or {"agent1": 2, "agent2": 2}
     asked = spec(**{"cluster_size": sum(counts.values()), "cluster_mode": "multi-node", **changes})
     there = agents or [agent_facts(name) for name in counts]
-    return make_plan(asked, Placement(tuple(counts.items())), there, POOLS, SESSION_ID, NOW)
+    hosts = tuple(name for name, count in counts.items() for _container in range(count))
+    return make_plan(asked, Placement(hosts, len(counts)), there, POOLS, SESSION_ID, USER, NOW)
 
 
 def session_data(of: SessionPlan, agent: str, asked: SessionSpec | None = None, **changes: Any) -> dict[str, Any]:
@@ -101,9 +104,9 @@ def readings(*names: str, left_out: Mapping[str, str] | None = None, **data: dic
 
 def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> Held:
     """Return a committed session as one of its agents holds it, a core for each of its containers."""
-    cpus = {kernel.hostname: [core] for core, kernel in enumerate(of.kernels_on(agent))}
+    pinned = {kernel.hostname: Pinned([core]) for core, kernel in enumerate(of.kernels_on(agent))}
     keys = {kernel.hostname: public_keys(of)[kernel.hostname] for kernel in of.kernels_on(agent)}
-    return dataclasses.replace(Held(of, {}, agent, "nonce-1", None, cpus, keys), **changes)
+    return dataclasses.replace(Held(of, {}, agent, "nonce-1", None, pinned, keys), **changes)
 
 
 def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
@@ -112,3 +115,20 @@ def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
         kernel.hostname: PublicKeys(f"ssh-ed25519 USER-{kernel.hostname}", f"ssh-ed25519 HOST-{kernel.hostname}")
         for kernel in of.kernels
     }
+
+
+def queued(number: int = 1, **changes: Any) -> Entry:
+    """Return a session that waits, the ``number``-th to arrive."""
+    ordinary: dict[str, Any] = {
+        "id": f"{number:08x}-3c0e-4f5e-9d0a-0f3c1d2e4b6a",
+        "name": f"session-{number}",
+        "state": "waiting",
+        "user": "alice",
+        "resource_group": "default",
+        "priority": 10,
+        "spec": {},
+        "record": {"status": "PENDING"},
+        "enqueued_at": NOW + number,
+        "updated_at": NOW + number,
+    }
+    return Entry(**{**ordinary, **changes})

@@ -59,7 +59,9 @@ class Engine:
         self.made.remove(self._container(container))
 
     def inspect_container(self, container: str) -> dict[str, Any]:
-        return {"State": {"Pid": self._container(container)["Pid"]}}
+        known = self._container(container)
+        state = {key: known[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in known}
+        return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", **state}}
 
     def networks(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
         return [one for one in self.joined if _bears(one, filters)]
@@ -84,5 +86,6 @@ class Engine:
 
 def _bears(thing: dict[str, Any], filters: dict[str, list[str]] | None) -> bool:
     """Say whether a thing has all labels of a filter, each ``name`` or ``name=value``."""
+    borne = thing["Labels"] or {}
     wanted = (label.partition("=") for label in (filters or {}).get("label", []))
-    return all(name in thing["Labels"] and (not sign or thing["Labels"][name] == value) for name, sign, value in wanted)
+    return all(name in borne and (not sign or borne[name] == value) for name, sign, value in wanted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
@@ -31,7 +31,7 @@ class Unhealthy(Refused):
 
 def prove(
     client: docker.APIClient, store: Store, session_id: str, nonce: str, seconds: int, *, commit: bool
-) -> dict[str, dict[str, str]]:
+) -> dict[str, dict[str, Any]]:
     """Check this agent's part of a session and commit it; return its containers' states and images by hostname.
 
     Raises :class:`Unhealthy` when something is wrong and :class:`NotClaimed` when a later run took the session over.
@@ -44,7 +44,7 @@ def prove(
         held = claimed(store, session_id, nonce)
         if commit and not held.committed:
             store.commit(held)
-    return container_states(containers.find_containers(client, session_id))
+    return container_states(client, containers.find_containers(client, session_id))
 
 
 def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:

@@ -10,7 +10,8 @@ import concurrent.futures
 import dataclasses
 import ipaddress
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
@@ -19,14 +20,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
     Questions,
     Settings,
     cpu_load,
+    living,
     survey,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import room_for
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device, Pinned, pin
+from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import fits
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, Network, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import format_slots
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import foreign_names
+from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
 from ansible_collections.backendai.cluster.plugins.module_utils._host.keys import ensure_keys
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
 
@@ -40,13 +45,22 @@ class ClaimRefused(Refused):
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a run wants of this agent. ``seconds`` is how long it may take until the session is committed."""
+    """What a run wants of this agent. ``seconds`` is how long it may take until the session is committed.
+
+    ``clear`` are the ids of sessions that ended while this agent was away.
+    """
 
     plan: SessionPlan
     request: dict[str, Any]
     agent: str
     nonce: str
     seconds: int
+    clear: Sequence[str] = ()
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The containers that the plan puts here."""
+        return self.plan.kernels_on(self.agent)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,24 +74,25 @@ class Claimed:
 def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> Claimed:
     """Check that the plan still fits, note the claim and make the containers' keys.
 
-    A session that is committed already is left as it is. One that another run left half way is taken over: its keys
-    and cores stay, its nonce becomes ours; when its time is over, it is removed and claimed anew. Raises
-    :class:`ClaimRefused`; with ``dry`` nothing is written.
+    What is to be cleared goes first. A session that is committed already is left as it is. One that another run left
+    half way is taken over: its keys, cores and devices stay, its nonce becomes ours; when its time is over, or its plan
+    was another, it is removed and claimed anew. Raises :class:`ClaimRefused`; with ``dry`` nothing is written.
     """
-    hostnames = [kernel.hostname for kernel in wanted.plan.kernels_on(wanted.agent)]
+    hostnames = [kernel.hostname for kernel in wanted.kernels]
     with store.lock():
+        changes = [change for gone in wanted.clear for change in _clear(client, store, gone, dry=dry)]
         held = store.session(wanted.plan.id)
         if held and held.committed:
-            return Claimed([], held.keys)
-        if held and not held.expired(time.time()):
-            cpus, changes = held.cpus, []
+            return Claimed(changes, held.keys)
+        if held and held.plan == wanted.plan and not held.expired(time.time()):
+            pinned = held.pinned
         else:
-            cpus = _fit(client, store, settings, wanted, dry=dry)
-            changes = [Change(f"claim {wanted.plan.name} on {wanted.agent}", None, f"{len(hostnames)} containers")]
+            pinned = _fit(client, store, settings, wanted, dry=dry)
+            changes.append(Change(f"claim {wanted.plan.name} on {wanted.agent}", None, f"{len(hostnames)} containers"))
         if dry:
             return Claimed(changes, dict.fromkeys(hostnames, PublicKeys("(made by the agent)", "(made by the agent)")))
         until = deadline(wanted.seconds)
-        held = Held(wanted.plan, wanted.request, wanted.agent, wanted.nonce, until, cpus, {})
+        held = Held(wanted.plan, wanted.request, wanted.agent, wanted.nonce, until, pinned, {})
         # Noted before there is anything else, so that whatever is made belongs to a claim; then with its keys.
         store.save(held)
         keys = _keys(store, wanted.plan.id, hostnames)
@@ -92,58 +107,61 @@ def _keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, 
         return dict(zip(hostnames, pool.map(ensure_keys, folders)))
 
 
-def pick_cpus(
-    online: Sequence[int], load: Mapping[int, int], count: int, containers: Sequence[str]
-) -> dict[str, list[int]]:
-    """Return ``count`` distinct cores for each container, always those with the fewest containers pinned to them."""
-    busy = {cpu: load.get(cpu, 0) for cpu in online}
-    chosen = {}
-    for container in containers:
-        cpus = sorted(sorted(busy, key=lambda cpu: (busy[cpu], cpu))[:count])
-        chosen[container] = cpus
-        for cpu in cpus:
-            busy[cpu] += 1
-    return chosen
+def _clear(client: docker.APIClient, store: Store, session_id: str, *, dry: bool) -> list[Change]:
+    # A run that is still at work on it, although its time is over, is waited for.
+    with store.session_lock(session_id):
+        return remove_slice(client, store, session_id, dry=dry)
 
 
-def _fit(
-    client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool
-) -> dict[str, list[int]]:
-    """Return the cores of the containers that the plan puts here, having checked everything else."""
+def _fit(client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> dict[str, Pinned]:
+    """Return cores and devices for the containers that the plan puts here, having checked everything else."""
     now = time.time()
     held = store.sessions()
     for one in (one for one in held if one.expired(now) and not dry):
-        # A run that is still at work on it, although its time is over, is waited for.
-        with store.session_lock(one.plan.id):
-            remove_slice(client, store, one.plan.id)
+        _clear(client, store, one.plan.id, dry=dry)
     if not dry:
-        # Containers and networks of this session whose folder was lost would stand in their own way.
-        remove_slice(client, store, wanted.plan.id)
-    live = [one for one in held if not one.expired(now)]
-    data = survey(client, store, settings, Questions(paths=[mount.source for mount in wanted.plan.mounts]))
-    facts = AgentFacts.from_dict(wanted.agent, data)
-    refusal = _refusal(wanted, facts, live)
+        # What is left of this session would stand in its own way; its folder may have been lost.
+        _clear(client, store, wanted.plan.id, dry=dry)
+    gone = [*wanted.clear, wanted.plan.id]
+    live = living(held, now, gone)
+    paths = [mount.source for mount in wanted.plan.mounts]
+    data = survey(client, store, settings, Questions(paths=paths, gone=gone))
+    names = foreign_names(client, [kernel.container for kernel in wanted.kernels], wanted.plan.id)
+    refusal = _refusal(wanted, AgentFacts.from_dict(wanted.agent, data), live, names)
     if refusal:
         raise ClaimRefused(refusal)
-    kernels = wanted.plan.kernels_on(wanted.agent)
-    names = [kernel.hostname for kernel in kernels]
-    return pick_cpus(data["online_cpus"], cpu_load(live), wanted.plan.resources["cpu"], names)
+    free = [Device(one["slot"], one["id"], one["numa"]) for one in data["devices"] if one["free"]]
+    nodes = machine.numa_nodes(data["online_cpus"])
+    requests = [kernel.resources for kernel in wanted.kernels]
+    pinned = pin(nodes, cpu_load(live), settings.cpu_overcommit, free, requests)
+    return {kernel.hostname: one for kernel, one in zip(wanted.kernels, pinned)}
 
 
-def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | None:
-    plan, count = wanted.plan, len(wanted.plan.kernels_on(wanted.agent))
-    here = wanted.agent
+def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held], names: Sequence[str]) -> str | None:
+    plan, here = wanted.plan, wanted.agent
     if any(one.plan.name == plan.name for one in live):
         return f"session_name: {plan.name!r} was taken on {here} by another run"
-    if room_for(facts, plan.resources) < count:
-        return f"{here} no longer has room for {count} containers of {format_slots(plan.resources)}"
+    if names:
+        return f"container {', '.join(names)} exists on {here} already and is not of this session"
+    if not fits(facts, [kernel.resources for kernel in wanted.kernels]):
+        return f"{here} no longer has room for {_described(wanted.kernels)}"
     if facts.missing_paths:
         return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
-    if plan.network and plan.network.vni in facts.vnis:
-        return f"the network identifier {plan.network.vni} was taken on {here} by another run"
-    if plan.network and _overlaps(plan.network.subnet, facts.networks):
-        return f"the subnet {plan.network.subnet} was taken on {here} by another run"
+    return _taken(plan.network, facts) if plan.network else None
+
+
+def _taken(network: Network, facts: AgentFacts) -> str | None:
+    if network.vni in facts.vnis:
+        return f"the network identifier {network.vni} was taken on {facts.name} by another run"
+    if _overlaps(network.subnet, facts.networks):
+        return f"the subnet {network.subnet} was taken on {facts.name} by another run"
     return None
+
+
+def _described(kernels: Sequence[Kernel]) -> str:
+    """Return containers as one phrase, such as ``1 container of cpu 1, mem 1g and 2 containers of cpu 2, mem 1g``."""
+    counts = Counter(format_slots(kernel.resources) for kernel in kernels)
+    return " and ".join(f"{count} container{'s' if count > 1 else ''} of {slots}" for slots, count in counts.items())
 
 
 def _overlaps(subnet: str, networks: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned, device_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan, link_of
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import (
     PublicKeys,
@@ -126,10 +127,7 @@ def apply_slice(
 
     With ``dry`` only the difference is computed. Raises :class:`ImageUnavailable` and what the adapters raise.
     """
-    image = find_image(client, held.plan.image)
-    if image is None and not dry:
-        raise ImageUnavailable(f"session_image: {held.plan.image!r} is not on {held.agent}")
-    wanted = desired_slice(store, held, contents, image or Image("", {}), default_network)
+    wanted = desired_slice(store, held, contents, _images(client, held, dry=dry), default_network)
     files = plan_files(wanted.files)
     if not dry:
         write_files(file for file, _change in files)
@@ -162,28 +160,47 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
     return changes
 
 
-def desired_slice(store: Store, held: Held, contents: Contents, image: Image, default_network: str) -> Wanted:
+def desired_slice(
+    store: Store, held: Held, contents: Contents, images: Mapping[str, Image], default_network: str
+) -> Wanted:
     """Return what this agent should have of a session: pure but for the path of the kit in use."""
     files: list[DesiredFile] = []
     wanted = []
     for kernel in held.kernels:
         folder = store.kernel_folder(held.plan.id, kernel.hostname)
-        files += _files(folder, held.plan, kernel, contents)
+        files += _files(folder, held, kernel, contents)
         given = parse_environment(contents.environments[kernel.hostname])
-        container = _container(held, kernel, given, image, str(folder), store.kit(), default_network)
+        container = _container(held, kernel, given, images[kernel.image], str(folder), store.kit(), default_network)
         wanted.append(dataclasses.replace(container, ssh_files=_ssh_digest(held.plan, kernel, contents)))
     return Wanted(files, networks.desired_network(held.plan), vxlan.desired_vxlan(held.plan, held.agent), wanted)
 
 
-def _files(folder: Path, plan: SessionPlan, kernel: Kernel, contents: Contents) -> list[DesiredFile]:
+def _images(client: docker.APIClient, held: Held, *, dry: bool) -> dict[str, Image]:
+    """Return the images of the containers here by name; with ``dry`` they may still have to be pulled."""
+    images = {}
+    for name in dict.fromkeys(kernel.image for kernel in held.kernels):
+        found = find_image(client, name)
+        if found is None and not dry:
+            raise ImageUnavailable(f"session_image: {name!r} is not on {held.agent}")
+        images[name] = found or Image("", {})
+    return images
+
+
+def _files(folder: Path, held: Held, kernel: Kernel, contents: Contents) -> list[DesiredFile]:
+    plan = held.plan
     known = known_hosts(plan.kernels, contents.keys)
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
+    command = [DesiredFile(folder / "command", plan.command)] if plan.command and kernel.rank == 0 else []
+    nodes = device_nodes(held.pinned.get(kernel.hostname, Pinned()).device_ids)
+    devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
         DesiredFile(folder / "environment", contents.environments[kernel.hostname], secret=True),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
         DesiredFile(folder / "ssh" / "known_hosts", known),
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
+        *command,
+        *devices,
     ]
 
 
@@ -197,35 +214,37 @@ def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: Contents) -> str:
 def _container(
     held: Held, kernel: Kernel, given: dict[str, str], image: Image, folder: str, kit: str, default_network: str
 ) -> containers.Container:
-    plan = held.plan
+    plan, pinned = held.plan, held.pinned.get(kernel.hostname, Pinned())
     mounts = (f"{one.source}:{one.target}:{'ro' if one.read_only else 'rw'}" for one in plan.mounts)
     return containers.Container(
         name=kernel.container,
         hostname=kernel.hostname,
-        image=plan.image,
+        image=kernel.image,
         given=given,
         image_environment=image.environment,
         kit=kit,
         binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
-        cpus=tuple(held.cpus.get(kernel.hostname, ())),
-        memory=plan.resources["mem"],
-        shm_size=plan.resources.get("shmem"),
+        cpus=tuple(pinned.cpus),
+        devices=tuple(pinned.device_ids),
+        memory=kernel.resources["mem"],
+        shm_size=kernel.resources.get("shmem"),
         default_network=default_network,
         network=plan.network.name if plan.network else None,
         address=kernel.address,
         mac=kernel.mac,
-        labels=_labels(plan, kernel, image.digest),
+        labels=_labels(plan, kernel, pinned, image.digest),
     )
 
 
-def _labels(plan: SessionPlan, kernel: Kernel, digest: str) -> dict[str, str]:
+def _labels(plan: SessionPlan, kernel: Kernel, pinned: Pinned, digest: str) -> dict[str, str]:
     return {
         labels.OWNER: labels.OWNER_VALUE,
         labels.SESSION_ID: plan.id,
         labels.SESSION_NAME: plan.name,
         labels.KERNEL_ID: kernel.id,
         labels.HOSTNAME: kernel.hostname,
-        labels.SLOTS: json.dumps(plan.resources),
+        labels.SLOTS: json.dumps(kernel.resources),
+        labels.DEVICES: json.dumps(pinned.devices),
         labels.IMAGE_DIGEST: digest,
     }
 

@@ -10,15 +10,18 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import parse_slot
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import find_containers
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import find_containers, how_it_ended
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import subnets
 from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import find_accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import survey as network
 
@@ -41,23 +44,28 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """What a particular session wants to know: images and folders that it needs."""
+    """What a particular session wants to know: images and folders that it needs.
+
+    ``gone`` are the ids of sessions that are about to be removed: they count as gone already.
+    """
 
     images: Sequence[str] = ()
     paths: Sequence[str] = ()
+    gone: Sequence[str] = ()
 
 
 def survey(client: docker.APIClient, store: Store, settings: Settings, questions: Questions) -> dict[str, Any]:
     """Return the facts of this agent as plain data; ``AgentFacts.from_dict`` says what each part means.
 
     Sessions whose time is over count as gone: the next claim removes them. Raises :class:`ValueError` for settings
-    that are not amounts, and what the adapters raise.
+    that are not true or not amounts, and what the adapters raise.
     """
     now = time.time()
     containers = find_containers(client)
     held = store.sessions()
-    live = [one for one in held if not one.expired(now)]
+    live = living(held, now, questions.gone)
     orphans = _orphans(containers, held)
+    found = find_accelerators(settings.slots)
     return {
         "resource_group": settings.resource_group,
         "schedulable": settings.schedulable,
@@ -65,8 +73,10 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "engine": client.version()["Version"],
         "kit": os.path.basename(store.kit()),
         "online_cpus": machine.online_cpus(),
-        "capacity": _capacity(settings),
-        "taken": _sum([*(one.slots for one in live), *orphans]),
+        "capacity": _capacity(settings, found.devices),
+        "taken": _sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
+        "devices": _devices(found.devices, _given(live, orphans)),
+        "warnings": found.warnings,
         "containers": sum(len(one.kernels) for one in live) + len(orphans),
         "max_containers": settings.max_containers,
         "underlay": _underlay(settings.underlay_address),
@@ -74,22 +84,23 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "vnis": sorted({*network.vnis_in_use(), *_claimed_vnis(live)}),
         "images": {name: _digest_of(client, name) for name in questions.images},
         "missing_paths": [path for path in questions.paths if not os.path.isdir(path)],
-        "sessions": [_as_found(one, containers, now) for one in held],
+        "sessions": [_as_found(client, one, containers, now) for one in held],
     }
+
+
+def living(held: Iterable[Held], now: float, gone: Collection[str] = ()) -> list[Held]:
+    """Return the sessions that count: neither is their time over, nor are they among those that are ``gone``."""
+    return [one for one in held if not one.expired(now) and one.plan.id not in gone]
 
 
 def cpu_load(held: Iterable[Held]) -> dict[int, int]:
     """Return how many containers are pinned to each core."""
-    load: dict[int, int] = {}
-    for cpu in (cpu for one in held for cpus in one.cpus.values() for cpu in cpus):
-        load[cpu] = load.get(cpu, 0) + 1
-    return load
+    return Counter(cpu for one in held for pinned in one.pinned.values() for cpu in pinned.cpus)
 
 
-def _capacity(settings: Settings) -> dict[str, int]:
-    total = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
-    for slot in settings.slots:
-        total[slot["name"]] = total.get(slot["name"], 0) + len(slot["devices"])
+def _capacity(settings: Settings, devices: Iterable[Device]) -> dict[str, int]:
+    own = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
+    total = {**own, **Counter(one.slot for one in devices)}
     reserved = {slot: _reserved(slot, amount) for slot, amount in settings.reserved.items()}
     return {slot: max(0, amount - reserved.get(slot, 0)) for slot, amount in total.items()}
 
@@ -101,19 +112,28 @@ def _reserved(slot: str, amount: Any) -> int:
         raise ValueError(f"agent_reserved.{slot}: {amount!r} {error}") from None
 
 
-def _orphans(containers: Iterable[Mapping[str, Any]], held: Iterable[Held]) -> list[dict[str, int]]:
-    """Return what containers take whose session's folder was lost: they are ours, and they are there."""
+def _orphans(containers: Iterable[Mapping[str, Any]], held: Iterable[Held]) -> list[Mapping[str, str]]:
+    """Return the labels of containers whose session's folder was lost: they are ours, and they are there."""
     known = {one.plan.id for one in held}
-    lost = (one["Labels"] for one in containers if one["Labels"].get(labels.SESSION_ID) not in known)
-    return [json.loads(label.get(labels.SLOTS, "{}")) for label in lost]
+    return [one["Labels"] for one in containers if one["Labels"].get(labels.SESSION_ID) not in known]
+
+
+def _given(live: Iterable[Held], orphans: Iterable[Mapping[str, str]]) -> set[str]:
+    """Return the ids of the devices that containers have."""
+    by_slot = [pinned.devices for one in live for pinned in one.pinned.values()]
+    by_slot += [json.loads(one.get(labels.DEVICES, "{}")) for one in orphans]
+    return {device for slots in by_slot for ids in slots.values() for device in ids}
+
+
+def _devices(devices: Iterable[Device], given: Collection[str]) -> list[dict[str, Any]]:
+    return [{**dataclasses.asdict(one), "free": one.id not in given} for one in devices]
 
 
 def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for slots in amounts:
-        for slot, amount in slots.items():
-            total[slot] = total.get(slot, 0) + amount
-    return total
+        total.update(slots)
+    return dict(total)
 
 
 def _underlay(address: str) -> dict[str, Any] | None:
@@ -134,7 +154,9 @@ def _digest_of(client: docker.APIClient, image: str) -> str | None:
     return found.digest if found else None
 
 
-def _as_found(one: Held, containers: Iterable[Mapping[str, Any]], now: float) -> dict[str, Any]:
+def _as_found(
+    client: docker.APIClient, one: Held, containers: Iterable[Mapping[str, Any]], now: float
+) -> dict[str, Any]:
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == one.plan.id]
     return {
         "plan": one.plan.to_dict(),
@@ -142,13 +164,24 @@ def _as_found(one: Held, containers: Iterable[Mapping[str, Any]], now: float) ->
         "committed": one.committed,
         "expired": one.expired(now),
         "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in one.keys.items()},
-        "containers": container_states(ours),
+        "containers": container_states(client, ours),
     }
 
 
-def container_states(containers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return what a session's containers are doing, by hostname: ``status`` and the ``image_digest`` they run."""
+def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what a session's containers are doing, by hostname: their ``status`` and the ``image_digest`` they run.
+
+    Of those that have ended also the ``exit_code`` and ``finished_at``, in seconds since the epoch.
+    """
+    return {one["Labels"][labels.HOSTNAME]: _state(client, one) for one in containers}
+
+
+def _state(client: docker.APIClient, container: Mapping[str, Any]) -> dict[str, Any]:
+    ended = container["State"] in ("exited", "dead")
+    exit_code, finished_at = how_it_ended(client, container["Id"]) if ended else (None, None)
     return {
-        one["Labels"][labels.HOSTNAME]: {"status": one["State"], "image_digest": one["Labels"][labels.IMAGE_DIGEST]}
-        for one in containers
+        "status": container["State"],
+        "image_digest": container["Labels"][labels.IMAGE_DIGEST],
+        "exit_code": exit_code,
+        "finished_at": finished_at,
     }

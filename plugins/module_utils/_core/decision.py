@@ -7,19 +7,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom, place
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import (
+    Group,
+    NoRoom,
+    Placement,
+    place,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan, make_plan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions, status_of
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
-    Pools,
     SessionSpec,
-    SpecError,
-    comparable,
-    differences,
+    refuse_other_request,
 )
 
 
@@ -29,6 +33,24 @@ class Readings:
 
     facts: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a run is at work somewhere: what it has claimed may become free again."""
+        held = (one for data in self.facts.values() for one in data["sessions"])
+        return any(not one["committed"] and not one["expired"] for one in held)
+
+    def without(self, ended: Collection[str]) -> Readings:
+        """Return these readings without the sessions of those ids, which take their room as long as they are there."""
+        facts = {
+            name: {**data, "sessions": [one for one in data["sessions"] if one["plan"]["id"] not in ended]}
+            for name, data in self.facts.items()
+        }
+        return dataclasses.replace(self, facts=facts)
+
+    def holding(self, plan: SessionPlan) -> Readings:
+        """Return what the agents would say if they held ``plan`` already, so that the next session can be planned."""
+        return dataclasses.replace(self, facts={name: _holding(name, data, plan) for name, data in self.facts.items()})
 
     def why(self, names: Iterable[str]) -> str:
         """Return why agents cannot be used, those with the same reason together."""
@@ -40,7 +62,7 @@ class Readings:
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """A plan to carry out: an earlier run's where it is ``known``. ``pull_on`` are its agents without the image.
+    """A plan to carry out: an earlier run's where it is ``known``. ``pulls`` are the images that its agents lack.
 
     ``public_keys`` are those of all containers, by hostname, of a session that every agent has committed: such a one
     needs no claim. Otherwise there are none.
@@ -48,12 +70,14 @@ class Decision:
 
     plan: SessionPlan
     known: bool
-    pull_on: tuple[str, ...]
+    pulls: dict[str, list[str]]
     public_keys: dict[str, dict[str, str]]
 
 
-def decide(spec: SessionSpec, readings: Readings, pools: Pools, session_id: str, now: float) -> Decision | NoRoom:
-    """Return what to do about a request; ``session_id`` and ``now`` are used where a new plan is made.
+def decide(
+    spec: SessionSpec, readings: Readings, pools: Pools, session_id: str, user: str, now: float
+) -> Decision | NoRoom:
+    """Return what to do about a request; ``session_id``, ``user`` and ``now`` are used where a new plan is made.
 
     The same request under a name that is there already gives the plan that is there, so that a second run repairs or
     changes nothing. Raises :class:`SpecError` or :class:`PlanError` with one sentence when it can never be met.
@@ -63,20 +87,63 @@ def decide(spec: SessionSpec, readings: Readings, pools: Pools, session_id: str,
     known = _known_plan(spec, readings)
     agents = [AgentFacts.from_dict(name, data) for name, data in sorted(readings.facts.items())]
     if known:
-        return Decision(known, True, _without_image(known, agents), _committed_keys(known, readings))
-    eligible = _eligible(spec, agents, readings.left_out)
-    placement = place(
-        eligible,
-        spec.resources,
-        spec.cluster_size,
-        single_node=spec.cluster_mode == "single-node",
-        selection=spec.agent_selection,
-    )
+        return Decision(known, True, _missing_images(known, agents), _committed_keys(known, readings))
+    placement = _place(spec, _eligible(spec, agents, readings.left_out))
     if isinstance(placement, NoRoom):
         return placement
-    plan = make_plan(spec, placement, eligible, pools, session_id, now)
-    _refuse_missing_mounts(plan, eligible)
-    return Decision(plan, False, _without_image(plan, agents), {})
+    plan = make_plan(spec, placement, agents, pools, session_id, user, now)
+    _refuse_missing_mounts(plan, agents)
+    return Decision(plan, False, _missing_images(plan, agents), {})
+
+
+def fits_when_empty(spec: SessionSpec, readings: Readings) -> bool:
+    """Return whether a request could be met if all other sessions ended."""
+    emptied = {name: {**data, "taken": {}, "containers": 0} for name, data in readings.facts.items()}
+    agents = [AgentFacts.from_dict(name, data) for name, data in sorted(emptied.items())]
+    try:
+        return isinstance(_place(spec, _eligible(spec, agents, readings.left_out)), Placement)
+    except (SpecError, PlanError):
+        return False
+
+
+def _place(spec: SessionSpec, eligible: Sequence[AgentFacts]) -> Placement | NoRoom:
+    """Return the first placement that is found: preferred agents come first, and architectures are never mixed.
+
+    An image that is there on some agents is taken to be of their architecture, one that is nowhere to fit any.
+    """
+    with_image = [agent for agent in eligible if any(agent.images.get(image) for image in spec.images)]
+    architectures = sorted({agent.architecture for agent in with_image or eligible})
+    pools = [[agent for agent in eligible if agent.architecture == one] for one in architectures] or [[]]
+    if spec.designated_agents and spec.designated_agents_mode == "preferred":
+        preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
+        pools = [pool for pool in preferred if pool] + pools
+    groups = [Group(role.name, role.resources, role.replicas) for role in spec.groups]
+    single_node = spec.cluster_mode == "single-node"
+    results: list[Placement | NoRoom] = []
+    for pool in pools:
+        results.append(place(pool, groups, single_node=single_node, selection=spec.agent_selection))
+        if isinstance(results[-1], Placement):
+            break
+    return results[-1]
+
+
+def _holding(agent: str, data: Mapping[str, Any], plan: SessionPlan) -> Mapping[str, Any]:
+    kernels = plan.kernels_on(agent)
+    if not kernels:
+        return data
+    taken = dict(data["taken"])
+    for slot, amount in (item for kernel in kernels for item in kernel.resources.items()):
+        taken[slot] = taken.get(slot, 0) + amount
+    empty: dict[str, Any] = {"request": {}, "containers": {}, "public_keys": {}}
+    held = {"plan": plan.to_dict(), "committed": False, "expired": False, **empty}
+    return {
+        **data,
+        "taken": taken,
+        "containers": data["containers"] + len(kernels),
+        "networks": [*data["networks"], *([plan.network.subnet] if plan.network else [])],
+        "vnis": [*data["vnis"], *([plan.network.vni] if plan.network and plan.network.vni else [])],
+        "sessions": [*data["sessions"], held],
+    }
 
 
 def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str, str]]:
@@ -98,13 +165,7 @@ def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
         )
     parts = named[0]
     plan = parts[0].plan
-    differs = differences(parts[0].request, comparable(spec, plan.id))
-    if differs:
-        status = status_of(parts)
-        raise SpecError(
-            f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"
-            " choose another name, or end that one with backendai.cluster.terminate_session."
-        )
+    refuse_other_request(spec, parts[0].request, plan.id, status_of(parts))
     away = [name for name in plan.agents if name not in readings.facts]
     if away:
         raise PlanError(f"the session {spec.name!r} has containers on agents that cannot be used: {readings.why(away)}")
@@ -117,8 +178,14 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping
     if not group:
         known = ", ".join(sorted({agent.resource_group for agent in agents}))
         raise SpecError(f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {known}.")
-    _refuse_designated(spec, agents, left_out)
-    allowed = [agent for agent in group if not spec.designated_agents or agent.name in spec.designated_agents]
+    strict = spec.designated_agents and spec.designated_agents_mode == "strict"
+    if strict:
+        _refuse_designated(spec, agents, left_out)
+        group = [agent for agent in group if agent.name in spec.designated_agents]
+    if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
+        known = ", ".join(sorted({agent.architecture for agent in group}))
+        raise SpecError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
+    allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
     _refuse_slots(spec, allowed)
     return [agent for agent in allowed if agent.schedulable]
 
@@ -138,13 +205,14 @@ def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], left_out
 
 def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
     """Refuse what no agent has at all: waiting would never help."""
-    for slot in spec.resources:
-        if slot != "shmem" and not any(agent.offers(slot) for agent in allowed):
+    for role in spec.groups:
+        for slot in role.resources:
+            if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
+                continue
+            where = f"session_roles.{role.name}.resources.{slot}" if spec.roles else f"session_resources.{slot}"
             whose = "designated agent" if spec.designated_agents else f"agent of resource group {spec.resource_group!r}"
             offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
-            raise SpecError(f"session_resources.{slot}: no {whose} offers it; offered are {offered}.")
-        if slot not in ("cpu", "mem", "shmem"):
-            raise SpecError(f"session_resources.{slot}: this version gives no devices to containers; leave it out.")
+            raise SpecError(f"{where}: no {whose} offers it; offered are {offered}.")
 
 
 def _refuse_missing_mounts(plan: SessionPlan, agents: Sequence[AgentFacts]) -> None:
@@ -156,5 +224,9 @@ def _refuse_missing_mounts(plan: SessionPlan, agents: Sequence[AgentFacts]) -> N
             )
 
 
-def _without_image(plan: SessionPlan, agents: Sequence[AgentFacts]) -> tuple[str, ...]:
-    return tuple(one.name for one in agents if one.name in plan.agents and not one.images.get(plan.image))
+def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, list[str]]:
+    """Return the images that agents of the plan need and lack, by agent; agents that lack none are left out."""
+    has = {agent.name: agent.images for agent in agents}
+    needs = {name: dict.fromkeys(kernel.image for kernel in plan.kernels_on(name)) for name in plan.agents}
+    lacks = {name: [image for image in needed if not has[name].get(image)] for name, needed in needs.items()}
+    return {name: images for name, images in lacks.items() if images}

@@ -21,7 +21,7 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
         "BACKENDAI_SESSION_ID": plan.id,
         "BACKENDAI_SESSION_NAME": plan.name,
         "BACKENDAI_KERNEL_ID": kernel.id,
-        "BACKENDAI_KERNEL_IMAGE": plan.image,
+        "BACKENDAI_KERNEL_IMAGE": kernel.image,
         "BACKENDAI_CLUSTER_SIZE": str(len(plan.kernels)),
         "BACKENDAI_CLUSTER_HOSTS": ",".join(one.hostname for one in plan.kernels),
         "BACKENDAI_CLUSTER_REPLICAS": ",".join(f"{role}:{roles.count(role)}" for role in dict.fromkeys(roles)),

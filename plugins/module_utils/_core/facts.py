@@ -21,14 +21,39 @@ class Underlay:
 
 
 @dataclasses.dataclass(frozen=True)
+class Holding:
+    """What a session takes on one agent. ``slots`` are bytes for memory, counts for the rest.
+
+    ``created_at`` is when the session was made, in seconds since the epoch.
+    """
+
+    session_id: str
+    name: str
+    created_at: float
+    slots: dict[str, int]
+    containers: int
+
+    @classmethod
+    def of(cls, agent: str, plan: Mapping[str, Any]) -> Holding:
+        """Return what the session of that plan (as plain data) takes on ``agent``."""
+        requests = [kernel["resources"] for kernel in plan["kernels"] if kernel["agent"] == agent]
+        slots: dict[str, int] = {}
+        for slot, amount in (item for request in requests for item in request.items()):
+            slots[slot] = slots.get(slot, 0) + amount
+        return cls(plan["id"], plan["name"], plan["created_at"], slots, len(requests))
+
+
+@dataclasses.dataclass(frozen=True)
 class AgentFacts:
     """One agent as its facts describe it.
 
     ``capacity`` and ``taken`` are slots: bytes for memory, counts for the rest; ``capacity`` has what is reserved
-    for the agent itself already taken off. ``online_cpus`` bounds one container, whatever the overcommit.
-    ``max_containers`` 0 stands for no limit. ``networks`` are the address ranges in use on the agent, ``vnis`` the
-    VXLAN network identifiers. ``missing_paths`` are those of the asked folders that are not there, and
-    ``latest_session`` is when the newest of its sessions was made, in seconds since the epoch.
+    for the agent itself already taken off. ``free`` is what is left of each slot, never negative. ``online_cpus``
+    bounds one container, whatever the overcommit. ``max_containers`` 0 stands for no limit. ``networks`` are the
+    address ranges in use on the agent, ``vnis`` the VXLAN network identifiers. ``missing_paths`` are those of the
+    asked folders that are not there, ``latest_session`` is when the newest of its sessions was made, in seconds since
+    the epoch, and ``holdings`` are what its sessions take: those that were given up hold nothing. ``architecture`` is
+    as the kernel names it, empty where it is not known.
     """
 
     name: str
@@ -45,11 +70,14 @@ class AgentFacts:
     images: dict[str, str | None]
     missing_paths: tuple[str, ...]
     latest_session: float
+    architecture: str = ""
+    holdings: tuple[Holding, ...] = ()
+    free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
 
-    @property
-    def free(self) -> dict[str, int]:
-        """What is left of each slot; never negative."""
-        return {slot: max(0, amount - self.taken.get(slot, 0)) for slot, amount in self.capacity.items()}
+    def __post_init__(self) -> None:
+        taken = self.taken
+        free = {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in self.capacity.items()}
+        object.__setattr__(self, "free", free)
 
     def offers(self, slot: str) -> bool:
         """Return whether this agent has any of ``slot`` at all."""
@@ -74,4 +102,6 @@ class AgentFacts:
             images=dict(data["images"]),
             missing_paths=tuple(data["missing_paths"]),
             latest_session=max((session["plan"]["created_at"] for session in data["sessions"]), default=0.0),
+            architecture=str(data.get("architecture", "")),
+            holdings=tuple(Holding.of(name, session["plan"]) for session in data["sessions"] if not session["expired"]),
         )

@@ -19,9 +19,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity i
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20
 
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class SpecError(ValueError):
+    """The request cannot be met as it is written; the text holds one sentence for each problem."""
 
 
 class Problems:
@@ -56,6 +61,19 @@ def text(problems: Problems, option: str, value: Any) -> str:
             return line
     problems.refuse(option, value, "must be a line of text")
     return ""
+
+
+def optional(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as a line of text that may be empty."""
+    return text(problems, option, value) if value not in ("", None) else ""
+
+
+def switch(problems: Problems, option: str, value: Any) -> bool:
+    """Return ``value`` as yes or no; the words that Ansible takes for them are taken."""
+    word = str(value).lower()
+    if word not in (*_YES, *_NO):
+        problems.refuse(option, value, "must be true or false")
+    return word in _YES
 
 
 def name_of(problems: Problems, option: str, value: Any) -> str:

@@ -13,9 +13,12 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core import addressing
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.mounts import Mount
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import format_slots
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import Mount, Pools, SessionSpec
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN, Role
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec
 
 INTERFACE_PREFIX = "cluster"
 """The engine appends a number, so that the session interface of every container is ``cluster0``."""
@@ -27,7 +30,11 @@ class PlanError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """One container of the session. ``address`` and ``mac`` are on the session network, absent in a session of one."""
+    """One container of the session.
+
+    ``resources`` are bytes for memory, counts for the rest. ``address`` and ``mac`` are on the session network, absent
+    in a session of one.
+    """
 
     id: str
     role: str
@@ -35,6 +42,8 @@ class Kernel:
     rank: int
     hostname: str
     agent: str
+    image: str
+    resources: dict[str, int]
     address: str | None
     mac: str | None
     container: str
@@ -59,15 +68,20 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class SessionPlan:
-    """Everything that is decided about a session. ``underlays`` are the tunnel addresses of its agents."""
+    """Everything that is decided about a session.
+
+    ``underlays`` are the tunnel addresses of its agents. ``command`` is the text of a batch session's shell command,
+    empty for others; ``failure_policy`` says what follows when a container dies. ``user`` is whose share it counts to.
+    """
 
     id: str
     name: str
-    image: str
+    user: str
     cluster_mode: str
     requested_cluster_mode: str
     resource_group: str
-    resources: dict[str, int]
+    command: str
+    failure_policy: str
     mounts: tuple[Mount, ...]
     network: Network | None
     kernels: tuple[Kernel, ...]
@@ -78,6 +92,11 @@ class SessionPlan:
     def agents(self) -> list[str]:
         """The agents that take part, in rank order."""
         return list(dict.fromkeys(kernel.agent for kernel in self.kernels))
+
+    @property
+    def images(self) -> list[str]:
+        """The images of all containers, in rank order."""
+        return list(dict.fromkeys(kernel.image for kernel in self.kernels))
 
     def kernels_on(self, agent: str) -> list[Kernel]:
         """Return the containers of one agent, in rank order."""
@@ -102,54 +121,74 @@ class SessionPlan:
 
     def lines(self) -> list[str]:
         """Return the plan for people, a line for each thing that would be made."""
-        text = [f"session {self.name}: {self.cluster_mode}, {len(self.kernels)} containers of {self.image}"]
+        images = ", ".join(self.images)
+        text = [f"session {self.name}: {self.cluster_mode}, {len(self.kernels)} containers of {images}"]
         if self.network:
             vni = f", vni {self.network.vni}" if self.network.vni else ""
             text.append(f"network {self.network.driver} {self.network.subnet}, mtu {self.network.mtu}{vni}")
-        each = format_slots(self.resources)
-        text += [f"{kernel.hostname} on {kernel.agent}: {kernel.address or '-'}, {each}" for kernel in self.kernels]
-        return text
+        return text + [
+            f"{one.hostname} on {one.agent}: {one.address or '-'}, {format_slots(one.resources)}"
+            for one in self.kernels
+        ]
 
 
 def make_plan(
-    spec: SessionSpec, placement: Placement, agents: Sequence[AgentFacts], pools: Pools, session_id: str, now: float
+    spec: SessionSpec,
+    placement: Placement,
+    agents: Sequence[AgentFacts],
+    pools: Pools,
+    session_id: str,
+    user: str,
+    now: float,
 ) -> SessionPlan:
     """Return the plan of a session placed on agents: the same input gives the same plan.
 
     ``agents`` are all that were read; only those of the placement count. Raises :class:`PlanError` when the pool of
     addresses or network identifiers is exhausted, or an agent's underlay address is not known or its MTU too small.
     """
-    chosen = [agent for name, _count in placement.counts for agent in agents if agent.name == name]
+    by_name = {agent.name: agent for agent in agents}
+    chosen = [by_name[name] for name in placement.agents]
     network = _network(spec, chosen, pools, session_id)
-    hosts = [name for name, count in placement.counts for _container in range(count)]
     tunnelled = network is not None and network.driver == "vxlan"
     return SessionPlan(
         id=session_id,
         name=spec.name,
-        image=spec.image,
+        user=user,
         cluster_mode="multi-node" if len(chosen) > 1 else "single-node",
         requested_cluster_mode=spec.cluster_mode,
         resource_group=spec.resource_group,
-        resources=dict(spec.resources),
+        command=spec.command,
+        failure_policy=spec.failure_policy,
         mounts=spec.mounts,
         network=network,
-        kernels=tuple(_kernel(spec.name, session_id, rank, agent, network) for rank, agent in enumerate(hosts)),
+        kernels=_kernels(spec, session_id, placement.hosts, network),
         underlays={agent.name: agent.underlay.address for agent in chosen if tunnelled and agent.underlay},
         created_at=now,
     )
 
 
-def _kernel(name: str, session_id: str, rank: int, agent: str, network: Network | None) -> Kernel:
-    role, index = ("sub", rank) if rank else ("main", 1)
-    hostname = f"{role}{index}"
+def _kernels(spec: SessionSpec, session_id: str, hosts: Sequence[str], network: Network | None) -> tuple[Kernel, ...]:
+    members = [(role, index) for role in spec.groups for index in range(1, role.replicas + 1)]
+    return tuple(
+        _kernel(spec.name, session_id, role, index, rank, hosts[rank], network)
+        for rank, (role, index) in enumerate(members)
+    )
+
+
+def _kernel(
+    name: str, session_id: str, role: Role, index: int, rank: int, agent: str, network: Network | None
+) -> Kernel:
+    hostname = f"{role.name}{index}"
     address = addressing.address_of(network.subnet, rank) if network else None
     return Kernel(
-        id=str(uuid.uuid5(uuid.UUID(session_id), hostname)) if rank else session_id,
-        role=role,
+        id=session_id if role.name == MAIN else str(uuid.uuid5(uuid.UUID(session_id), hostname)),
+        role=role.name,
         index=index,
         rank=rank,
         hostname=hostname,
         agent=agent,
+        image=role.image,
+        resources=dict(role.resources),
         address=address,
         mac=addressing.mac_of(address) if address else None,
         container=f"backendai-{name}-{hostname}",

@@ -25,7 +25,7 @@ class Found:
     request: dict[str, Any]
     committed: bool
     expired: bool
-    containers: dict[str, dict[str, str]]
+    containers: dict[str, dict[str, Any]]
     public_keys: dict[str, dict[str, str]]
 
 
@@ -57,7 +57,7 @@ def status_of(parts: Iterable[Found]) -> str:
 def session_record(
     plan: SessionPlan,
     status: str,
-    containers: Mapping[str, Mapping[str, str]] | None = None,
+    containers: Mapping[str, Mapping[str, Any]] | None = None,
     error: str | None = None,
 ) -> dict[str, Any]:
     """Return the record of a planned session; ``containers`` tells ``status`` and ``image_digest`` by hostname."""
@@ -112,12 +112,25 @@ def unplanned_record(
         "network": None,
         "kernels": [],
         "apps": [],
-        "pending": dataclasses.asdict(no_room) if no_room else None,
+        "pending": pending(no_room) if no_room else None,
         "error": error,
     }
 
 
-def containers_of(parts: Iterable[Found]) -> dict[str, dict[str, str]]:
+def pending(no_room: NoRoom) -> dict[str, Any]:
+    """Return why a session waits, as its record says it."""
+    return {"reason": no_room.reason, "shortfall": no_room.shortfall}
+
+
+def ended_record(
+    record: Mapping[str, Any], status: str, reason: str, exit_code: int | None, now: float
+) -> dict[str, Any]:
+    """Return the record of a session that is over: why, when (seconds since the epoch), and with which exit code."""
+    over = {"reason": reason, "exit_code": exit_code, "ended_at": now}
+    return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **over}
+
+
+def containers_of(parts: Iterable[Found]) -> dict[str, dict[str, Any]]:
     """Return the containers of a session by hostname, from all its agents."""
     return {hostname: state for part in parts for hostname, state in part.containers.items()}
 
@@ -127,14 +140,18 @@ def as_json(data: Any) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
-def table(sessions: Iterable[Iterable[Found]], now: float) -> list[str]:
-    """Return sessions as the lines of a table for people, newest last; ``now`` is in seconds since the epoch."""
-    rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE")]
-    for listed in sorted((list(parts) for parts in sessions), key=lambda parts: parts[0].plan.created_at):
-        plan = listed[0].plan
-        mode = "Multi-node" if plan.cluster_mode == "multi-node" else "Single-node"
-        age = _age(now - plan.created_at)
-        rows.append((plan.name, mode, str(len(plan.kernels)), status_of(listed), ",".join(plan.agents), age))
+def table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> list[str]:
+    """Return (record, when it was asked for) of sessions as the lines of a table for people, newest last.
+
+    Times are in seconds since the epoch. Why a session waits, or has ended, stands at the end of its line.
+    """
+    rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE", "")]
+    for record, since in sorted(sessions, key=lambda one: one[1]):
+        mode = "Multi-node" if record["cluster_mode"] == "multi-node" else "Single-node"
+        agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in record["kernels"])) or "-"
+        note = (record["pending"] or {}).get("reason") or record.get("reason") or record["error"] or ""
+        name, size, status = record["name"], str(record["cluster_size"]), record["status"]
+        rows.append((name, mode, size, status, agents, _age(now - since), note))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 

@@ -6,15 +6,18 @@
 
 from __future__ import annotations
 
+import calendar
 import concurrent.futures
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import complete
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import device_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 
 if TYPE_CHECKING:
@@ -30,10 +33,11 @@ ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
 class Container:
     """A container as it should be. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are the numbers of its cores.
 
-    ``network`` is the session's, with the container's address and MAC there; without it the container has the
-    agent's default network alone. ``given`` is the environment that the session sets; it may hold the user's secrets
-    and is never shown. ``image_environment`` is what the image brings, ``kit`` the folder of the runtime kit,
-    ``ssh_files`` the digest of what the container copies from its folder when it starts.
+    ``devices`` are the ids of the devices that it has to itself. ``network`` is the session's, with the container's
+    address and MAC there; without it the container has the agent's default network alone. ``given`` is the environment
+    that the session sets; it may hold the user's secrets and is never shown. ``image_environment`` is what the image
+    brings, ``kit`` the folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder
+    when it starts.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Container:
     kit: str
     binds: tuple[str, ...]
     cpus: tuple[int, ...]
+    devices: tuple[str, ...]
     memory: int
     shm_size: int | None
     default_network: str
@@ -77,6 +82,29 @@ class Step:
 def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
     """Return the containers of one session, or of all, as the engine lists them; stopped ones too."""
     return list(client.containers(all=True, filters=labels.owned(session_id)))
+
+
+def how_it_ended(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
+    """Return a stopped container's exit code and the time of its end, in seconds since the epoch.
+
+    Both are ``None`` where it was never started, or is gone by now.
+    """
+    from docker.errors import NotFound
+
+    try:
+        state = client.inspect_container(container)["State"]
+    except NotFound:
+        return None, None
+    if state["FinishedAt"].startswith("0001-"):
+        return None, None
+    return int(state["ExitCode"]), calendar.timegm(time.strptime(state["FinishedAt"][:19], "%Y-%m-%dT%H:%M:%S"))
+
+
+def foreign_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:
+    """Return those of the names that containers bear which are not of this session, whoever made them."""
+    ours = {one["Id"] for one in find_containers(client, session_id)}
+    others = (one for one in client.containers(all=True) if one["Id"] not in ours)
+    return sorted(name for one in others for name in names if f"/{name}" in (one["Names"] or ()))
 
 
 def plan_containers(found: Sequence[dict[str, Any]], wanted: Iterable[Container]) -> list[Step]:
@@ -130,7 +158,7 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
         entrypoint=ENTRYPOINT,
         command=[],
         user="0:0",
-        environment=complete(wanted.image_environment, wanted.given),
+        environment=_environment(wanted),
         labels={**wanted.labels, labels.DIGEST: wanted.digest()},
         mac_address=wanted.mac,
         networking_config=networking,
@@ -139,6 +167,8 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
             binds=[f"{wanted.kit}:/opt/backendai:ro", *wanted.binds],
             init=True,
             cpuset_cpus=",".join(map(str, wanted.cpus)),
+            devices=_nodes(wanted),
+            device_requests=_gpu_request(wanted),
             mem_limit=wanted.memory,
             # The same limit with swap included: no swap.
             memswap_limit=wanted.memory,
@@ -149,6 +179,35 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
     if wanted.network:
         client.connect_container_to_network(made, wanted.default_network)
     return str(made)
+
+
+def _nvidia_gpus(container: Container) -> list[str]:
+    return [one for one in container.devices if not device_nodes([one])]
+
+
+def _nodes(container: Container) -> list[Any]:
+    """Return the device nodes of a container as the engine takes them."""
+    paths = device_nodes(container.devices)
+    return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
+
+
+def _gpu_request(container: Container) -> list[Any] | None:
+    """Return what asks NVIDIA's runtime for the GPUs of a container; ``None`` asks for none."""
+    gpus = _nvidia_gpus(container)
+    return [{"Driver": "nvidia", "DeviceIDs": gpus, "Capabilities": [["gpu"]]}] if gpus else None
+
+
+def _environment(container: Container) -> dict[str, str]:
+    """Return the whole environment of a container.
+
+    Where NVIDIA's runtime is the engine's default one, images with CUDA would be shown all GPUs, and so would a user
+    who sets the variable that asks for them: it says what the container has, wherever it could count.
+    """
+    environment = complete(container.image_environment, container.given)
+    gpus = _nvidia_gpus(container)
+    if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
+        environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpus) or "void"
+    return environment
 
 
 def _remove(client: docker.APIClient, container: str) -> None:
@@ -169,4 +228,7 @@ def _at_once(act: Callable[[Any], None], things: Sequence[Any]) -> None:
 
 def _phrase(container: Container) -> str:
     cpus = ",".join(map(str, container.cpus))
-    return f"image {container.image}, address {container.address or '-'}, cores {cpus}, memory {container.memory}"
+    devices = "".join(f", device {one}" for one in container.devices)
+    return (
+        f"image {container.image}, address {container.address or '-'}, cores {cpus}, memory {container.memory}{devices}"
+    )

@@ -15,6 +15,8 @@ HOSTNAME = "ai.backend.cluster-host"
 IMAGE_DIGEST = "ai.backend.image-digest"
 SLOTS = "ai.backend.slots"
 """What one container takes, as JSON: so that an agent can be read even where its folders were lost."""
+DEVICES = "ai.backend.devices"
+"""The ids of the devices that one container has, by slot, as JSON: nobody else gets them while it is there."""
 DIGEST = "ai.backend.digest"
 """What the thing was made from; a different digest means that it must be made anew."""
 

@@ -4,8 +4,8 @@
 
 """What an agent remembers of sessions: one folder for each, readable by root alone.
 
-``sessions/<id>/session.json`` holds the plan, who claimed it and which cores its containers have; the folders beside
-it, one for each container of this agent, are what the containers see at ``/run/backendai``.
+``sessions/<id>/session.json`` holds the plan, who claimed it and which cores and devices its containers have; the
+folders beside it, one for each container of this agent, are what the containers see at ``/run/backendai``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class NotProvisioned(Exception):
@@ -38,9 +43,9 @@ class Held:
     """A session as one agent holds it.
 
     ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is in seconds since
-    the epoch by the agent's own clock, ``None`` once the session is committed. ``cpus`` gives each container's cores,
-    ``keys`` its public keys: none where a claim was interrupted before it made them. ``request`` is the comparable form
-    of what the user asked.
+    the epoch by the agent's own clock, ``None`` once the session is committed. ``pinned`` gives each container's cores
+    and devices, ``keys`` its public keys: none where a claim was interrupted before it made them. ``request`` is the
+    comparable form of what the user asked.
     """
 
     plan: SessionPlan
@@ -48,7 +53,7 @@ class Held:
     agent: str
     nonce: str
     expires_at: float | None
-    cpus: dict[str, list[int]]
+    pinned: dict[str, Pinned]
     keys: dict[str, PublicKeys]
 
     @property
@@ -68,13 +73,17 @@ class Held:
     @property
     def slots(self) -> dict[str, int]:
         """What the containers on this agent take together."""
-        return {slot: amount * len(self.kernels) for slot, amount in self.plan.resources.items()}
+        total: Counter[str] = Counter()
+        for kernel in self.kernels:
+            total.update(kernel.resources)
+        return dict(total)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Held:
         """Return what was stored."""
+        pinned = {hostname: Pinned(**both) for hostname, both in data["pinned"].items()}
         keys = {hostname: PublicKeys(**both) for hostname, both in data["keys"].items()}
-        return cls(**{**data, "plan": SessionPlan.from_dict(data["plan"]), "keys": keys})
+        return cls(**{**data, "plan": SessionPlan.from_dict(data["plan"]), "pinned": pinned, "keys": keys})
 
 
 class Store:
@@ -118,7 +127,8 @@ class Store:
         """Return every session that this agent holds, committed or not, in the order of their ids."""
         if not self._sessions.is_dir():
             return []
-        found = (self.session(folder.name) for folder in sorted(self._sessions.iterdir()))
+        names = sorted(folder.name for folder in self._sessions.iterdir() if _ID.fullmatch(folder.name))
+        found = map(self.session, names)
         return [held for held in found if held]
 
     def session(self, session_id: str) -> Held | None:
@@ -150,7 +160,9 @@ class Store:
         return True
 
     def folder(self, session_id: str) -> Path:
-        """Return the folder of a session."""
+        """Return the folder of a session; an id that is none would name another folder, such as that of them all."""
+        if not _ID.fullmatch(session_id):
+            raise ValueError(f"session_id: {session_id!r} is not the id of a session")
         return self._sessions / session_id
 
     def kernel_folder(self, session_id: str, hostname: str) -> Path:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import claim as claiming
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.claim import (
@@ -16,14 +15,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.claim imp
     Claimed,
     ClaimRefused,
     claim,
-    pick_cpus,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Settings
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Questions, Settings
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from tests.unit.builders import GIB, SESSION_ID, agent_data, held, plan
 
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 SETTINGS = Settings("default", True, (), {}, 1, 0, "")
 KEYS = {name: PublicKeys(f"USER-{name}", f"HOST-{name}") for name in ("main1", "sub1")}
@@ -39,18 +41,47 @@ def facts(monkeypatch: pytest.MonkeyPatch) -> Facts:
         monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_data("agent1", **changes))
 
     let_be()
+    monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
     return let_be
 
 
-def claimed(engine: Any, store: Store, nonce: str = "nonce-1", *, dry: bool = False) -> Claimed:
-    wanted = Claim(MADE, {"name": "train-llm"}, "agent1", nonce, 600)
+def labels_of(session_id: str) -> dict[str, str]:
+    return {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: session_id, labels.HOSTNAME: "main1"}
+
+
+def claimed(
+    engine: Any, store: Store, of: SessionPlan = MADE, *, clear: Sequence[str] = (), dry: bool = False
+) -> Claimed:
+    wanted = Claim(of, {"name": "train-llm"}, "agent1", "nonce-1", 600, clear)
     return claim(engine, store, SETTINGS, wanted, dry=dry)
 
 
-def refusal(engine: Any, store: Store) -> str:
+def pinned(store: Store) -> dict[str, Pinned]:
+    noted = store.session(SESSION_ID)
+    assert noted is not None
+    return noted.pinned
+
+
+def another(**changes: Any) -> SessionPlan:
+    """Return the plan of another session."""
+    return dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID, **changes)
+
+
+def asking(**slots: int) -> SessionPlan:
+    """Return the plan with these slots asked of sub1."""
+    main, sub, *others = MADE.kernels
+    wider = dataclasses.replace(sub, resources={**sub.resources, **slots})
+    return dataclasses.replace(MADE, kernels=(main, wider, *others))
+
+
+def device(name: str, numa: int | None = None, *, free: bool = True) -> dict[str, Any]:
+    return {"slot": "tpu", "id": name, "numa": numa, "free": free}
+
+
+def refusal(engine: Any, store: Store, of: SessionPlan = MADE) -> str:
     with pytest.raises(ClaimRefused) as refused:
-        claimed(engine, store)
+        claimed(engine, store, of)
     assert store.session(SESSION_ID) is None
     return str(refused.value)
 
@@ -61,7 +92,7 @@ def test_a_claim_is_noted_with_cores_of_its_own_and_a_time_limit(engine: Any, st
     noted = store.session(SESSION_ID)
     assert noted is not None
     assert (noted.plan, noted.request, noted.agent, noted.nonce) == (MADE, {"name": "train-llm"}, "agent1", "nonce-1")
-    assert noted.cpus == {"main1": [0, 1], "sub1": [2, 3]}
+    assert noted.pinned == {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
     assert noted.expires_at is not None
     assert 0 < noted.expires_at - time.time() <= 600
 
@@ -75,25 +106,32 @@ def test_check_mode_claims_nothing_and_makes_no_key(engine: Any, store: Store) -
 
 
 @pytest.mark.usefixtures("facts")
-def test_a_later_run_takes_a_claim_over_with_its_cores(engine: Any, store: Store) -> None:
-    store.save(
-        held(MADE, nonce="nonce-0", expires_at=time.time() + 60, cpus={"main1": [6, 7], "sub1": [4, 5]}, keys={})
-    )
+def test_a_later_run_takes_a_claim_over_with_its_cores_and_devices(engine: Any, store: Store) -> None:
+    before = {"main1": Pinned([6, 7], {"tpu": ["a"]}), "sub1": Pinned([4, 5])}
+    store.save(held(MADE, nonce="nonce-0", expires_at=time.time() + 60, pinned=before, keys={}))
     assert claimed(engine, store) == Claimed([], KEYS)
     noted = store.session(SESSION_ID)
     assert noted is not None
-    assert (noted.nonce, noted.cpus, noted.keys) == ("nonce-1", {"main1": [6, 7], "sub1": [4, 5]}, KEYS)
+    assert (noted.nonce, noted.pinned, noted.keys) == ("nonce-1", before, KEYS)
     assert not noted.expired(time.time())
 
 
 @pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
+def test_a_claim_for_another_plan_of_the_session_is_made_anew(engine: Any, store: Store, dry: bool) -> None:
+    before = dataclasses.replace(MADE, kernels=MADE.kernels[:1])
+    store.save(held(before, nonce="nonce-0", expires_at=time.time() + 60, pinned={"main1": Pinned([6, 7])}))
+    assert claimed(engine, store, dry=dry).changes == CHANGES
+    given = {"main1": Pinned([6, 7])} if dry else {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
+    assert pinned(store) == given
+
+
+@pytest.mark.usefixtures("facts")
 def test_a_claim_whose_time_is_over_is_removed_and_made_anew(engine: Any, store: Store) -> None:
-    store.save(held(MADE, nonce="nonce-0", expires_at=1.0, cpus={"main1": [6, 7], "sub1": [4, 5]}))
+    store.save(held(MADE, nonce="nonce-0", expires_at=1.0, pinned={"main1": Pinned([6, 7]), "sub1": Pinned([4, 5])}))
     (store.folder(SESSION_ID) / "remains").touch()
     assert claimed(engine, store) == Claimed(CHANGES, KEYS)
-    noted = store.session(SESSION_ID)
-    assert noted is not None
-    assert noted.cpus == {"main1": [0, 1], "sub1": [2, 3]}
+    assert pinned(store) == {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
     assert not (store.folder(SESSION_ID) / "remains").exists()
 
 
@@ -139,56 +177,126 @@ def test_what_was_taken_since_the_facts_were_read_is_refused(
     assert refusal(engine, store) == sentence
 
 
+def test_containers_that_differ_are_told_apart_where_there_is_no_room(engine: Any, store: Store, facts: Facts) -> None:
+    facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 1}, taken={"tpu": 1}, devices=[device("a", free=False)])
+    assert refusal(engine, store, asking(tpu=1)) == (
+        "agent1 no longer has room for 1 container of cpu 2, mem 1g and 1 container of cpu 2, mem 1g, tpu 1"
+    )
+
+
 @pytest.mark.usefixtures("facts")
 def test_a_name_that_another_run_took_is_refused(engine: Any, store: Store) -> None:
-    other = plan({"agent1": 1}).to_dict() | {"id": "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"}
-    store.save(held(type(MADE).from_dict(other), nonce="theirs", expires_at=time.time() + 60))
+    store.save(held(another(name="train-llm"), nonce="theirs", expires_at=time.time() + 60))
     assert refusal(engine, store) == "session_name: 'train-llm' was taken on agent1 by another run"
 
 
 @pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("labelled", [{}, {**labels_of("lost")}], ids=["of others", "of a session that was lost"])
+def test_the_name_of_a_container_that_is_not_of_this_session_is_refused(
+    engine: Any, store: Store, labelled: dict[str, str]
+) -> None:
+    name = MADE.kernels[0].container
+    engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labelled, "State": "exited"}]
+    assert refusal(engine, store) == f"container {name} exists on agent1 already and is not of this session"
+    assert engine.calls == []
+
+
+@pytest.mark.usefixtures("facts")
+def test_containers_of_this_session_whose_folder_was_lost_are_removed_and_do_not_stand_in_the_way(
+    engine: Any, store: Store
+) -> None:
+    name = MADE.kernels[0].container
+    engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labels_of(SESSION_ID), "State": "exited"}]
+    assert claimed(engine, store) == Claimed(CHANGES, KEYS)
+    assert engine.calls == ["remove a"]
+
+
+@pytest.mark.usefixtures("facts")
 def test_a_claim_that_was_given_up_is_removed_by_the_next(engine: Any, store: Store) -> None:
-    other = plan({"agent1": 1}).to_dict() | {"id": "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"}
-    store.save(held(type(MADE).from_dict(other), nonce="theirs", expires_at=1.0))
+    store.save(held(another(), nonce="theirs", expires_at=1.0))
     claimed(engine, store)
     assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
 
 
 @pytest.mark.usefixtures("facts")
 def test_check_mode_leaves_even_what_was_given_up(engine: Any, store: Store) -> None:
-    other = plan({"agent1": 1}, name="other").to_dict() | {"id": "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"}
-    store.save(held(type(MADE).from_dict(other), expires_at=1.0))
+    store.save(held(another(), expires_at=1.0))
     claimed(engine, store, dry=True)
     assert [one.plan.name for one in store.sessions()] == ["other"]
 
 
 @pytest.mark.usefixtures("facts")
-def test_cores_of_living_sessions_are_avoided(engine: Any, store: Store) -> None:
-    other = plan({"agent1": 1}, name="other").to_dict() | {"id": "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"}
-    store.save(held(type(MADE).from_dict(other), cpus={"main1": [0, 2]}))
-    claimed(engine, store)
-    noted = store.session(SESSION_ID)
-    assert noted is not None
-    assert noted.cpus == {"main1": [1, 3], "sub1": [4, 5]}
+def test_what_ended_while_the_agent_was_away_is_removed_first(engine: Any, store: Store) -> None:
+    store.save(held(another(name="train-llm"), pinned={"main1": Pinned([0, 1])}))
+    engine.made = [{"Id": "a", "Names": ["/old"], "Labels": labels_of(OTHER_ID), "State": "running"}]
+    changes = [Change("container old", "running", None), Change("session train-llm", "held", None), *CHANGES]
+    assert claimed(engine, store, clear=[OTHER_ID]) == Claimed(changes, KEYS)
+    assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
+    assert pinned(store) == {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
 
 
-@given(
-    online=st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True),
-    load=st.dictionaries(st.integers(0, 63), st.integers(0, 3)),
-    count=st.integers(1, 8),
-    containers=st.integers(1, 6),
-)
-def test_a_container_gets_distinct_cores_and_never_a_busier_one_than_another_that_is_free(
-    online: list[int], load: dict[int, int], count: int, containers: int
+@pytest.mark.usefixtures("facts")
+def test_what_ended_is_removed_although_the_session_needs_no_claim(engine: Any, store: Store) -> None:
+    for one in (held(MADE), held(another())):
+        store.save(one)
+    assert claimed(engine, store, clear=[OTHER_ID]).changes == [Change("session other", "held", None)]
+    assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
+
+
+@pytest.mark.usefixtures("facts")
+def test_check_mode_tells_what_would_be_removed_and_leaves_it(engine: Any, store: Store) -> None:
+    store.save(held(another(name="train-llm"), pinned={"main1": Pinned([0, 1])}))
+    assert claimed(engine, store, clear=[OTHER_ID], dry=True).changes == [
+        Change("session train-llm", "held", None),
+        *CHANGES,
+    ]
+    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+
+
+@pytest.mark.usefixtures("facts")
+def test_what_is_no_id_removes_nothing(engine: Any, store: Store) -> None:
+    store.save(held(another()))
+    with pytest.raises(ValueError, match=r"^session_id: '' is not the id of a session$"):
+        claimed(engine, store, clear=[""])
+    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+
+
+def test_what_is_to_be_removed_counts_as_gone_in_the_facts(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = min(count, len(online))
-    busy = {cpu: load.get(cpu, 0) for cpu in online}
-    chosen = pick_cpus(online, load, count, [f"sub{number}" for number in range(containers)])
-    assert len(chosen) == containers
-    for cpus in chosen.values():
-        assert len(set(cpus)) == count
-        assert set(cpus) <= set(online)
-        assert cpus == sorted(cpus)
-        assert max(busy[cpu] for cpu in cpus) <= min((busy[cpu] for cpu in set(online) - set(cpus)), default=99)
-        for cpu in cpus:
-            busy[cpu] += 1
+    monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
+    asked: list[Questions] = []
+
+    def survey(*reading: Any) -> dict[str, Any]:
+        asked.append(reading[-1])
+        return agent_data("agent1")
+
+    monkeypatch.setattr(claiming, "survey", survey)
+    claimed(engine, store, clear=[OTHER_ID])
+    assert asked == [Questions(paths=[], gone=[OTHER_ID, SESSION_ID])]
+
+
+@pytest.mark.usefixtures("facts")
+def test_cores_of_living_sessions_are_avoided(engine: Any, store: Store) -> None:
+    store.save(held(another(), pinned={"main1": Pinned([0, 2])}))
+    claimed(engine, store)
+    assert pinned(store) == {"main1": Pinned([1, 3]), "sub1": Pinned([4, 5])}
+
+
+def test_cores_and_devices_are_of_one_node(
+    engine: Any, store: Store, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: {cpu: cpu // 4 for cpu in cpus})
+    facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 3}, devices=[device("a", 0, free=False), device("b", 1)])
+    claimed(engine, store, asking(tpu=1))
+    assert pinned(store) == {"main1": Pinned([0, 1]), "sub1": Pinned([4, 5], {"tpu": ["b"]})}
+
+
+def test_a_core_is_shared_by_no_more_containers_than_the_overcommit_says(
+    engine: Any, store: Store, facts: Facts
+) -> None:
+    facts(online_cpus=[0, 1, 2], capacity={"cpu": 6, "mem": 16 * GIB})
+    store.save(held(another(), pinned={"main1": Pinned([0]), "sub1": Pinned([0])}))
+    wanted = Claim(MADE, {}, "agent1", "nonce-1", 600)
+    claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), wanted, dry=False)
+    assert pinned(store) == {"main1": Pinned([1, 2]), "sub1": Pinned([1, 2])}

@@ -21,11 +21,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
     remove_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
-from tests.unit.builders import GIB, SESSION_ID, held, plan, public_keys
+from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 
 MADE = plan(
@@ -294,8 +296,9 @@ def test_containers_whose_folder_was_lost_go_too(engine: Any, store: Store) -> N
 
 
 def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
-    mine = held(MADE, cpus={"main1": [0], "sub1": [3]})
-    wanted = desired_slice(store, mine, CONTENTS, Image("sha256:1", {"PATH": "/bin"}), "backendai-default")
+    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}), "sub1": Pinned([3])}
+    images = {IMAGE: Image("sha256:1", {"PATH": "/bin"})}
+    wanted = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default")
     main, sub = wanted.containers
     folder = store.kernel_folder(SESSION_ID, "main1")
     assert (main.name, main.hostname, main.image) == ("backendai-train-llm-main1", "main1", "lab/python:1")
@@ -309,6 +312,7 @@ def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
         "/mnt/b:/b:ro",
     )
     assert (main.cpus, sub.cpus) == ((0,), (3,))
+    assert (main.devices, sub.devices) == (("/dev/fuse", "/dev/net/tun"), ())
     assert (main.memory, main.shm_size) == (GIB, 64 << 20)
     assert (main.default_network, main.network) == ("backendai-default", "backendai-train-llm")
     assert (main.address, main.mac) == (MADE.kernels[0].address, MADE.kernels[0].mac)
@@ -319,12 +323,67 @@ def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
         "ai.backend.kernel-id": SESSION_ID,
         "ai.backend.cluster-host": "main1",
         "ai.backend.slots": json.dumps({"cpu": 1, "mem": GIB, "shmem": 64 << 20}),
+        "ai.backend.devices": '{"lab.device": ["/dev/fuse", "/dev/net/tun"]}',
         "ai.backend.image-digest": "sha256:1",
     }
+    assert sub.labels["ai.backend.devices"] == "{}"
+
+
+def test_a_container_is_told_the_nodes_of_its_devices(store: Store) -> None:
+    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
+    wanted = desired_slice(
+        store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default"
+    )
+    (told,) = [file for file in wanted.files if file.path.name == "devices"]
+    assert told.path.parent == store.kernel_folder(SESSION_ID, "main1")
+    assert told.content == "/dev/kvm\n/dev/fuse\n"
+
+
+def mixed() -> SessionPlan:
+    """Return the plan with another image and other resources for sub1."""
+    main, sub, *others = MADE.kernels
+    other = dataclasses.replace(sub, image="lab/busybox:1", resources={"cpu": 2, "mem": 2 * GIB})
+    return dataclasses.replace(MADE, kernels=(main, other, *others))
+
+
+def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Store) -> None:
+    images = {IMAGE: Image("sha256:1", {"PATH": "/bin"}), "lab/busybox:1": Image("sha256:2", {"A": "b"})}
+    wanted = desired_slice(store, held(mixed()), CONTENTS, images, "backendai-default")
+    main, sub = wanted.containers
+    assert (main.image, main.image_environment, main.memory, main.shm_size) == (IMAGE, {"PATH": "/bin"}, GIB, 64 << 20)
+    assert (sub.image, sub.image_environment, sub.memory, sub.shm_size) == ("lab/busybox:1", {"A": "b"}, 2 * GIB, None)
+    assert [json.loads(one.labels[labels.SLOTS])["cpu"] for one in (main, sub)] == [1, 2]
+    assert [one.labels[labels.IMAGE_DIGEST] for one in (main, sub)] == ["sha256:1", "sha256:2"]
+
+
+def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"Id": "sha256:1", "Config": {"Env": []}}
+    engine = Engine({IMAGE: known, "lab/busybox:1": known})
+    looked_up: list[str] = []
+    inspect = engine.inspect_image
+
+    def inspect_image(name: str) -> dict[str, Any]:
+        looked_up.append(name)
+        return inspect(name)
+
+    monkeypatch.setattr(engine, "inspect_image", inspect_image)
+    store.save(held(MADE, expires_at=9e12))
+    apply(engine, store)
+    assert looked_up == [IMAGE]
+    looked_up.clear()
+    store.save(held(mixed(), expires_at=9e12))
+    apply(engine, store)
+    assert looked_up == [IMAGE, "lab/busybox:1"]
+
+
+def test_the_image_that_is_not_there_is_named(store: Store) -> None:
+    store.save(held(mixed(), expires_at=9e12))
+    with pytest.raises(ImageUnavailable, match=r"^session_image: 'lab/busybox:1' is not on agent1$"):
+        apply(Engine(), store)
 
 
 def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> None:
-    wanted = desired_slice(store, held(MADE), CONTENTS, Image("sha256:1", {}), "backendai-default")
+    wanted = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default")
     folder = store.kernel_folder(SESSION_ID, "main1")
     files = {str(file.path.relative_to(folder)): file for file in wanted.files if folder in file.path.parents}
     assert tuple(sorted(files)) == FILES
@@ -340,7 +399,7 @@ def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) 
         store,
         held(alone),
         dataclasses.replace(CONTENTS, keys=public_keys(alone)),
-        Image("sha256:1", {}),
+        {IMAGE: Image("sha256:1", {})},
         "backendai-default",
     )
     assert (wanted.network, wanted.link) == (None, None)

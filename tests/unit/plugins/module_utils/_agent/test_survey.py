@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,25 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
     Questions,
     Settings,
     cpu_load,
+    living,
     survey,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device, Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "")
 
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be a host of four cores and 16 GiB, that uses one network and one VXLAN."""
+    """Be a host of four cores, 16 GiB and no devices, that uses one network and one VXLAN."""
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots: Accelerators([], []))
     monkeypatch.setattr(surveying.machine, "online_cpus", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(surveying.machine, "memory_total", lambda: 16 * GIB)
     monkeypatch.setattr(surveying.network, "networks_in_use", lambda: ["192.0.2.0/24"])
@@ -80,21 +86,60 @@ def test_the_facts_are_what_planning_reads(engine: Any, store: Store) -> None:
         ({"reserved": {"cpu": 1, "mem": "1g"}}, {"cpu": 3, "mem": 15 * GIB}),
         ({"reserved": {"cpu": 99, "mem": "1t"}}, {"cpu": 0, "mem": 0}),
         ({"reserved": {}, "cpu_overcommit": 8}, {"cpu": 32, "mem": 16 * GIB}),
-        (
-            {"reserved": {}, "slots": [{"name": "cuda.device", "devices": ["/dev/nvidia0", "/dev/nvidia1"]}]},
-            {"cpu": 4, "mem": 16 * GIB, "cuda.device": 2},
-        ),
-        (
-            {"reserved": {"tpu": 1}, "slots": [{"name": "tpu", "devices": ["a"]}, {"name": "tpu", "devices": ["b"]}]},
-            {"cpu": 4, "mem": 16 * GIB, "tpu": 1},
-        ),
     ],
-    ids=["default", "nothing reserved", "reserved", "all reserved", "overcommit", "devices", "devices in two lists"],
+    ids=["default", "nothing reserved", "reserved", "all reserved", "overcommit"],
 )
 def test_capacity_is_what_the_host_has_less_what_is_reserved(
     engine: Any, store: Store, settings: dict[str, Any], capacity: dict[str, int]
 ) -> None:
     assert read(engine, store, **settings)["capacity"] == capacity
+
+
+def has(monkeypatch: pytest.MonkeyPatch, *devices: Device, warnings: tuple[str, ...] = ()) -> None:
+    """Give the host these devices."""
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots: Accelerators(list(devices), list(warnings)))
+
+
+def test_devices_are_counted_by_slot_less_what_is_reserved(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has(monkeypatch, Device("cuda.device", "GPU-a"), Device("cuda.device", "GPU-b", 1), Device("tpu", "/dev/accel0"))
+    facts = read(engine, store, reserved={"cuda.device": 1})
+    assert facts["capacity"] == {"cpu": 4, "mem": 16 * GIB, "cuda.device": 1, "tpu": 1}
+    assert facts["devices"] == [
+        {"slot": "cuda.device", "id": "GPU-a", "numa": None, "free": True},
+        {"slot": "cuda.device", "id": "GPU-b", "numa": 1, "free": True},
+        {"slot": "tpu", "id": "/dev/accel0", "numa": None, "free": True},
+    ]
+
+
+def test_declared_devices_are_those_of_the_settings(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        surveying, "find_accelerators", lambda slots: Accelerators([Device(one["name"], "x") for one in slots], [])
+    )
+    slots = [{"name": "tpu", "devices": ["/dev/accel0"]}]
+    assert [one["slot"] for one in read(engine, store, slots=slots)["devices"]] == ["tpu"]
+
+
+def test_what_a_driver_does_not_tell_is_warned_of(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    has(monkeypatch, warnings=("nvidia-smi fails",))
+    assert read(engine, store)["warnings"] == ["nvidia-smi fails"]
+
+
+def test_devices_of_living_sessions_and_of_containers_without_a_session_are_not_free(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("mine", "claimed", "given-up", "orphaned", "gone", "free")
+    has(monkeypatch, *(Device("tpu", name) for name in names))
+    for number, (name, until) in enumerate([("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("gone", None)]):
+        of = dataclasses.replace(MADE, id=f"{number:08x}{OTHER_ID[8:]}")
+        store.save(held(of, expires_at=until, pinned={"main1": Pinned([0], {"tpu": [name]})}))
+    engine.made = [
+        container("main1", **{labels.SESSION_ID: "lost", labels.DEVICES: '{"tpu": ["orphaned"]}'}),
+        container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
+    ]
+    facts = read(engine, store, Questions(gone=[f"00000003{OTHER_ID[8:]}"]))
+    assert {one["id"] for one in facts["devices"] if one["free"]} == {"given-up", "gone", "free"}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +175,19 @@ def test_what_sessions_take_counts_until_they_are_given_up(
     assert facts["sessions"][0]["expired"] is (not containers)
 
 
+def test_what_is_about_to_be_removed_counts_as_gone(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    facts = read(engine, store, Questions(gone=[SESSION_ID]))
+    assert (facts["taken"], facts["containers"], facts["networks"], facts["vnis"]) == ({}, 0, ["192.0.2.0/24"], [7])
+
+
+def test_sessions_live_until_their_time_is_over_or_they_are_to_go() -> None:
+    other = dataclasses.replace(MADE, id=OTHER_ID)
+    mine, theirs, given_up = held(MADE), held(other, expires_at=9e12), held(other, expires_at=1.0)
+    assert living([mine, theirs, given_up], time.time()) == [mine, theirs]
+    assert living([mine, theirs, given_up], time.time(), [SESSION_ID]) == [theirs]
+
+
 def test_a_container_whose_folder_was_lost_counts_too(engine: Any, store: Store) -> None:
     engine.made = [container("main1"), container("sub1", "exited", **{labels.SLOTS: '{"cpu": 1}'})]
     facts = read(engine, store)
@@ -144,7 +202,9 @@ def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) ->
 
 def test_a_session_is_told_with_its_containers(engine: Any, store: Store) -> None:
     store.save(held(MADE, request={"name": "train-llm"}))
-    engine.made = [container("main1"), container("sub1", "exited"), container("x", **{labels.SESSION_ID: "other"})]
+    ended = {"ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00.25Z"}
+    others = container("x", **{labels.SESSION_ID: "other"})
+    engine.made = [container("main1"), {**container("sub1", "exited"), **ended}, others]
     assert read(engine, store)["sessions"] == [
         {
             "plan": MADE.to_dict(),
@@ -152,8 +212,13 @@ def test_a_session_is_told_with_its_containers(engine: Any, store: Store) -> Non
             "committed": True,
             "expired": False,
             "containers": {
-                "main1": {"status": "running", "image_digest": "sha256:1"},
-                "sub1": {"status": "exited", "image_digest": "sha256:1"},
+                "main1": {
+                    "status": "running",
+                    "image_digest": "sha256:1",
+                    "exit_code": None,
+                    "finished_at": None,
+                },
+                "sub1": {"status": "exited", "image_digest": "sha256:1", "exit_code": 3, "finished_at": 60},
             },
             "public_keys": {
                 "main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"},
@@ -177,8 +242,23 @@ def test_an_agent_without_a_kit_has_no_facts(engine: Any, tmp_path: Path) -> Non
 
 
 def test_the_load_of_a_core_is_how_many_containers_are_pinned_to_it() -> None:
-    assert cpu_load([held(MADE, cpus={"main1": [0, 1], "sub1": [1]}), held(MADE, cpus={"sub2": [1, 3]})]) == {
-        0: 1,
-        1: 3,
-        3: 1,
-    }
+    both = {"main1": Pinned([0, 1]), "sub1": Pinned([1])}
+    assert cpu_load([held(MADE, pinned=both), held(MADE, pinned={"sub2": Pinned([1, 3])})]) == {0: 1, 1: 3, 3: 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("running", (None, None)),
+        ("created", (None, None)),
+        ("restarting", (None, None)),
+        ("exited", (3, 60)),
+        ("dead", (3, 60)),
+    ],
+)
+def test_only_containers_that_have_ended_have_an_exit_code(
+    engine: Any, state: str, told: tuple[int | None, int | None]
+) -> None:
+    engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
+    told_of = surveying.container_states(engine, engine.made)["main1"]
+    assert (told_of["status"], told_of["exit_code"], told_of["finished_at"]) == (state, *told)

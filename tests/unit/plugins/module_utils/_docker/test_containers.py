@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from docker.errors import APIError
+from docker.types import HostConfig
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
@@ -22,6 +23,7 @@ MAIN = Container(
     kit="/var/lib/backendai/kit/0123456789ab",
     binds=("/var/lib/backendai/sessions/1/main1:/run/backendai:ro",),
     cpus=(0, 2),
+    devices=(),
     memory=1 << 30,
     shm_size=None,
     default_network="backendai-default",
@@ -94,6 +96,7 @@ def test_a_container_that_was_made_differently_is_made_anew(engine: Any, state: 
         {"given": {"TOKEN": "hunter3"}},
         {"binds": ()},
         {"cpus": (0, 1)},
+        {"devices": ("/dev/fuse",)},
         {"memory": 2 << 30},
         {"shm_size": 1 << 26},
         {"network": None},
@@ -127,6 +130,8 @@ def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: 
         "binds": ["/var/lib/backendai/kit/0123456789ab:/opt/backendai:ro", *MAIN.binds],
         "init": True,
         "cpuset_cpus": "0,2",
+        "devices": [],
+        "device_requests": None,
         "mem_limit": 1 << 30,
         "memswap_limit": 1 << 30,
         "shm_size": None,
@@ -138,6 +143,88 @@ def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: 
     assert asked["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
     assert asked["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     assert asked["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
+
+
+def node(path: str) -> dict[str, str]:
+    """Return a device node as the engine takes it."""
+    return {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
+
+
+def test_a_container_gets_the_nodes_of_its_devices_each_once_and_its_gpus_by_their_uuid(engine: Any) -> None:
+    devices = ("/dev/kfd,/dev/dri/renderD128", "/dev/kfd,/dev/dri/renderD129", "GPU-aaaa", "GPU-bbbb", "/dev/fuse")
+    (change,) = apply(engine, dataclasses.replace(MAIN, devices=devices))
+    assert change.after == PHRASE + "".join(f", device {device}" for device in devices)
+    host = engine.asked[0]["host_config"]
+    taken = HostConfig("1.41", devices=host["devices"], device_requests=host["device_requests"])
+    assert taken["Devices"] == [
+        node(path) for path in ("/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/fuse")
+    ]
+    assert taken["DeviceRequests"] == [
+        {
+            "Driver": "nvidia",
+            "Count": 0,
+            "DeviceIDs": ["GPU-aaaa", "GPU-bbbb"],
+            "Capabilities": [["gpu"]],
+            "Options": {},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("brought", "given", "devices", "visible"),
+    [
+        ({}, {}, (), None),
+        ({}, {}, ("/dev/fuse",), None),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, {}, (), "void"),
+        ({"CUDA_VERSION": "12.4"}, {}, ("/dev/fuse",), "void"),
+        ({}, {"NVIDIA_VISIBLE_DEVICES": "all"}, (), "void"),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, {"NVIDIA_VISIBLE_DEVICES": "0"}, ("GPU-aaaa",), "GPU-aaaa"),
+        ({}, {}, ("GPU-aaaa", "/dev/fuse", "GPU-bbbb"), "GPU-aaaa,GPU-bbbb"),
+    ],
+)
+def test_nvidias_runtime_shows_a_container_its_own_gpus_whatever_its_image_or_user_asks(
+    engine: Any, brought: dict[str, str], given: dict[str, str], devices: tuple[str, ...], visible: str | None
+) -> None:
+    apply(engine, dataclasses.replace(MAIN, image_environment=brought, given=given, devices=devices))
+    assert engine.asked[0]["environment"].get("NVIDIA_VISIBLE_DEVICES") == visible
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        ({"ExitCode": 137, "FinishedAt": "2026-11-20T15:33:12.123456789Z"}, (137, 1_795_188_792)),
+        ({"ExitCode": 0, "FinishedAt": "1970-01-01T00:00:01Z"}, (0, 1)),
+        ({"ExitCode": 128, "FinishedAt": "0001-01-01T00:00:00Z"}, (None, None)),
+    ],
+    ids=["ended", "ended in a whole second", "never started"],
+)
+def test_how_a_container_ended_is_told_in_seconds_since_the_epoch(
+    engine: Any, ended: dict[str, Any], told: tuple[int | None, int | None]
+) -> None:
+    apply(engine, MAIN)
+    engine.made[0].update(ended)
+    assert containers.how_it_ended(engine, engine.made[0]["Id"]) == told
+
+
+def test_a_container_that_is_gone_by_now_did_not_end(engine: Any) -> None:
+    assert containers.how_it_ended(engine, "id-gone") == (None, None)
+
+
+def test_names_that_others_have_are_found_but_not_those_of_this_session(engine: Any) -> None:
+    apply(engine, MAIN)
+    engine.made += [
+        {"Id": "a", "Names": ["/backendai-train-llm-sub1"], "Labels": {}, "State": "exited"},
+        {"Id": "b", "Names": ["/backendai-train-llm-sub10"], "Labels": {}, "State": "running"},
+        {"Id": "c", "Names": None, "Labels": None, "State": "dead"},
+        {
+            "Id": "d",
+            "Names": ["/backendai-train-llm-sub2"],
+            "Labels": {**MAIN.labels, labels.SESSION_ID: "2"},
+            "State": "running",
+        },
+    ]
+    names = [f"backendai-train-llm-{hostname}" for hostname in ("main1", "sub1", "sub2", "sub3")]
+    assert containers.foreign_names(engine, names, "1") == names[1:3]
 
 
 def test_a_container_without_session_network_joins_the_default_one_alone(engine: Any) -> None:

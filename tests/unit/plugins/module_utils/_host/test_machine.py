@@ -30,3 +30,21 @@ def test_cores_are_those_that_this_process_may_use_in_order() -> None:
 def test_architectures_have_the_names_of_images(kernel: str, images: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: kernel)
     assert machine.architecture() == images
+
+
+@pytest.mark.parametrize(
+    ("lists", "nodes"),
+    [
+        ({"node0": "0-1,4\n", "node1": "2-3,5\n", "node2": "\n"}, {0: 0, 1: 0, 2: 1, 3: 1, 4: 0, 5: 1}),
+        ({"node10": "0-5\n", "possible": "0-10\n"}, dict.fromkeys(range(6), 10)),
+        ({"node1": "3\n"}, {0: 0, 1: 0, 2: 0, 3: 1, 4: 0, 5: 0}),
+        ({}, dict.fromkeys(range(6), 0)),
+    ],
+    ids=["two nodes and one of memory alone", "a high number", "a core of no node", "a kernel without nodes"],
+)
+def test_each_core_is_of_a_numa_node(lists: dict[str, str], nodes: dict[int, int], tmp_path: Path) -> None:
+    for name, text in lists.items():
+        folder = tmp_path / "sys/devices/system/node" / name
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(text)
+    assert machine.numa_nodes(range(6), tmp_path) == nodes

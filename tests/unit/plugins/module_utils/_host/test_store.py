@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
     Damaged,
     NotProvisioned,
@@ -45,6 +46,14 @@ def test_a_session_comes_back_as_it_was_saved(store: Store, expires_at: float | 
     assert store.sessions() == [saved]
 
 
+def test_cores_and_devices_of_containers_come_back_as_they_were_saved(store: Store) -> None:
+    pinned = {"main1": Pinned([0, 2], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}), "sub1": Pinned()}
+    store.save(held(MADE, pinned=pinned))
+    stored = store.session(SESSION_ID)
+    assert stored is not None
+    assert stored.pinned == pinned
+
+
 def test_saving_again_replaces_what_was_there(store: Store) -> None:
     store.save(held(MADE, nonce="one"))
     store.save(held(MADE, nonce="two"))
@@ -74,8 +83,9 @@ def test_a_folder_without_a_session_in_it_is_passed_over(store: Store) -> None:
     assert store.sessions() == []
 
 
-def test_a_stray_file_among_the_sessions_is_passed_over(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "sessions" / "notes.txt").touch()
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden", SESSION_ID])
+def test_a_stray_file_among_the_sessions_is_passed_over(store: Store, tmp_path: Path, name: str) -> None:
+    (tmp_path / "sessions" / name).touch()
     assert store.sessions() == []
 
 
@@ -92,6 +102,13 @@ def test_a_session_that_cannot_be_read_names_its_file(store: Store, tmp_path: Pa
 
 def test_a_host_that_was_never_provisioned_holds_nothing(tmp_path: Path) -> None:
     assert Store(str(tmp_path / "absent")).sessions() == []
+
+
+@pytest.mark.parametrize("session_id", ["", ".", "..", "sessions", f"{SESSION_ID}/main1"])
+def test_what_is_no_id_names_no_folder(store: Store, session_id: str) -> None:
+    for act in (store.session, store.remove, store.folder):
+        with pytest.raises(ValueError, match=f"^session_id: '{session_id}' is not the id of a session$"):
+            act(session_id)
 
 
 def test_removing_takes_everything_with_it(store: Store) -> None:
@@ -131,6 +148,13 @@ def test_an_agent_holds_its_own_containers_and_what_they_take() -> None:
     mine = held(MADE, "agent2")
     assert [one.hostname for one in mine.kernels] == ["sub2", "sub3"]
     assert mine.slots == {"cpu": 2, "mem": 2 << 30}
+
+
+def test_containers_that_differ_are_added_up() -> None:
+    first, second, *others = MADE.kernels
+    wider = dataclasses.replace(second, resources={"cpu": 3, "mem": 1 << 30, "lab.device": 1})
+    mixed = dataclasses.replace(MADE, kernels=(first, wider, *others))
+    assert held(mixed).slots == {"cpu": 4, "mem": 2 << 30, "lab.device": 1}
 
 
 def test_a_lock_needs_a_provisioned_host(tmp_path: Path) -> None:

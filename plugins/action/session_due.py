@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Find what is due about the sessions that are there, on the control node, and note it in the queue."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import due
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import prune
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT, ControlAction
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_due``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args, now = self._task.args, time.time()
+        readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
+        if args.get("facts_max_age") and not self._task.check_mode:
+            asked = [name for name in readings.facts if (task_vars or {})["hostvars"][name].get(AGENT_RESULT)]
+            self.cache(task_vars or {}).save({name: readings.facts[name] for name in asked})
+        with self.transaction(queue):
+            entries = self.entries(queue)
+            found = due(entries, found_sessions(readings.facts), readings.facts, bool(args.get("given_up")), now)
+            if not self._task.check_mode:
+                for entry in found.save:
+                    queue.save(entry)
+                for entry in prune(entries, now, int(args.get("history_days", 30))):
+                    queue.remove(entry.id)
+        self.cache(task_vars or {}).drop(found.agents)
+        for entry in found.save:
+            self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
+        return {
+            **result,
+            "changed": False,
+            "end": found.end,
+            "restart": found.restart,
+            "agents": found.agents,
+        }

@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Decide which waiting sessions start now, on the control node."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import starting, waiting
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions, pending
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
+from ansible_collections.backendai.cluster.plugins.module_utils._core.schedule import Rules, schedule
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction, start_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import me
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_schedule``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args, now = self._task.args, time.time()
+        queue, rules = self.queue(task_vars or {}), Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
+        readings, starts = self.readings(args["agents"], task_vars or {}), []
+        with self.transaction(queue):
+            entries = self.entries(queue)
+            gone = [one for _entry, ids in doomed(entries, found_sessions(readings.facts)) for one in ids]
+            free = readings.without(gone)
+            for entry, decision in schedule(entries, free, Pools(**args["pools"]), rules, now):
+                if isinstance(decision, Decision):
+                    spec = spec_from_dict(entry.spec or {})
+                    starts.append({**start_of(decision, spec, gone), "spec": entry.spec})
+                    changed = starting(entry, me(), now)
+                else:
+                    changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)
+                if not self._task.check_mode:
+                    queue.save(changed)
+        # The requests may hold secrets.
+        result["_ansible_no_log"] = True
+        agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
+        self.cache(task_vars or {}).drop(agents)
+        return {**result, "changed": False, "starts": starts, "agents": agents}

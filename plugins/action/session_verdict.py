@@ -1,0 +1,39 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Say how a creation ended, and fail where it failed, on the control node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import summary
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_verdict``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args = self._task.args
+        record = args["record"]
+        later = [one for one in args.get("started") or [] if one["id"] == record["id"]]
+        if args.get("waited"):
+            entry = self.queue(task_vars or {}).entry(record["id"])
+            later += [entry.record] if entry and entry.state == ENDED else []
+        if later:
+            record = later[-1]
+            self.write(args.get("path") or "", as_json(record))
+        for line in summary(record, check_mode=self._task.check_mode):
+            self._display.display(line)
+        if args.get("error"):
+            raise AnsibleActionFail(args["error"])
+        if record.get("exit_code"):
+            raise AnsibleActionFail(f"the session {record['name']!r} is over: {record['reason']}.")
+        return {**result, "changed": False, "record": record}

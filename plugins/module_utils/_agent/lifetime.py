@@ -1,0 +1,165 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What happens to committed sessions: a command starts and ends, what died is started again, what is over goes."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import EXPECTED
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
+    NotClaimed,
+    claimed,
+    remove_claimed,
+    remove_slice,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import STOPPED
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
+
+if TYPE_CHECKING:
+    import docker
+
+MAIN1 = f"{MAIN}1"
+
+POLL_SECONDS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Reaped:
+    """What came of it: what changed, and by session id a sentence for what could not be done."""
+
+    changes: list[Change]
+    failures: dict[str, str]
+
+
+def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
+    """Let main1 of a batch session run its command, once; nothing happens where main1 or the command is not.
+
+    Raises :class:`NotClaimed` when a later run took the session over, and when it has not proven itself yet.
+    """
+    with store.session_lock(session_id):
+        held = claimed(store, session_id, nonce)
+        name = held.plan.name
+        if not held.committed:
+            raise NotClaimed(f"session_name: {name!r} is not committed on this agent, so its command may not start yet")
+        go = store.kernel_folder(session_id, MAIN1) / "go"
+        if not held.plan.command or MAIN1 not in (kernel.hostname for kernel in held.kernels) or go.exists():
+            return []
+        if not dry:
+            go.touch(mode=0o600)
+        return [Change(f"command of {name}", None, "started")]
+
+
+def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> tuple[bool, int | None]:
+    """Wait for main1 to end, that many seconds at most; return whether it has, and its exit code.
+
+    A container that is gone, or never was here, has ended without an exit code.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        main = _by_hostname(client, session_id).get(MAIN1)
+        if main is None:
+            return True, None
+        if main["State"] in STOPPED:
+            return True, containers.how_it_ended(client, main["Id"])[0]
+        left = until - time.monotonic()
+        if left <= 0:
+            return False, None
+        time.sleep(min(POLL_SECONDS, left))
+
+
+def reap(
+    client: docker.APIClient, store: Store, end: Sequence[str], restart: Sequence[str], *, expired: bool, dry: bool
+) -> Reaped:
+    """Take away the slices of ``end`` and, with ``expired``, those whose claim's time is over; restart ``restart``.
+
+    What fails for one session does not stop the others. What is stored of a session may be damaged, so that no claims
+    can be read: that failure has the key ``expired``.
+    """
+    from docker.errors import DockerException
+
+    changes: list[Change] = []
+    failures: dict[str, str] = {}
+    try:
+        over = [one.plan.id for one in store.sessions() if one.expired(time.time())] if expired else []
+    except Damaged as error:
+        over, failures["expired"] = [], str(error)
+    acts = [(one, _remove) for one in end]
+    acts += [(one, _remove_expired) for one in over if one not in end]
+    acts += [(one, _restart) for one in restart]
+    for session_id, act in acts:
+        try:
+            done, wrong = act(client, store, session_id, dry)
+        except (*EXPECTED, DockerException, Refused) as error:
+            done, wrong = [], _said(error)
+        changes += done
+        if wrong:
+            failures[session_id] = wrong
+    return Reaped(changes, failures)
+
+
+def _remove(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
+    return remove_claimed(client, store, session_id, None, dry=dry), ""
+
+
+def _remove_expired(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
+    with store.lock(), store.session_lock(session_id):
+        held = store.session(session_id)
+        # A run may have committed it, or claimed it anew, while this one waited for the locks.
+        if held is None or not held.expired(time.time()):
+            return [], ""
+        return remove_slice(client, store, session_id, dry=dry), ""
+
+
+def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
+    """Start what is there and does not run, its link first; main1 of a batch session has run its command."""
+    with store.session_lock(session_id):
+        held = store.session(session_id)
+        if held is None:
+            raise Refused(f"the session {session_id} is not on this agent")
+        found = _by_hostname(client, session_id)
+        wanted = [one.hostname for one in held.kernels if not (held.plan.command and one.hostname == MAIN1)]
+        wrong = [f"{name} was removed on {held.agent} and cannot be restarted" for name in wanted if name not in found]
+        stopped = [found[name] for name in wanted if name in found and found[name]["State"] != "running"]
+        link = vxlan.desired_vxlan(held.plan, held.agent)
+        steps = vxlan.plan_vxlan(link) if link else []
+        linked = [change for change, _ip, _bridge in steps]
+        started = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
+        if dry:
+            return linked + started, "; ".join(wrong)
+        vxlan.apply_vxlan(steps)
+        with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
+            refusals = list(pool.map(lambda one: _start(client, one), stopped))
+        done = [change for change, refusal in zip(started, refusals) if not refusal]
+        return linked + done, "; ".join([*wrong, *filter(None, refusals)])
+
+
+def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:
+    """Start a container; return a sentence for what went wrong, empty when nothing did."""
+    from docker.errors import DockerException
+
+    try:
+        client.start(container["Id"])
+    except DockerException as error:
+        return f"{container['Labels'][labels.HOSTNAME]} cannot be restarted: {_said(error)}"
+    return ""
+
+
+def _by_hostname(client: docker.APIClient, session_id: str) -> dict[str, dict[str, Any]]:
+    return {one["Labels"].get(labels.HOSTNAME, ""): one for one in containers.find_containers(client, session_id)}
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong as one line; the engine's own words are in ``explanation``."""
+    return " ".join(str(getattr(error, "explanation", None) or error).split())

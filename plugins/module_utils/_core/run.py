@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How one run of a playbook goes about it: options that say nothing about the session itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import (
+    Problems,
+    SpecError,
+    choice,
+    switch,
+    text,
+    whole_number,
+)
+
+QUEUE_POLICIES = ("fifo", "lifo", "drf")
+RUN_OPTIONS = (
+    "id",
+    "record_path",
+    "list_path",
+    "force",
+    "wait",
+    "user",
+    "claim_ttl",
+    "claim_attempts",
+    "facts_max_age",
+    "queue_path",
+    "queue_policy",
+    "queue_patience",
+    "history",
+    "history_days",
+    "network_pool",
+    "vni_pool",
+    "vxlan_port",
+    "hosts_template",
+    "ssh_config_template",
+    "environment_template",
+)
+"""What describes one run of a playbook, not the session."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pools:
+    """Where networks of sessions come from: addresses, VXLAN network identifiers, the UDP port of the tunnels."""
+
+    network: str
+    first_vni: int
+    last_vni: int
+    vxlan_port: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """How one run goes about it. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may pass."""
+
+    claim_ttl: int
+    claim_attempts: int
+    facts_max_age: int
+    queue_policy: str
+    queue_patience: int
+    history_days: int
+    force: bool
+    wait: bool
+    history: bool
+
+
+def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
+    """Return the options of the run, which are taken by every playbook."""
+
+    def number(option: str, least: int, most: int) -> int:
+        return whole_number(problems, f"session_{option}", variables.get(f"session_{option}"), least, most)
+
+    return RunOptions(
+        claim_ttl=number("claim_ttl", 1, 86400),
+        claim_attempts=number("claim_attempts", 1, 100),
+        facts_max_age=number("facts_max_age", 0, 86400),
+        queue_policy=choice(problems, "session_queue_policy", variables.get("session_queue_policy"), QUEUE_POLICIES),
+        queue_patience=number("queue_patience", 0, 10000),
+        history_days=number("history_days", 0, 36500),
+        force=switch(problems, "session_force", variables.get("session_force")),
+        wait=switch(problems, "session_wait", variables.get("session_wait")),
+        history=switch(problems, "session_history", variables.get("session_history")),
+    )
+
+
+def parse_pools(variables: Mapping[str, Any]) -> Pools:
+    """Return the pools that networks of sessions come from; raises :class:`SpecError` like :func:`parse_spec`."""
+    problems = Problems()
+    network = text(problems, "session_network_pool", variables.get("session_network_pool"))
+    try:
+        if network and ipaddress.IPv4Network(network).prefixlen > 29:
+            problems.refuse("session_network_pool", network, "must be a /29 or larger")
+    except ValueError:
+        problems.refuse("session_network_pool", network, "must be an IPv4 network such as 10.128.0.0/9")
+    vnis = text(problems, "session_vni_pool", variables.get("session_vni_pool"))
+    first, _dash, last = vnis.partition("-")
+    valid = first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 1 << 24
+    if vnis and not valid:
+        problems.refuse("session_vni_pool", vnis, "must be a range within 1-16777215, such as 4096-16777215")
+    port = whole_number(problems, "session_vxlan_port", variables.get("session_vxlan_port"), 1, 65535)
+    if problems:
+        raise SpecError(str(problems))
+    return Pools(network, int(first), int(last), port)

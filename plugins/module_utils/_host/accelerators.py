@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The devices of an agent: GPUs as their drivers tell them, and what the inventory declares."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import HOST_SLOTS, Device
+
+CUDA, ROCM = "cuda.device", "rocm.device"
+QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
+PATIENCE = 30
+"""Seconds that a driver may take to answer."""
+
+_GPU = re.compile(r"^(?P<uuid>GPU-\S+), (?P<domain>[0-9a-f]+):(?P<rest>\S+)$", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Accelerators:
+    """Every device of an agent, and a sentence for each driver that would not tell of its own."""
+
+    devices: list[Device]
+    warnings: list[str]
+
+
+def find_accelerators(slots: Sequence[Mapping[str, Any]], root: Path = Path("/")) -> Accelerators:
+    """Return the devices of the host below ``root``; ``slots`` are those that the inventory declares (``agent_slots``).
+
+    A declared slot replaces what would be detected under its name: without devices, it hides them. A driver that does
+    not answer offers nothing, and its GPUs are warned of. Raises :class:`ValueError` with one sentence for a
+    declaration that is not true here.
+    """
+    declared = _declared(slots, root)
+    names, warnings = {slot["name"] for slot in slots}, []
+    detected = [] if ROCM in names else _rocm(root)
+    try:
+        detected += [] if CUDA in names else _cuda(root)
+    except subprocess.TimeoutExpired:
+        warnings = [f"nvidia-smi does not answer within {PATIENCE} seconds, so this agent offers no {CUDA}"]
+    except subprocess.CalledProcessError as error:
+        warnings = [f"nvidia-smi fails ({' '.join(error.stdout.split())}), so this agent offers no {CUDA}"]
+    return Accelerators([*declared, *detected], warnings)
+
+
+def _declared(slots: Iterable[Mapping[str, Any]], root: Path) -> list[Device]:
+    devices: dict[str, Device] = {}
+    for slot in slots:
+        if slot["name"] in HOST_SLOTS:
+            raise ValueError(f"agent_slots: {slot['name']} is counted on the host itself and cannot be declared")
+        for entry in slot["devices"]:
+            device = _device(slot["name"], entry, root)
+            if device.id in devices:
+                raise ValueError(f"agent_slots: {device.id} is declared twice, and a device is in one container only")
+            devices[device.id] = device
+    return list(devices.values())
+
+
+def _device(slot: str, entry: Any, root: Path) -> Device:
+    """Return what one entry declares: a path, a list of paths, or a mapping of ``paths`` and ``numa``."""
+    told = entry if isinstance(entry, Mapping) else {"paths": entry}
+    paths = [told["paths"]] if isinstance(told.get("paths"), str) else told.get("paths")
+    numa = -1 if told.get("numa") is None else told["numa"]
+    if not isinstance(paths, list) or not paths or not isinstance(numa, int) or told.keys() - {"paths", "numa"}:
+        allowed = "must be a path, a list of paths, or a mapping of paths and numa"
+        raise ValueError(f"agent_slots: {entry!r} of {slot} {allowed}")
+    for path in paths:
+        if not _is_node(path, root):
+            raise ValueError(f"agent_slots: {path} of {slot} is not a device node here")
+    return Device(slot, ",".join(paths), _known(numa))
+
+
+def _cuda(root: Path) -> list[Device]:
+    if shutil.which(QUERY[0]) is None:
+        return []
+    told = subprocess.run(
+        QUERY, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE
+    )
+    devices = []
+    for gpu in _GPU.finditer(told.stdout):
+        # The tool writes the PCI domain with eight digits, the kernel with four unless it needs more.
+        address = f"{int(gpu['domain'], 16):04x}:{gpu['rest'].lower()}"
+        devices.append(Device(CUDA, gpu["uuid"], _numa(root / "sys/bus/pci/devices" / address)))
+    return devices
+
+
+def _rocm(root: Path) -> list[Device]:
+    devices = []
+    folders = root.glob("sys/class/kfd/kfd/topology/nodes/*")
+    for folder in sorted(folders, key=lambda folder: int(folder.name)):
+        try:
+            told = dict(line.split() for line in (folder / "properties").read_text().splitlines())
+        except PermissionError:
+            # The kernel does not tell of a GPU that this host may not use.
+            continue
+        render = f"renderD{told['drm_render_minor']}"
+        paths = ["/dev/kfd", f"/dev/dri/{render}"]
+        if int(told["simd_count"]) and all(_is_node(path, root) for path in paths):
+            devices.append(Device(ROCM, ",".join(paths), _numa(root / "sys/class/drm" / render / "device")))
+    return devices
+
+
+def _is_node(path: Any, root: Path) -> bool:
+    # A comma would make two of the path: it is what joins paths in the id of a device.
+    if not isinstance(path, str) or not path.startswith("/") or "," in path:
+        return False
+    there = root / path.lstrip("/")
+    return there.is_char_device() or there.is_block_device()
+
+
+def _numa(folder: Path) -> int | None:
+    try:
+        return _known(int((folder / "numa_node").read_text()))
+    except OSError:
+        return None
+
+
+def _known(numa: int) -> int | None:
+    """Return the number of a NUMA node; the kernel says -1 where it does not know."""
+    return numa if numa >= 0 else None

@@ -1,0 +1,72 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Find what is due about the sessions that are there."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: session_due
+short_description: Find what is due about the sessions that are there
+version_added: 0.1.0
+description:
+  - Compares what the agents hold with the queue and finds sessions that are over, containers that died, claims whose
+    time is over, sessions that waited too long, and what returning agents still hold of sessions that have ended.
+  - Notes in the queue what has to go before anything is touched, so that a run that is killed is finished by the next.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+extends_documentation_fragment:
+  - backendai.cluster.attributes.control
+  - backendai.cluster.manager
+  - backendai.cluster.manager.queue
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: It changes nothing but the queue.
+options:
+  facts_max_age:
+    description: For how many seconds what an agent said is used again, instead of asking it.
+    type: int
+    default: 0
+  given_up:
+    description: Whether to take away what runs that were killed have left, instead of leaving it to be finished.
+    type: bool
+    default: false
+  history_days:
+    description: How many days sessions that have ended are remembered.
+    type: int
+    default: 30
+"""
+
+EXAMPLES = r"""
+- name: Find what is due
+  backendai.cluster.session_due:
+    agents: "{{ groups['agents'] }}"
+  register: due
+"""
+
+RETURN = r"""
+agents:
+  description: The agents that have something to do.
+  returned: success
+  type: list
+  elements: str
+end:
+  description: The ids of the sessions whose slice has to go, by agent.
+  returned: success
+  type: dict
+restart:
+  description: The ids of the sessions whose containers have to be started again, by agent.
+  returned: success
+  type: dict
+waiting:
+  description: Whether the queue holds a session that waits, starts or ends.
+  returned: success
+  type: bool
+"""
+
+# The work is done by the action plugin of the same name, on the control node.

@@ -1,0 +1,217 @@
+"""The devices of an agent, in a host that is a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device
+from ansible_collections.backendai.cluster.plugins.module_utils._host import accelerators
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import (
+    Accelerators,
+    find_accelerators,
+)
+
+NVIDIA = "GPU-aaaa, 00000000:3B:00.0\nGPU-bbbb, 00000000:D8:00.0\nGPU-cccc, 00010000:01:00.0\n"
+Driver = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """Return what puts an nvidia-smi of this script on the path; there is none until then."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+
+    def install(script: str) -> None:
+        (programs / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (programs / "nvidia-smi").chmod(0o755)
+
+    return install
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host that has three device nodes and nothing else."""
+    (tmp_path / "root/dev/net").mkdir(parents=True)
+    for name in ("fuse", "net/tun", "kvm"):
+        (tmp_path / "root/dev" / name).symlink_to("/dev/null")
+    (tmp_path / "root/dev/file").touch()
+    return tmp_path / "root"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def amd(root: Path, node: int, render: int, simds: int = 256, numa: str | None = None) -> None:
+    """Give the host a node of AMD's topology, with its device nodes."""
+    properties = f"cpu_cores_count 0\nsimd_count {simds}\ndrm_render_minor {render}\n"
+    write(root / f"sys/class/kfd/kfd/topology/nodes/{node}/properties", properties)
+    (root / "dev/dri").mkdir(exist_ok=True)
+    for name in ("kfd", f"dri/renderD{render}"):
+        if not (root / "dev" / name).is_symlink():
+            (root / "dev" / name).symlink_to("/dev/null")
+    if numa is not None:
+        write(root / f"sys/class/drm/renderD{render}/device/numa_node", numa)
+
+
+def slot(*devices: Any, name: str = "lab.device") -> list[dict[str, Any]]:
+    return [{"name": name, "devices": list(devices)}]
+
+
+def test_a_host_without_drivers_has_no_devices(root: Path) -> None:
+    assert find_accelerators((), root) == Accelerators([], [])
+
+
+@pytest.mark.parametrize(
+    ("entry", "device"),
+    [
+        ("/dev/fuse", Device("lab.device", "/dev/fuse")),
+        (["/dev/fuse"], Device("lab.device", "/dev/fuse")),
+        (["/dev/kvm", "/dev/net/tun"], Device("lab.device", "/dev/kvm,/dev/net/tun")),
+        ({"paths": "/dev/fuse"}, Device("lab.device", "/dev/fuse")),
+        ({"paths": ["/dev/fuse"], "numa": 1}, Device("lab.device", "/dev/fuse", 1)),
+        ({"paths": ["/dev/fuse"], "numa": -1}, Device("lab.device", "/dev/fuse")),
+        ({"paths": ["/dev/fuse"], "numa": None}, Device("lab.device", "/dev/fuse")),
+    ],
+)
+def test_a_device_is_declared_by_its_nodes(root: Path, entry: Any, device: Device) -> None:
+    assert find_accelerators(slot(entry), root).devices == [device]
+
+
+def test_a_slot_may_be_declared_in_parts(root: Path) -> None:
+    declared = [*slot("/dev/fuse"), *slot("/dev/net/tun"), *slot("/dev/kvm", name="kvm")]
+    assert [(one.slot, one.id) for one in find_accelerators(declared, root).devices] == [
+        ("lab.device", "/dev/fuse"),
+        ("lab.device", "/dev/net/tun"),
+        ("kvm", "/dev/kvm"),
+    ]
+
+
+SHAPE = "must be a path, a list of paths, or a mapping of paths and numa"
+
+
+@pytest.mark.parametrize(
+    ("declared", "sentence"),
+    [
+        (slot(["/dev/fuse", "/dev/nope"]), "agent_slots: /dev/nope of lab.device is not a device node here"),
+        (slot("/dev/file"), "agent_slots: /dev/file of lab.device is not a device node here"),
+        (slot("dev/fuse"), "agent_slots: dev/fuse of lab.device is not a device node here"),
+        (slot("/dev/fuse,/dev/kvm"), "agent_slots: /dev/fuse,/dev/kvm of lab.device is not a device node here"),
+        (slot([7]), "agent_slots: 7 of lab.device is not a device node here"),
+        (slot([]), f"agent_slots: [] of lab.device {SHAPE}"),
+        (slot(7), f"agent_slots: 7 of lab.device {SHAPE}"),
+        (slot({"numa": 0}), f"agent_slots: {{'numa': 0}} of lab.device {SHAPE}"),
+        (
+            slot({"paths": "/dev/fuse", "node": 0}),
+            f"agent_slots: {{'paths': '/dev/fuse', 'node': 0}} of lab.device {SHAPE}",
+        ),
+        (
+            slot({"paths": "/dev/fuse", "numa": "near"}),
+            f"agent_slots: {{'paths': '/dev/fuse', 'numa': 'near'}} of lab.device {SHAPE}",
+        ),
+        (
+            [*slot("/dev/fuse"), *slot("/dev/fuse", name="kvm")],
+            "agent_slots: /dev/fuse is declared twice, and a device is in one container only",
+        ),
+        (slot("/dev/fuse", name="mem"), "agent_slots: mem is counted on the host itself and cannot be declared"),
+    ],
+)
+def test_a_declaration_that_is_not_true_here_is_refused(
+    root: Path, declared: list[dict[str, Any]], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        find_accelerators(declared, root)
+
+
+def test_gpus_of_nvidia_have_their_uuid_and_numa_node(root: Path, nvidia_smi: Driver) -> None:
+    nvidia_smi(f'[ "$*" = "--query-gpu=uuid,pci.bus_id --format=csv,noheader" ] && printf "{NVIDIA}"')
+    write(root / "sys/bus/pci/devices/0000:3b:00.0/numa_node", "0\n")
+    write(root / "sys/bus/pci/devices/0000:d8:00.0/numa_node", "-1\n")
+    write(root / "sys/bus/pci/devices/10000:01:00.0/numa_node", "1\n")
+    assert find_accelerators((), root) == Accelerators(
+        [Device("cuda.device", "GPU-aaaa", 0), Device("cuda.device", "GPU-bbbb"), Device("cuda.device", "GPU-cccc", 1)],
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "patience", "warning"),
+    [
+        (
+            "echo 'NVIDIA-SMI has failed because'; echo 'there is no driver.' >&2; exit 9",
+            30,
+            "nvidia-smi fails (NVIDIA-SMI has failed because there is no driver.), so this agent offers no cuda.device",
+        ),
+        (
+            "exec /bin/sleep 30",
+            0.1,
+            "nvidia-smi does not answer within 0.1 seconds, so this agent offers no cuda.device",
+        ),
+    ],
+    ids=["fails", "hangs"],
+)
+def test_a_driver_that_does_not_answer_offers_nothing_and_is_warned_of(
+    root: Path, nvidia_smi: Driver, monkeypatch: pytest.MonkeyPatch, script: str, patience: float, warning: str
+) -> None:
+    nvidia_smi(script)
+    monkeypatch.setattr(accelerators, "PATIENCE", patience)
+    amd(root, 1, 128)
+    found = find_accelerators(slot("/dev/fuse"), root)
+    assert [one.slot for one in found.devices] == ["lab.device", "rocm.device"]
+    assert found.warnings == [warning]
+
+
+def test_gpus_of_amd_are_their_render_node_and_the_one_that_all_share(root: Path) -> None:
+    amd(root, 0, 0, simds=0)
+    amd(root, 10, 130)
+    amd(root, 1, 128, numa="1\n")
+    amd(root, 2, 129, numa="-1\n")
+    assert find_accelerators((), root).devices == [
+        Device("rocm.device", "/dev/kfd,/dev/dri/renderD128", 1),
+        Device("rocm.device", "/dev/kfd,/dev/dri/renderD129"),
+        Device("rocm.device", "/dev/kfd,/dev/dri/renderD130"),
+    ]
+
+
+def test_a_gpu_without_a_device_node_here_is_not_offered(root: Path) -> None:
+    amd(root, 1, 128)
+    amd(root, 2, 129)
+    (root / "dev/dri/renderD128").unlink()
+    assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
+
+
+def test_a_gpu_that_this_host_may_not_use_is_not_offered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    amd(root, 1, 128)
+    amd(root, 2, 129)
+    read_text = Path.read_text
+
+    def guarded(path: Path) -> str:
+        if path.parent.name == "1":
+            raise PermissionError(1, "Operation not permitted")
+        return read_text(path)
+
+    monkeypatch.setattr(Path, "read_text", guarded)
+    assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
+
+
+@pytest.mark.parametrize("name", ["cuda.device", "rocm.device"])
+@pytest.mark.parametrize("devices", [["/dev/fuse"], []], ids=["others", "none"])
+def test_a_declared_slot_replaces_what_would_be_detected(
+    root: Path, nvidia_smi: Driver, name: str, devices: list[str]
+) -> None:
+    nvidia_smi(f'printf "{NVIDIA}"')
+    amd(root, 1, 128)
+    found = find_accelerators(slot(*devices, name=name), root).devices
+    assert [one.id for one in found if one.slot == name] == devices
+    assert {one.slot for one in found} - {name} == {"cuda.device", "rocm.device"} - {name}
+
+
+def test_the_devices_of_this_very_host_can_be_read() -> None:
+    assert find_accelerators(slot("/dev/null")).devices[0] == Device("lab.device", "/dev/null")

@@ -1,0 +1,119 @@
+"""Placements as the contract has them, found by trying every assignment of containers to agents."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Group
+from tests.unit.builders import agent_facts
+
+SELECTIONS = ("concentrated", "dispersed", "roundrobin")
+
+described_agents: st.SearchStrategy[list[dict[str, int]]] = st.lists(
+    st.builds(
+        dict,
+        cpu=st.integers(0, 6),
+        mem=st.integers(0, 6),
+        gpu=st.integers(0, 3),
+        online=st.integers(1, 4),
+        containers=st.integers(0, 2),
+        max_containers=st.sampled_from([0, 0, 0, 2, 4]),
+        latest=st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=4,
+)
+requests: st.SearchStrategy[dict[str, int]] = st.fixed_dictionaries(
+    {"cpu": st.integers(1, 3), "mem": st.integers(0, 3)},
+    optional={"gpu": st.integers(0, 2), "shmem": st.integers(0, 9)},
+)
+like: st.SearchStrategy[list[Group]] = st.builds(
+    lambda request, size: [Group("main", request, 1), *([Group("sub", request, size - 1)] if size > 1 else [])],
+    requests,
+    st.integers(1, 6),
+)
+unlike: st.SearchStrategy[list[Group]] = st.builds(
+    lambda main, *others: [Group("main", main, 1), *(Group(*other) for other in others)],
+    requests,
+    st.tuples(st.just("worker"), requests, st.integers(1, 2)),
+    st.tuples(st.just("server"), requests, st.integers(1, 2)),
+)
+
+
+def cluster(described: Sequence[dict[str, int]], **changes: Any) -> list[AgentFacts]:
+    """Return agents ``a``, ``b`` … as they were drawn."""
+    return [
+        agent_facts(
+            name,
+            capacity={"cpu": one["cpu"], "mem": one["mem"], "gpu": one["gpu"]},
+            online_cpus=list(range(one["online"])),
+            containers=one["containers"],
+            max_containers=one["max_containers"],
+            sessions=[held(f"old-{name}", one["latest"], {})],
+            **changes,
+        )
+        for name, one in zip("abcd", described, strict=False)
+    ]
+
+
+def held(
+    name: str, created_at: float, kernels: dict[str, list[dict[str, int]]], *, expired: bool = False
+) -> dict[str, Any]:
+    """Return a session as facts have it: for each of its agents, what each of its containers there asks."""
+    listed = [{"agent": agent, "resources": request} for agent, requests in kernels.items() for request in requests]
+    return {"plan": {"id": f"id-{name}", "name": name, "created_at": created_at, "kernels": listed}, "expired": expired}
+
+
+def holds(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
+    """Say whether an agent can hold these containers together: the rules of the contract, written out one by one."""
+    if not requests:
+        return True
+    if agent.max_containers and agent.containers + len(requests) > agent.max_containers:
+        return False
+    if any(request.get("cpu", 0) > agent.online_cpus for request in requests):
+        return False
+    asked = {slot for request in requests for slot, amount in request.items() if amount} - {"shmem"}
+    return all(
+        agent.taken.get(slot, 0) + sum(request.get(slot, 0) for request in requests) <= agent.capacity.get(slot, 0)
+        for slot in asked
+    )
+
+
+def requests_of(groups: Sequence[Group]) -> list[dict[str, int]]:
+    """Return what each container asks, in rank order."""
+    return [group.request for group in groups for _container in range(group.count)]
+
+
+def ways(agents: Sequence[AgentFacts], groups: Sequence[Group]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Yield every way to place some of the containers, or all: how many of each group each agent has."""
+    return _ways(agents, groups, tuple(group.count for group in groups))
+
+
+def whole_ways(
+    agents: Sequence[AgentFacts], groups: Sequence[Group], *, single_node: bool = False
+) -> Iterator[tuple[str, ...]]:
+    """Yield the agents that take part, for every way to place all containers."""
+    for way in ways(agents, groups):
+        used = tuple(agent.name for agent, counts in zip(agents, way, strict=True) if any(counts))
+        if list(map(sum, zip(*way, strict=True))) == [group.count for group in groups] and (
+            len(used) == 1 or not single_node
+        ):
+            yield used
+
+
+def _ways(
+    agents: Sequence[AgentFacts], groups: Sequence[Group], left: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], ...]]:
+    if not agents:
+        yield ()
+        return
+    for counts in itertools.product(*(range(most + 1) for most in left)):
+        here = [group.request for group, count in zip(groups, counts, strict=True) for _container in range(count)]
+        if holds(agents[0], here):
+            rest = tuple(most - count for most, count in zip(left, counts, strict=True))
+            yield from ((counts, *others) for others in _ways(agents[1:], groups, rest))
