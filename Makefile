@@ -36,8 +36,9 @@ lab-down: ## Remove the lab, and everything it left
 demo: lab ## Start one single-node and one multi-node session, and show them
 	tests/demo/run
 
-bench: lab ## Compare with parallel docker run, and with a loop of tasks
+bench: lab ## Compare with parallel docker run and a loop of tasks; measure the planner
 	tests/bench/run
+	$(BIN)/python -m tests.bench.planner
 
 test: ## Run every check, and say at the end how each went
 	$(PYTHON) tests/gates/run_all.py

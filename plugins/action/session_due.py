@@ -31,8 +31,9 @@ class ActionModule(ControlAction):
             if not self._task.check_mode:
                 for entry in found.save:
                     queue.save(entry)
-                for entry in prune(entries, now, int(args.get("history_days", 30))):
-                    queue.remove(entry.id)
+                old = prune(entries, now, int(args.get("history_days", 30)))
+                for session_id in (*found.drop, *(entry.id for entry in old)):
+                    queue.remove(session_id)
         self.cache(task_vars or {}).drop(found.agents)
         for entry in found.save:
             self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")

@@ -34,7 +34,7 @@ class ActionModule(ControlAction):
             result |= {"changed": False, "run": dataclasses.asdict(run), "pools": dataclasses.asdict(pools)}
             result |= {"began": time.time(), "ask": self._unknown(run, purpose, task_vars or {})}
             if spec is None:
-                return result
+                return {**result, "images": [], "paths": []}
             refuse_malformed(spec.authorized_keys)
         except SpecError as error:
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
@@ -42,7 +42,8 @@ class ActionModule(ControlAction):
             raise AnsibleActionFail(str(error)) from None
         # The user's environment may hold secrets.
         result["_ansible_no_log"] = True
-        return {**result, "spec": dataclasses.asdict(spec)}
+        paths = [mount.source for mount in spec.mounts]
+        return {**result, "spec": dataclasses.asdict(spec), "images": spec.images, "paths": paths}
 
     def _unknown(self, run: RunOptions, purpose: str, task_vars: dict[str, Any]) -> list[str]:
         """Return the agents that have to be asked: a new session needs no facts that are younger than is wanted."""

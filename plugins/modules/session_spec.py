@@ -49,6 +49,16 @@ spec:
   description: The request, with its values coerced to their types.
   returned: when O(purpose=create)
   type: dict
+images:
+  description: The images that the request needs.
+  returned: success
+  type: list
+  elements: str
+paths:
+  description: The folders of agents that the request needs.
+  returned: success
+  type: list
+  elements: str
 run:
   description: The options of the run, with their values coerced to their types.
   returned: success

@@ -12,6 +12,7 @@ all:
   vars:
     ansible_user: root
     ansible_python_interpreter: /usr/bin/python3
+    session_queue_path: {queue}
     ansible_ssh_private_key_file: {key}
     ansible_ssh_common_args: >-
       -o UserKnownHostsFile={known_hosts}
@@ -33,12 +34,13 @@ _AGENT_VARS = """\
 def write_inventory(lab: Lab, state: State) -> None:
     """Write the inventory: agents, gateways, and users, who are trusted by nobody."""
     devices = ", ".join(f"[{path}]" for path in sorted(devices_of_hosts()))
-    text = _HEAD.format(key=lab.key, known_hosts=lab.known_hosts)
+    queue = lab.folder / "queue"
+    queue.mkdir(exist_ok=True)
+    text = _HEAD.format(key=lab.key, known_hosts=lab.known_hosts, queue=queue)
     for group in dict.fromkeys(host.group for host in HOSTS):
         text += f"    {group}:\n      hosts:\n"
         text += "".join(_entry(host, state) for host in HOSTS if host.group == group)
         text += _AGENT_VARS.format(devices=devices) if group == "agents" else ""
-    (lab.folder / "queue").mkdir(exist_ok=True)
     (lab.folder / "inventory.yml").write_text(text)
 
 

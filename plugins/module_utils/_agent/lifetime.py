@@ -22,15 +22,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import STOPPED
-from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
 
 if TYPE_CHECKING:
     import docker
-
-MAIN1 = f"{MAIN}1"
 
 POLL_SECONDS = 0.5
 
@@ -53,7 +51,7 @@ def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> li
         name = held.plan.name
         if not held.committed:
             raise NotClaimed(f"session_name: {name!r} is not committed on this agent, so its command may not start yet")
-        go = store.kernel_folder(session_id, MAIN1) / "go"
+        go = store.go_file(session_id)
         if not held.plan.command or MAIN1 not in (kernel.hostname for kernel in held.kernels) or go.exists():
             return []
         if not dry:

@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned, device_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan, link_of
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import (
     PublicKeys,
     authorized_keys,
@@ -134,7 +135,10 @@ def apply_slice(
     changes = [change for _file, change in files]
     changes += _apply_network(client, wanted.network, dry=dry)
     changes += _apply_link(wanted.link, dry=dry)
-    steps = containers.plan_containers(containers.find_containers(client, held.plan.id), wanted.containers)
+    # The command of a batch session runs once: its container is neither started nor made again.
+    batch = [MAIN1] if store.go_file(held.plan.id).exists() else []
+    repairable = [one for one in wanted.containers if one.hostname not in batch]
+    steps = containers.plan_containers(containers.find_containers(client, held.plan.id), repairable)
     if not dry:
         containers.apply_containers(client, steps)
     return changes + [step.change for step in steps]

@@ -26,7 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.record imp
     ended_record,
     session_record,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 
 STOPPED = ("exited", "dead")
 
@@ -35,13 +35,15 @@ STOPPED = ("exited", "dead")
 class Due:
     """What is to be done: ``end`` and ``restart`` name sessions by agent, ``save`` are entries of the queue to write.
 
-    ``sweep`` are agents with claims whose time is over; they remove those themselves.
+    ``sweep`` are agents with claims whose time is over; they remove those themselves. ``drop`` are the ids of entries
+    that the queue can forget: the run was killed, but all agents have committed.
     """
 
     end: dict[str, list[str]]
     restart: dict[str, list[str]]
     sweep: tuple[str, ...]
     save: tuple[Entry, ...]
+    drop: tuple[str, ...]
 
     @property
     def agents(self) -> list[str]:
@@ -57,7 +59,9 @@ def due(
     ``asked`` are the agents that gave facts. Entries of runs that died must come as such: state ``starting`` and no
     owner; only with ``given_up`` they are acted upon. ``now`` is in seconds since the epoch.
     """
-    by_id = {entry.id: entry for entry in entries}
+    listed = list(entries)
+    drop = [entry.id for entry in listed if _left_alone(entry) and _proven(found.get(entry.id, ()))]
+    by_id = {entry.id: entry for entry in listed if entry.id not in drop}
     going = doomed(by_id.values(), found)
     holders = {entry.id: [part for one in ids for part in found.get(one, ())] for entry, ids in going}
     save = [
@@ -80,6 +84,7 @@ def due(
         ),
         sweep=tuple(sorted({part.agent for parts in unnoted for part in parts if part.expired})),
         save=tuple(changed.values()),
+        drop=tuple(drop),
     )
 
 
@@ -110,8 +115,8 @@ def end_of(parts: Sequence[Found]) -> tuple[str, int | None]:
     """Return why a committed session is over, empty where it is not, and the exit code that ended it."""
     plan, containers = parts[0].plan, containers_of(parts)
     stopped = {name: one for name, one in containers.items() if one["status"] in STOPPED}
-    if plan.command and f"{MAIN}1" in stopped:
-        exit_code = stopped[f"{MAIN}1"].get("exit_code")
+    if plan.command and MAIN1 in stopped:
+        exit_code = stopped[MAIN1].get("exit_code")
         return f"the command ended with exit code {exit_code}", exit_code
     dead = [kernel.hostname for kernel in plan.kernels if kernel.hostname in stopped]
     if dead and plan.failure_policy == "terminate":
@@ -127,7 +132,7 @@ def _of_entry(
     if entry.state == WAITING and timed_out(entry, now):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
         return ended(entry, ended_record(entry.record, "CANCELLED", reason, None, now), now)
-    if entry.state == STARTING and entry.owner is None and entry.spec is None and given_up:
+    if _left_alone(entry) and given_up:
         record = ended_record(entry.record, "ERROR", "the run that made it was killed", None, now)
         plan = parts[0].plan if parts else None
         if plan is None:
@@ -141,6 +146,18 @@ def _of_entry(
         if tuple(left) != entry.agents:
             return dataclasses.replace(entry, agents=tuple(left), updated_at=now)
     return None
+
+
+def _left_alone(entry: Entry) -> bool:
+    """Return whether the run is gone that was starting a session of its own."""
+    return entry.state == STARTING and entry.owner is None and entry.spec is None
+
+
+def _proven(parts: Sequence[Found]) -> bool:
+    """Return whether nothing is missing: all agents have committed, and there is no command that has to be started."""
+    if not parts or parts[0].plan.command:
+        return False
+    return all(part.committed for part in parts) and {part.agent for part in parts} >= set(parts[0].plan.agents)
 
 
 def _times(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class TooManySteps(Exception):
 
 
 class Budget:
-    """Steps that are left. What is spent is the same in every run, for no clock is involved."""
+    """Steps that are left, each about half a microsecond; counting them, not time, makes every run the same."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
@@ -90,7 +90,7 @@ class Totals:
         self._none_empty = none_empty
         sizes = [count + 1 for count in counts]
         *self._strides, self._width = itertools.accumulate([1, *sizes], lambda stride, size: stride * size)
-        self._cost = 1 + self._width // 2048
+        self._cost = 1 + self._width // 16384
         budget.spend(self._width // 64)
         self._masks: dict[tuple[int, int], int] = {}
         self.nothing = 1
@@ -108,6 +108,10 @@ class Totals:
         while number >= 0:
             yield tuple(number // stride % (count + 1) for count, stride in zip(self.counts, self._strides))
             number = digits.find("1", number + 1)
+
+    def keep(self, sets: int) -> None:
+        """Count what it takes to keep so many sets: memory is spent from the budget as well."""
+        self.budget.spend(sets * (1 + self._width // 1024))
 
     def complete(self, totals: int, others: int) -> bool:
         """Return whether a total of the one set and one of the other make up everything."""
@@ -188,6 +192,7 @@ def reach(totals: Totals, agents: Sequence[Frontier], levels: int) -> list[list[
     """
     table = [[totals.nothing, *[0] * levels]]
     for packings in reversed(agents):
+        totals.keep(levels)
         later = table[-1]
         taken = (totals.with_one_more(one, packings) for one in later)
         table.append([totals.nothing, *(left | more for left, more in zip(later[1:], taken))])

@@ -61,7 +61,9 @@ def place(
         holders = [agent for agent, room in zip(agents, demand.whole.rooms(agents)) if room]
         if holders:
             return Placement((min(holders, key=order).name,) * demand.size, 1)
-    if len(demand.counts) == 1:
+    if not agents:
+        attempt = Attempt((0,) * len(demand.counts), [], True)
+    elif len(demand.counts) == 1:
         rooms = demand.ones[0].rooms(agents)
         room = max(rooms, default=0) if single_node else sum(rooms)
         if room >= demand.size:

@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing im
 )
 
 MAIN = "main"
+MAIN1 = f"{MAIN}1"
 SUB = "sub"
 ROLE_OPTIONS = ("replicas", "image", "resources", "env")
 

@@ -31,7 +31,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.packing im
     together,
 )
 
-STEPS = 2_000_000
+STEPS = 2_500_000
 """How many elementary steps an exact search may take, about a second; beyond it, the greedy choice counts."""
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -168,6 +169,10 @@ class Store:
     def kernel_folder(self, session_id: str, hostname: str) -> Path:
         """Return the folder that a container sees at ``/run/backendai``."""
         return self.folder(session_id) / hostname
+
+    def go_file(self, session_id: str) -> Path:
+        """Return the file that lets the command of a batch session start; from then on it is there."""
+        return self.kernel_folder(session_id, MAIN1) / "go"
 
 
 @contextlib.contextmanager

@@ -142,6 +142,19 @@ def test_what_drifted_is_repaired_and_nothing_else(
     assert apply(engine, store) == []
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["exited", "removed"])
+def test_a_command_that_was_started_never_runs_a_second_time(engine: Engine, store: Store, there: bool) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    store.go_file(SESSION_ID).touch()
+    if there:
+        engine.made[0]["State"] = "exited"
+    else:
+        del engine.made[0]
+    engine.made[-1]["State"] = "exited"
+    assert subjects(apply(engine, store), store) == ["container backendai-train-llm-sub1"]
+
+
 def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(engine: Engine, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)

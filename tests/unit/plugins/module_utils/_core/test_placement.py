@@ -186,3 +186,155 @@ def test_the_agent_of_the_first_container_comes_first(
         for group in groups:
             named = [next(hosts) for _container in range(group.count)]
             assert named == sorted(named, key=placed.agents.index)
+
+
+@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+def test_without_steps_to_search_a_placement_is_within_capacity_and_tells_a_lower_bound(
+    described: Described, groups: list[Group], single_node: bool, selection: str
+) -> None:
+    agents = cluster(described)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "STEPS", 0)
+        placed = place(agents, groups, single_node=single_node, selection=selection)
+    sizes = [len(used) for used in whole_ways(agents, groups, single_node=single_node)]
+    if isinstance(placed, Placement):
+        assert_within_capacity(agents, groups, placed)
+        assert placed.at_least <= len(placed.agents)
+        if selection == "dispersed":
+            assert len(placed.agents) <= max(sizes)
+        else:
+            assert placed.at_least <= min(sizes) <= len(placed.agents)
+    elif sizes:
+        assert placed.reason.startswith("no room found for ")
+
+
+@given(described_agents, unlike, st.integers(0, 400))
+def test_with_few_steps_the_fewest_agents_are_found_or_a_lower_bound_is_told(
+    described: Described, groups: list[Group], steps: int
+) -> None:
+    agents = cluster(described)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "STEPS", steps)
+        placed = place(agents, groups, single_node=False, selection="concentrated")
+    if isinstance(placed, Placement):
+        fewest = min(len(used) for used in whole_ways(agents, groups))
+        assert_within_capacity(agents, groups, placed)
+        assert placed.at_least <= fewest <= len(placed.agents)
+
+
+@pytest.mark.parametrize("groups", [alike(2), [Group("main", ONE_CORE, 1), Group("gpu", {"cuda.device": 1}, 1)]])
+@pytest.mark.parametrize("selection", SELECTIONS)
+@MODES
+def test_no_agents_at_all_is_no_room_that_says_so(selection: str, single_node: bool, groups: list[Group]) -> None:
+    assert place([], groups, single_node=single_node, selection=selection) == NoRoom(
+        "no room for 2 of 2 containers: no agent that may hold them is schedulable",
+        {},
+        {group.role: 1 for group in groups},
+    )
+
+
+@pytest.mark.parametrize("selection", ["concentrated", "roundrobin"])
+@MODES
+def test_what_fits_on_one_agent_goes_on_one_agent(selection: str, single_node: bool) -> None:
+    agents = [agent_facts("agent1", 2), agent_facts("agent2", 4), agent_facts("agent3", 2)]
+    placed = place(agents, alike(4), single_node=single_node, selection=selection)
+    assert placed == Placement(("agent2",) * 4, 1)
+
+
+def test_roundrobin_passes_over_the_roomiest_agent_where_older_ones_do() -> None:
+    agents = [
+        agent_facts("agent1", 4, sessions=last_used("agent1", 30.0)),
+        agent_facts("agent2", 3, sessions=last_used("agent2", 10.0)),
+        agent_facts("agent3", 3, sessions=last_used("agent3", 20.0)),
+    ]
+    placed = place(agents, alike(6), single_node=False, selection="roundrobin")
+    assert placed == Placement(("agent2",) * 3 + ("agent3",) * 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("selection", "single_node", "hosts"),
+    [
+        ("concentrated", False, ("agent1", "agent1")),
+        ("concentrated", True, ("agent1", "agent1")),
+        ("roundrobin", False, ("agent2", "agent2")),
+        ("roundrobin", True, ("agent2", "agent2")),
+        ("dispersed", False, ("agent3", "agent2")),
+        ("dispersed", True, ("agent3", "agent3")),
+    ],
+)
+def test_each_selection_has_its_favourite(selection: str, single_node: bool, hosts: tuple[str, ...]) -> None:
+    agents = [
+        agent_facts("agent1", 4, sessions=last_used("agent1", 30.0)),
+        agent_facts("agent2", 6, sessions=last_used("agent2", 10.0)),
+        agent_facts("agent3", 8, sessions=last_used("agent3", 20.0)),
+    ]
+    placed = place(agents, alike(2), single_node=single_node, selection=selection)
+    assert placed == Placement(hosts, len(set(hosts)))
+
+
+def test_dispersed_goes_on_with_the_others_when_one_agent_is_full() -> None:
+    agents = [agent_facts("agent1", 1), agent_facts("agent2", 2), agent_facts("agent3", 5)]
+    placed = place(agents, alike(7), single_node=False, selection="dispersed")
+    assert placed == Placement(("agent3",) * 4 + ("agent2",) * 2 + ("agent1",), 3)
+
+
+def test_concentrated_leaves_accelerators_to_those_who_ask_for_them() -> None:
+    plain, accelerated = (
+        agent_facts("agent2", 8),
+        agent_facts("agent1", 8, capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 8}),
+    )
+    placed = place([accelerated, plain], alike(2), single_node=True, selection="concentrated")
+    assert placed == Placement(("agent2", "agent2"), 1)
+
+
+def test_the_last_containers_go_where_the_least_room_is_left_over() -> None:
+    agents = [agent_facts("agent1", 8), agent_facts("agent2", 6), agent_facts("agent3", 2)]
+    placed = place(agents, alike(10), single_node=False, selection="concentrated")
+    assert placed == Placement(("agent1",) * 8 + ("agent3",) * 2, 2)
+
+
+GPU_AGENT = {"cpu": 8, "mem": 16 * GIB, "cuda.device": 2}
+MAIN_AND_GPUS = [Group("main", ONE_CORE, 1), Group("sub", {**ONE_CORE, "cuda.device": 1}, 4)]
+
+
+def test_roles_that_ask_differently_share_agents() -> None:
+    agents = [agent_facts(name, 8, capacity=GPU_AGENT) for name in ("agent1", "agent2", "agent3")]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent1", "agent1", "agent1", "agent2", "agent2"), 2)
+
+
+def test_the_first_container_leads_wherever_it_has_its_place() -> None:
+    agents = [
+        agent_facts("agent1", 3, capacity={**GPU_AGENT, "cpu": 3, "cuda.device": 3}),
+        agent_facts("agent2", 2, capacity={**GPU_AGENT, "cpu": 2, "cuda.device": 1}),
+    ]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent2", "agent2", "agent1", "agent1", "agent1"), 2)
+
+
+def test_dispersed_gives_each_role_agents_of_its_own_where_there_are_enough() -> None:
+    agents = [
+        *(agent_facts(f"agent{number}", 8, capacity=GPU_AGENT) for number in range(1, 5)),
+        agent_facts("agent5", 8),
+    ]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="dispersed")
+    assert placed == Placement(("agent5", "agent1", "agent2", "agent3", "agent4"), 5)
+
+
+def test_dispersed_searches_where_one_choice_after_the_other_leaves_an_agent_empty() -> None:
+    groups = [Group("main", {"cpu": 1}, 1), Group("wide", {"cpu": 2}, 1), Group("gpu", {"cpu": 1, "gpu": 1}, 1)]
+    agents = [
+        agent_facts("agent1", 4, capacity={"cpu": 2, "gpu": 1}),
+        agent_facts("agent2", 4, capacity={"cpu": 2, "gpu": 1}),
+        agent_facts("agent3", 4, capacity={"cpu": 1, "gpu": 0}),
+    ]
+    placed = place(agents, groups, single_node=False, selection="dispersed")
+    assert isinstance(placed, Placement)
+    assert (placed.hosts[0], placed.at_least) == ("agent3", 3)
+
+
+def test_roles_that_ask_the_same_are_placed_as_if_they_were_one() -> None:
+    agents = [agent_facts("agent1", 2), agent_facts("agent2", 2)]
+    groups = [Group("main", ONE_CORE, 1), Group("worker", {**ONE_CORE, "shmem": GIB}, 2)]
+    placed = place(agents, groups, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent1", "agent1", "agent2"), 2)
