@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import due
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import prune
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDING, prune
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT, ControlAction
 
@@ -34,8 +34,9 @@ class ActionModule(ControlAction):
                 old = prune(entries, now, int(args.get("history_days", 30)))
                 for session_id in (*found.drop, *(entry.id for entry in old)):
                     queue.remove(session_id)
-        self.cache(task_vars or {}).drop(found.agents)
-        for entry in found.save:
+        self.forget(found.agents, task_vars or {})
+        told = {entry.id for entry in entries if entry.state == ENDING}
+        for entry in (one for one in found.save if one.id not in told):
             self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
         return {
             **result,

@@ -32,7 +32,7 @@ class ActionModule(ControlAction):
                 raise AnsibleActionFail(str(error) if str(error).endswith(".") else f"{error}.") from None
             if end.note and not self._task.check_mode:
                 queue.save(end.note)
-        self.cache(task_vars or {}).drop(end.agents)
+        self.forget(end.agents, task_vars or {})
         return {
             **result,
             "changed": end.note is not None and not end.agents,

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, STARTING, WAITING
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import STARTING, STATES, WAITING
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
     as_json,
     containers_of,
@@ -37,7 +37,7 @@ class ActionModule(ControlAction):
             (session_record(parts[0].plan, status_of(parts), containers_of(parts)), parts[0].plan.created_at)
             for parts in held.values()
         ]
-        states = (WAITING, STARTING, ENDED) if args.get("history") else (WAITING, STARTING)
+        states = STATES if args.get("history") else (WAITING, STARTING)
         noted = (one for one in entries if one.state in states and one.id not in held)
         sessions += [(entry.record, entry.enqueued_at) for entry in noted]
         records = [record for record, _since in sessions]

@@ -74,7 +74,7 @@ class ActionModule(ControlAction):
             freed = readings.in_flight or any(_makes_room(one, float(args.get("began", 0.0))) for one in entries)
             waits: dict[str, Any] = {"plan": None, "id": entry.id, "agents": [], "public_keys": {}, "freed": freed}
             return {**result, **waits, "pending": pending(decision), "no_room": details}
-        self.cache(task_vars or {}).drop(decision.plan.agents)
+        self.forget(decision.plan.agents, task_vars or {})
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
         return {
             **result,
@@ -107,8 +107,13 @@ class ActionModule(ControlAction):
         entry: Entry,
         decision: Decision | NoRoom,
     ) -> None:
-        """Note that the session waits, or that this run starts it: whatever happens to the run, that is known."""
-        if self._task.check_mode or (isinstance(decision, Decision) and decision.public_keys):
+        """Note that the session waits, or that this run starts it: whatever happens to the run, that is known.
+
+        One that all agents have committed needs no note, unless there is one: a run that was killed has left it.
+        """
+        noted = {one.id for one in entries if one.state != ENDED}
+        proven = isinstance(decision, Decision) and decision.public_keys and decision.plan.id not in noted
+        if self._task.check_mode or proven:
             return
         if isinstance(decision, NoRoom):
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)

@@ -17,7 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome im
     summary,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, STARTING
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, STARTING, WAITING
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
     as_json,
     session_record,
@@ -42,7 +42,7 @@ class ActionModule(ControlAction):
             said = {agent: (variables["hostvars"][agent].get(OUTCOMES) or {}).get(plan.id) for agent in plan.agents}
             outcome = outcome_of(plan, said, known=bool(args.get("known")))
             record = session_record(plan, outcome.status, outcome.containers, outcome.error)
-            self._settle(variables, plan.id, record, outcome)
+            record = self._settled(variables, plan.id, record, outcome)
         else:
             spec = spec_from_dict(args["spec"])
             outcome, record = Outcome("PENDING", {}), unplanned_record(spec, spec.name, "PENDING", args["id"])
@@ -51,20 +51,27 @@ class ActionModule(ControlAction):
         for line in summary(record, check_mode=self._task.check_mode) if args.get("say", True) else ():
             self._display.display(line)
         wait = record["status"] == "RUNNING" and bool(args.get("wait")) and not self._task.check_mode
-        freed = record["status"] == "ERROR" or bool(args.get("freed"))
+        freed = outcome.status == "ERROR" or bool(args.get("freed"))
         waiting = wait or (freed and any(one.state != ENDED for one in self.entries(self.queue(variables))))
-        return {**result, "changed": False, "record": record, "error": outcome.error, "wait": wait, "waiting": waiting}
+        return {**result, "changed": False, "record": record, "error": record["error"], "wait": wait, "waiting": waiting}
 
-    def _settle(self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: Outcome) -> None:
-        """Bring the queue up to date, unless a later run has taken the session over."""
+    def _settled(
+        self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: Outcome
+    ) -> dict[str, Any]:
+        """Bring the queue up to date, unless a later run has taken the session over; return the record that holds then.
+
+        A session that waits on has that of one that waits.
+        """
         if self._task.check_mode:
-            return
+            return record
         queue = self.queue(variables)
         with queue.lock():
             entry = queue.entry(session_id)
             if entry is None or entry.state != STARTING or entry.owner != me():
-                return
+                return record
             if outcome.status == "RUNNING":
                 queue.remove(entry.id)
-            else:
-                queue.save(settled(entry, record, outcome, time.time()))
+                return record
+            kept = settled(entry, record, outcome, time.time())
+            queue.save(kept)
+            return kept.record if kept.state == WAITING else record

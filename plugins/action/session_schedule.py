@@ -44,5 +44,5 @@ class ActionModule(ControlAction):
         # The requests may hold secrets.
         result["_ansible_no_log"] = True
         agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
-        self.cache(task_vars or {}).drop(agents)
+        self.forget(agents, task_vars or {})
         return {**result, "changed": False, "starts": starts, "agents": agents}

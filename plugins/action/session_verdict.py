@@ -32,8 +32,8 @@ class ActionModule(ControlAction):
             self.write(args.get("path") or "", as_json(record))
         for line in summary(record, check_mode=self._task.check_mode):
             self._display.display(line)
-        if args.get("error"):
-            raise AnsibleActionFail(args["error"])
+        if args.get("error") or record["error"]:
+            raise AnsibleActionFail(args.get("error") or record["error"])
         if record.get("exit_code"):
             raise AnsibleActionFail(f"the session {record['name']!r} is over: {record['reason']}.")
         return {**result, "changed": False, "record": record}

@@ -95,6 +95,12 @@ agents:
   returned: success
   type: list
   elements: str
+at_least:
+  description:
+    - A proven lower bound on the number of agents. The plan uses more only where the exact search would take too long.
+    - V(null) for a session that the agents hold already.
+  returned: when there is a plan
+  type: int
 pulls:
   description: The images that agents need and lack, by agent.
   returned: when there is a plan

@@ -47,6 +47,7 @@ def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str]) -> dict
         "agents": plan.agents,
         "pulls": decision.pulls,
         "public_keys": decision.public_keys,
+        "at_least": decision.at_least,
         "nonce": uuid.uuid4().hex,
         "gone": list(gone),
     }
@@ -77,6 +78,11 @@ class ControlAction(ActionBase):
     def cache(self, task_vars: Mapping[str, Any]) -> FactsCache:
         """Return the facts that are kept beside the queue."""
         return FactsCache(self.queue(task_vars).path / "facts")
+
+    def forget(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> None:
+        """Drop the facts that are kept of agents: something changes there. Check mode changes nothing."""
+        if not self._task.check_mode:
+            self.cache(task_vars).drop(agents)
 
     def transaction(self, queue: QueueFolder) -> AbstractContextManager[None]:
         """Hold the queue's lock while entries are read and written; check mode only reads, and needs none."""

@@ -42,7 +42,8 @@ class FactsCache:
     def save(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
         """Keep the facts of agents, by name."""
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self._folder.parent, self._folder):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for agent, data in facts.items():
                 handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
                 with os.fdopen(handle, "w") as stream:

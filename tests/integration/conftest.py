@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import Run, play, remains
+from tests.integration.laboratory import QUEUE, Run, play, queue, remains
 
 
 class Sessions:
@@ -16,11 +17,14 @@ class Sessions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._asked: dict[str, None] = {}
         self.name = f"it-{uuid.uuid4().hex[:8]}"
 
     def create(self, *options: str, **variables: object) -> Run:
         """Run ``create_session`` with ``session_*`` variables given without their prefix."""
-        return self.run("create_session", *options, **{"name": self.name, "image": "lab/python:1", **variables})
+        asked = {"name": self.name, "image": "lab/python:1", **variables}
+        self._asked[str(asked["name"])] = None
+        return self.run("create_session", *options, **asked)
 
     def terminate(self, *options: str, **variables: object) -> Run:
         """Run ``terminate_session``, on the test's own session unless another is named."""
@@ -30,6 +34,18 @@ class Sessions:
         """Run any playbook with ``session_*`` variables given without their prefix."""
         return play(playbook, self._folder, {f"session_{key}": value for key, value in variables.items()}, *options)
 
+    def listed(self, *options: str, **variables: object) -> dict[str, Any]:
+        """Run ``list_sessions`` and return the records of this test's sessions by name."""
+        run = self.run("list_sessions", *options, **variables)
+        assert run.code == 0, run.output
+        return {record["name"]: record for record in run.record if record["name"].startswith(self.name)}
+
+    def end(self) -> None:
+        """End what was asked for, the latest first: what waits is not started for that."""
+        for name in reversed(self._asked):
+            ended = self.terminate(name=name)
+            assert ended.code == 0, ended.output
+
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -38,14 +54,18 @@ def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
     for record in made.run("list_sessions").record:
         ended = made.terminate(id=record["id"])
         assert ended.code == 0, ended.output
+    assert {entry["state"] for entry in queue().values()} <= {"ended"}
 
 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Iterator[Sessions]:
-    """Sessions with names of their own; afterwards the agents are as they were before."""
-    before = remains()
+    """Sessions with names of their own; afterwards the agents and the queue are as they were before."""
+    before, history = remains(), queue()
     made = Sessions(tmp_path)
     yield made
-    ended = made.terminate()
-    assert ended.code == 0, ended.output
+    made.end()
     assert remains() == before
+    later = {session_id: entry for session_id, entry in queue().items() if session_id not in history}
+    assert {entry["state"] for entry in later.values()} <= {"ended"}
+    for session_id in later:
+        (QUEUE / f"{session_id}.json").unlink()

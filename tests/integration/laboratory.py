@@ -7,19 +7,24 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / ".lab" / "inventory.yml"
+QUEUE = ROOT / ".lab" / "queue"
 AGENTS = ("agent1", "agent2", "agent3")
 PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
 TIMEOUT = 300
+
+T = TypeVar("T")
 
 _RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)", re.MULTILINE)
 
@@ -36,6 +41,11 @@ class Run:
     def changed(self) -> int:
         """How many tasks changed something, over all hosts, as the recap says."""
         return sum(int(match["changed"]) for match in _RECAP.finditer(self.output))
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts that took part, as the recap says."""
+        return {match["host"] for match in _RECAP.finditer(self.output)}
 
     @property
     def said(self) -> str:
@@ -57,25 +67,39 @@ def command(playbook: str, folder: Path, variables: Mapping[str, Any], *options:
     return [*line, *options]
 
 
-def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
-    """Run a playbook of the collection on the lab to its end."""
-    report = folder / "report.json"
-    report.unlink(missing_ok=True)
-    path = "session_list_path" if playbook == "list_sessions" else "session_record_path"
-    asked = dict(variables) if playbook == "provision_agents" else {path: str(report), **variables}
-    done = subprocess.run(
-        command(playbook, folder, asked, *options),
+def launch(line: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a playbook in a process group of its own, its output in a pipe."""
+    return subprocess.Popen(
+        line,
         cwd=ROOT,
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=TIMEOUT,
-        check=False,
+        start_new_session=True,
     )
-    record = json.loads(report.read_text()) if report.exists() else None
-    return Run(done.returncode, done.stdout, record)
+
+
+def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
+    """Run a playbook of the collection on the lab to its end; several may run at once."""
+    own = Path(tempfile.mkdtemp(dir=folder))
+    report = own / "report.json"
+    path = "session_list_path" if playbook == "list_sessions" else "session_record_path"
+    asked = dict(variables) if playbook.startswith("provision") else {path: str(report), **variables}
+    with launch(command(playbook, own, asked, *options)) as run:
+        try:
+            output, _nothing = run.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            raise
+    return Run(run.returncode, output, json.loads(report.read_text()) if report.exists() else None)
+
+
+def at_once(*calls: Callable[[], T]) -> list[T]:
+    """Do several things at the same moment and return what came of each."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [one.result() for one in [pool.submit(call) for call in calls]]
 
 
 def host_variables(host: str) -> dict[str, Any]:
@@ -107,6 +131,12 @@ def on(host: str, line: str, *, check: bool = True) -> str:
     return done.stdout + done.stderr
 
 
+def share(parts: int) -> int:
+    """Return as much memory, in bytes, as so many containers, and no more of them, find on each agent."""
+    total = min(int(on(agent, "awk '/^MemTotal:/ {print $2}' /proc/meminfo")) for agent in AGENTS) << 10
+    return (total - (512 << 20)) // parts
+
+
 def inside(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bool = True) -> str:
     """Run a command in a container, given its entry in a session's record, and return what it printed."""
     line = shlex.join(["docker", "exec", "--user", user, kernel["container"], *words])
@@ -129,3 +159,9 @@ def remains() -> dict[str, str]:
     line = "; ".join(f"echo '== {name}'; {look}" for name, look in TRACES.items())
     with ThreadPoolExecutor() as pool:
         return dict(zip(AGENTS, pool.map(lambda agent: on(agent, line), AGENTS), strict=True))
+
+
+def queue() -> dict[str, dict[str, Any]]:
+    """Return what the queue has of sessions, by their ids."""
+    entries = (json.loads(path.read_text()) for path in sorted(QUEUE.glob("[!.]*.json")))
+    return {entry["id"]: entry for entry in entries}

@@ -19,7 +19,7 @@ PROGRAM = f"{FOLDER}/program"
 NOTES = f"{FOLDER}/notes"
 CONNECTIONS = "/run/backendai-schedule"
 UNITS = "/etc/systemd/system/backendai-schedule.service /etc/systemd/system/backendai-schedule.timer"
-TRACES = "systemctl list-units --all --plain --no-legend 'backendai-schedule*'; find /etc/systemd /run -name 'backendai-s*'"
+TRACES = "systemctl list-units --all --plain --no-legend 'backendai-s*'; find /etc/systemd /run -name 'backendai-s*'"
 OPTIONS = ["-e", "two words", """ '"$HOME ${HOME} %n \\ ;""", ";", "", "line\nline\tü"]
 
 STAND_IN = f"""#!/usr/bin/python3
@@ -36,7 +36,7 @@ Provision = Callable[..., Run]
 
 @pytest.fixture
 def provision(tmp_path: Path) -> Iterator[Provision]:
-    """Run ``provision_scheduler`` with ``scheduler_*`` variables given without their prefix; afterwards nothing is left."""
+    """Run ``provision_scheduler`` with ``scheduler_*`` variables given without their prefix; nothing stays."""
 
     def run(*options: str, **variables: object) -> Run:
         asked = {"inventory": f"{FOLDER}/hosts.yml", "command": PROGRAM, "interval": "1s", **variables}
@@ -69,6 +69,7 @@ def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(pro
     installed = provision(**asked)
     assert installed.code == 0, installed.output
     assert on(MANAGER, f"systemd-analyze verify {UNITS}") == ""
+    assert on(MANAGER, "systemctl is-enabled backendai-schedule.timer").strip() == "enabled"
     runs = notes(12)
     assert runs[0]["arguments"] == ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions", *OPTIONS]
     assert runs[0]["directory"] == FOLDER

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning im
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan, make_plan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import unplanned_record
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, comparable, parse_spec
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
@@ -97,6 +98,11 @@ def session_data(of: SessionPlan, agent: str, asked: SessionSpec | None = None, 
     }
 
 
+def holders(of: SessionPlan, asked: SessionSpec | None = None, **changes: Any) -> dict[str, dict[str, Any]]:
+    """Return what ``agent_info`` says of the agents of a healthy session, by name."""
+    return {name: agent_data(name, sessions=[session_data(of, name, asked, **changes)]) for name in of.agents}
+
+
 def readings(*names: str, left_out: Mapping[str, str] | None = None, **data: dict[str, Any]) -> Readings:
     """Return the readings of ordinary agents (``names``), of others (``data``), and of those that are left out."""
     return Readings({**{name: agent_data(name) for name in names}, **data}, left_out or {})
@@ -115,6 +121,14 @@ def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
         kernel.hostname: PublicKeys(f"ssh-ed25519 USER-{kernel.hostname}", f"ssh-ed25519 HOST-{kernel.hostname}")
         for kernel in of.kernels
     }
+
+
+def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any) -> Entry:
+    """Return a session that waits with its whole request, the ``number``-th to arrive."""
+    wanted = asked or spec(name=f"session-{number}")
+    entry = queued(number, name=wanted.name, priority=wanted.priority, resource_group=wanted.resource_group)
+    record = unplanned_record(wanted, wanted.name, "PENDING", entry.id)
+    return dataclasses.replace(entry, **{"spec": dataclasses.asdict(wanted), "record": record, **changes})
 
 
 def queued(number: int = 1, **changes: Any) -> Entry:

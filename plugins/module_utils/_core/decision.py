@@ -65,13 +65,15 @@ class Decision:
     """A plan to carry out: an earlier run's where it is ``known``. ``pulls`` are the images that its agents lack.
 
     ``public_keys`` are those of all containers, by hostname, of a session that every agent has committed: such a one
-    needs no claim. Otherwise there are none.
+    needs no claim. Otherwise there are none. ``at_least`` is a proven lower bound on the number of agents; of a known
+    plan it is not computed again.
     """
 
     plan: SessionPlan
     known: bool
     pulls: dict[str, list[str]]
     public_keys: dict[str, dict[str, str]]
+    at_least: int | None = None
 
 
 def decide(
@@ -93,7 +95,7 @@ def decide(
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
     _refuse_missing_mounts(plan, agents)
-    return Decision(plan, False, _missing_images(plan, agents), {})
+    return Decision(plan, False, _missing_images(plan, agents), {}, placement.at_least)
 
 
 def fits_when_empty(spec: SessionSpec, readings: Readings) -> bool:
@@ -178,8 +180,7 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping
     if not group:
         known = ", ".join(sorted({agent.resource_group for agent in agents}))
         raise SpecError(f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {known}.")
-    strict = spec.designated_agents and spec.designated_agents_mode == "strict"
-    if strict:
+    if _strict(spec):
         _refuse_designated(spec, agents, left_out)
         group = [agent for agent in group if agent.name in spec.designated_agents]
     if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
@@ -188,6 +189,11 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping
     allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
     _refuse_slots(spec, allowed)
     return [agent for agent in allowed if agent.schedulable]
+
+
+def _strict(spec: SessionSpec) -> bool:
+    """Return whether the session may lie on designated agents only."""
+    return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
 
 
 def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping[str, str]) -> None:
@@ -210,7 +216,7 @@ def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
             if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
                 continue
             where = f"session_roles.{role.name}.resources.{slot}" if spec.roles else f"session_resources.{slot}"
-            whose = "designated agent" if spec.designated_agents else f"agent of resource group {spec.resource_group!r}"
+            whose = "designated agent" if _strict(spec) else f"agent of resource group {spec.resource_group!r}"
             offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
             raise SpecError(f"{where}: no {whose} offers it; offered are {offered}.")
 

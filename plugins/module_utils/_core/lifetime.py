@@ -12,9 +12,9 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import (
+    ENDED,
     ENDING,
     STARTING,
-    WAITING,
     Entry,
     ended,
     ending,
@@ -68,7 +68,7 @@ def due(
         _of_entry(entry, holders.get(entry.id, found.get(entry.id, [])), asked, given_up=given_up, now=now)
         for entry in by_id.values()
     ]
-    noted = {*by_id, *(one for _entry, ids in going for one in ids)}
+    noted = {*(one.id for one in by_id.values() if one.state != ENDED), *(one for _entry, ids in going for one in ids)}
     unnoted = [parts for session_id, parts in found.items() if session_id not in noted]
     committed = [parts for parts in unnoted if all(part.committed for part in parts)]
     save += [_over(parts, now) for parts in committed]
@@ -129,7 +129,7 @@ def _of_entry(
     entry: Entry, parts: Sequence[Found], asked: Collection[str], *, given_up: bool, now: float
 ) -> Entry | None:
     """Return what becomes of an entry of the queue; ``None`` where it stays as it is."""
-    if entry.state == WAITING and timed_out(entry, now):
+    if timed_out(entry, now) and not any(part.committed for part in parts):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
         return ended(entry, ended_record(entry.record, "CANCELLED", reason, None, now), now)
     if _left_alone(entry) and given_up:

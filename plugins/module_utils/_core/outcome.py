@@ -53,9 +53,10 @@ def settled(entry: Entry, record: dict[str, Any], outcome: Outcome, now: float) 
 
 def summary(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
     """Return a record as a few lines for people."""
+    name = record["name"] or record["id"]
     if check_mode and record["status"] in ("RUNNING", "TERMINATED", "CANCELLED"):
-        return [f"Session {record['name']} was not touched: this is check mode."]
-    lines = [f"Session {record['name']} is {record['status']}."]
+        return [f"Session {name} was not touched: this is check mode."]
+    lines = [f"Session {name} is {record['status']}."]
     if record["pending"]:
         lines.append(f"  {record['pending']['reason']}")
     if record["status"] == "RUNNING":

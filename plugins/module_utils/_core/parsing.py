@@ -21,6 +21,7 @@ MIN_MEMORY = 16 << 20
 
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -83,6 +84,14 @@ def name_of(problems: Problems, option: str, value: Any) -> str:
         allowed = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
         problems.refuse(option, value, allowed)
     return name
+
+
+def id_of(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as the id of a session, empty where there is none."""
+    session_id = optional(problems, option, value)
+    if session_id and not _ID.fullmatch(session_id):
+        problems.refuse(option, value, "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    return session_id
 
 
 def choice(problems: Problems, option: str, value: Any, allowed: Sequence[str]) -> str:

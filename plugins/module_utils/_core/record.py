@@ -147,11 +147,11 @@ def table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> li
     """
     rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE", "")]
     for record, since in sorted(sessions, key=lambda one: one[1]):
-        mode = "Multi-node" if record["cluster_mode"] == "multi-node" else "Single-node"
+        mode = (record["cluster_mode"] or "-").capitalize()
         agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in record["kernels"])) or "-"
         note = (record["pending"] or {}).get("reason") or record.get("reason") or record["error"] or ""
-        name, size, status = record["name"], str(record["cluster_size"]), record["status"]
-        rows.append((name, mode, size, status, agents, _age(now - since), note))
+        name, size = record["name"] or "-", str(record["cluster_size"] or "-")
+        rows.append((name, mode, size, record["status"], agents, _age(now - since), note))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 

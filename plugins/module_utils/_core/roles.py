@@ -15,8 +15,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing im
     Problems,
     environment,
     mapping,
+    optional,
     resources,
-    text,
     whole_number,
 )
 
@@ -92,7 +92,7 @@ def _role(
     return Role(
         name=name,
         replicas=whole_number(problems, f"{where}.replicas", shape.get("replicas", 1), 1, most),
-        image=text(problems, f"{where}.image", shape.get("image") or image),
+        image=optional(problems, f"{where}.image", shape.get("image")) or image,
         resources=resources(problems, f"{where}.resources", {**slots, **own_slots}),
         env={**env, **environment(problems, f"{where}.env", shape.get("env") or {})},
     )

@@ -78,7 +78,7 @@ def usage(readings: Readings) -> tuple[dict[str, dict[str, float]], dict[str, fl
     capacity: dict[str, float] = {}
     for agent, data in readings.facts.items():
         _add(capacity, data["capacity"])
-        for held in data["sessions"]:
+        for held in (one for one in data["sessions"] if not one["expired"]):
             plan = SessionPlan.from_dict(held["plan"])
             for kernel in plan.kernels_on(agent):
                 _add(taken.setdefault(plan.user, {}), kernel.resources)
@@ -92,9 +92,12 @@ def _add(total: dict[str, float], slots: Mapping[str, float]) -> None:
 
 def _decided(entry: Entry, readings: Readings, pools: Pools, now: float) -> Decision | NoRoom:
     try:
-        return decide(spec_from_dict(entry.spec or {}), readings, pools, entry.id, entry.user, now)
+        decision = decide(spec_from_dict(entry.spec or {}), readings, pools, entry.id, entry.user, now)
     except (SpecError, PlanError) as error:
         return NoRoom(str(error).rstrip("."), {})
+    if isinstance(decision, Decision) and decision.plan.id != entry.id:
+        return NoRoom(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
+    return decision
 
 
 def _stuck(entry: Entry, readings: Readings, rules: Rules) -> bool:

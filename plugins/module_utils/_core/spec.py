@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing im
     choice,
     entries,
     environment,
+    id_of,
     name_of,
     optional,
     resources,
@@ -175,7 +176,8 @@ def check_run(variables: Mapping[str, Any], *, needs_session: bool = False) -> R
     problems = Problems()
     refuse_unknown(variables, problems)
     options = parse_run(problems, variables)
-    if needs_session and not variables.get("session_name") and not variables.get("session_id"):
+    session_id = id_of(problems, "session_id", variables.get("session_id"))
+    if needs_session and not variables.get("session_name") and not session_id:
         problems.add("session_name or session_id is required")
     if problems:
         raise SpecError(str(problems))

@@ -69,7 +69,7 @@ def end_session(
         record = ended_record(entry.record, "CANCELLED", BY_USER, None, now)
         return End(record, ended(entry, record, now))
     if entry:
-        return End(entry.record)
+        return End(entry.record, away=entry.agents)
     record = unplanned_record(None, name or None, "TERMINATED", session_id or None)
     if readings.left_out and not force:
         raise PlanError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,22 @@ from ansible.playbook.task import Task
 from ansible.template import Templar
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
 
 Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def run() -> Run:
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueFolder:
+    """Return the queue that actions use: the one of the folder that they run in."""
+    monkeypatch.chdir(tmp_path)
+    return QueueFolder("queue")
+
+
+@pytest.fixture
+def run(queue: QueueFolder) -> Run:
     """Return what runs an action with arguments and variables, and returns its result."""
+    assert queue.entries() == []
 
     def run_action(
         action: type[ControlAction], args: dict[str, Any], variables: dict[str, Any], *, check_mode: bool = False

@@ -13,25 +13,23 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing im
     Problems,
     resources,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import RUN_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
-    RUN_OPTIONS,
     SPEC_OPTIONS,
-    Mount,
-    Pools,
     SpecError,
     check_run,
     comparable,
     differences,
-    parse_pools,
     parse_spec,
+    refuse_other_request,
     spec_from_dict,
 )
-from tests.unit.builders import DEFAULTS, GIB, IMAGE, spec, variables
+from tests.unit.builders import DEFAULTS, GIB, IMAGE, SESSION_ID, spec, variables
 
 NAME_RULE = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
 BYTES_RULE = "must be bytes, such as 1g, 512m or 1073741824"
+ID_RULE = "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 COUNT_RULE = "must be a whole number, zero or more"
-PLAIN_PATH = "must be an absolute path without //, . or .. in it, and without :"
 OPTIONS = ", ".join(f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS)
 
 
@@ -63,14 +61,20 @@ def test_the_least_request_is_a_name_and_an_image() -> None:
         "cluster_mode": "single-node",
         "cluster_size": 1,
         "resources": {"cpu": 1, "mem": GIB},
+        "roles": (),
         "env": {},
         "mounts": (),
         "resource_group": "default",
+        "architecture": "",
         "agent_selection": "concentrated",
         "designated_agents": (),
+        "designated_agents_mode": "strict",
         "network_driver": "vxlan",
         "authorized_keys": (),
+        "command": "",
+        "failure_policy": "keep",
         "priority": 10,
+        "pending_timeout": 0,
     }
 
 
@@ -97,11 +101,12 @@ def test_the_least_request_is_a_name_and_an_image() -> None:
         ("authorized_keys", "ssh-ed25519 A me,you\nssh-ed25519 B\n", ("ssh-ed25519 A me,you", "ssh-ed25519 B")),
         ("env", '{"A": 1}', {"A": "1"}),
         ("env", {"A": True, "B": 1.5, "C": "", "D": "a=b # c"}, {"A": "true", "B": "1.5", "C": "", "D": "a=b # c"}),
-        ("mounts", [mount(read_only="True")], (Mount("/mnt/data", "/data", True),)),
-        ("mounts", '[{"source": "/a/", "target": "/b/"}]', (Mount("/a", "/b"),)),
-        ("mounts", [mount(target="/home/work/data")], (Mount("/mnt/data", "/home/work/data"),)),
-        ("mounts", [mount(target="/home/worker")], (Mount("/mnt/data", "/home/worker"),)),
-        ("mounts", [mount(source="/")], (Mount("/", "/data"),)),
+        ("architecture", " arm64 ", "arm64"),
+        ("architecture", None, ""),
+        ("designated_agents_mode", "preferred", "preferred"),
+        ("command", " python train.py\npython report.py\n", "python train.py\npython report.py"),
+        ("failure_policy", "restart", "restart"),
+        ("pending_timeout", "3600", 3600),
     ],
 )
 def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
@@ -154,6 +159,13 @@ def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
             {"agent_selection": "random"},
             "session_agent_selection: 'random' must be one of concentrated, dispersed, roundrobin.",
         ),
+        (
+            {"designated_agents_mode": "prefer"},
+            "session_designated_agents_mode: 'prefer' must be one of strict, preferred.",
+        ),
+        ({"failure_policy": "retry"}, "session_failure_policy: 'retry' must be one of keep, restart, terminate."),
+        ({"queue_policy": "fair"}, "session_queue_policy: 'fair' must be one of fifo, lifo, drf."),
+        ({"architecture": ["arm64"]}, "session_architecture: ['arm64'] must be a line of text."),
         ({"network_driver": "macvlan"}, "session_network_driver: 'macvlan' must be one of vxlan, swarm, host."),
         # Numbers.
         ({"cluster_size": 0}, "session_cluster_size: 0 must be a whole number from 1 to 1024."),
@@ -164,12 +176,8 @@ def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
         ({"cluster_size": True}, "session_cluster_size: True must be a whole number from 1 to 1024."),
         ({"cluster_size": [4]}, "session_cluster_size: [4] must be a whole number from 1 to 1024."),
         ({"cluster_size": None}, "session_cluster_size is required."),
+        ({"pending_timeout": -1}, "session_pending_timeout: -1 must be a whole number from 0 to 2147483648."),
         ({"claim_ttl": 0}, "session_claim_ttl: 0 must be a whole number from 1 to 86400."),
-        ({"claim_ttl": "soon"}, "session_claim_ttl: 'soon' must be a whole number from 1 to 86400."),
-        (
-            {"force": "yes"},
-            "session_force: ending a session by halves is not offered by this version; leave it false.",
-        ),
         ({"priority": 101}, "session_priority: 101 must be a whole number from 0 to 100."),
         # Resources.
         ({"resources": "4"}, "session_resources: '4' must be a mapping."),
@@ -182,6 +190,10 @@ def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
         ({"resources": {"mem": "lots"}}, f"session_resources.mem: 'lots' {BYTES_RULE}."),
         ({"resources": {"mem": "-1g"}}, f"session_resources.mem: '-1g' {BYTES_RULE}."),
         ({"resources": {"mem": 4}}, "session_resources.mem: 4 must be at least 16m."),
+        ({"resources": {"cuda.device": 0.5}}, f"session_resources.cuda.device: 0.5 {COUNT_RULE}."),
+        ({"resources": {"cuda.device": "1/2"}}, f"session_resources.cuda.device: '1/2' {COUNT_RULE}."),
+        ({"resources": {"cuda.device": -1}}, f"session_resources.cuda.device: -1 {COUNT_RULE}."),
+        ({"resources": {"cuda.device": True}}, f"session_resources.cuda.device: True {COUNT_RULE}."),
         ({"resources": {"cuda.device": "all"}}, f"session_resources.cuda.device: 'all' {COUNT_RULE}."),
         (
             {"resources": {"CPU": 1}},
@@ -197,18 +209,18 @@ def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
         ({"designated_agents": ["agent1", ""]}, "session_designated_agents[1]: '' must be a line of text."),
         ({"designated_agents": [["agent1"]]}, "session_designated_agents[0]: ['agent1'] must be a line of text."),
         ({"authorized_keys": ["a\nb"]}, "session_authorized_keys[0]: 'a\\nb' must be a line of text."),
+        # The command of a batch session.
+        ({"command": ["date"]}, "session_command: ['date'] must be the text of a shell command."),
+        ({"command": "date\0"}, "session_command: 'date\\x00' must be the text of a shell command."),
+        ({"command": None}, "session_command is required."),
+        ({"wait": True}, "session_wait: waits for the end of session_command, and that is empty."),
+        ({"wait": True, "command": " \n"}, "session_wait: waits for the end of session_command, and that is empty."),
         # What the contract names and this version does not do.
-        (
-            {"roles": {"main": {"replicas": 1}}},
-            "session_roles: sessions of several roles are not offered by this version; leave it empty.",
-        ),
-        ({"roles": "main"}, "session_roles: 'main' must be a mapping."),
         (
             {"apps": [{"name": "jupyter", "port": 8888}]},
             "session_apps: apps are not offered by this version; leave it empty.",
         ),
         ({"apps": "jupyter"}, "session_apps: 'jupyter' must be a list of mappings."),
-        ({"command": "date"}, "session_command: batch sessions are not offered by this version; leave it empty."),
         ({"network_driver": "swarm"}, "session_network_driver: 'swarm' is not offered by this version; use vxlan."),
         ({"network_driver": "host"}, "session_network_driver: 'host' is not offered by this version; use vxlan."),
     ],
@@ -216,49 +228,6 @@ def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
 )
 def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
     assert refusal(**changes) == sentence
-
-
-@pytest.mark.parametrize(
-    ("mounts", "sentence"),
-    [
-        ("/mnt:/data", "session_mounts: '/mnt:/data' must be a list of mappings."),
-        (["/mnt"], "session_mounts[0]: '/mnt' must be a mapping of source, target, read_only."),
-        ([mount(readonly=True)], "session_mounts[0].readonly is not known; allowed are source, target, read_only."),
-        ([{"target": "/data"}], "session_mounts[0].source is required."),
-        ([mount(), {"source": "/mnt"}], "session_mounts[1].target is required."),
-        ([mount(source="data")], f"session_mounts[0].source: 'data' {PLAIN_PATH}."),
-        ([mount(target="~/data")], f"session_mounts[0].target: '~/data' {PLAIN_PATH}."),
-        ([mount(target="/home/../home/work")], f"session_mounts[0].target: '/home/../home/work' {PLAIN_PATH}."),
-        ([mount(target="//home/work")], f"session_mounts[0].target: '//home/work' {PLAIN_PATH}."),
-        ([mount(target="/data:ro")], f"session_mounts[0].target: '/data:ro' {PLAIN_PATH}."),
-        ([mount(source="/mnt:/etc")], f"session_mounts[0].source: '/mnt:/etc' {PLAIN_PATH}."),
-        ([mount(read_only="maybe")], "session_mounts[0].read_only: 'maybe' must be one of true, false."),
-        ([mount(), mount(source="/other")], "session_mounts: '/data' is the target of more than one mount."),
-        ([mount(target="/")], "session_mounts[0].target: '/' would hide /home/work."),
-        (
-            [mount(target="/run/backendai/data")],
-            (
-                "session_mounts[0].target: '/run/backendai/data' lies in what the session mounts:"
-                " /opt/backendai and /run/backendai."
-            ),
-        ),
-        ([mount(target="/home")], "session_mounts[0].target: '/home' would hide /home/work."),
-        ([mount(target="/home/work")], "session_mounts[0].target: '/home/work' would hide /home/work."),
-        ([mount(target="/home/work/")], "session_mounts[0].target: '/home/work' would hide /home/work."),
-        ([mount(target="/opt")], "session_mounts[0].target: '/opt' would hide /opt/backendai."),
-        ([mount(target="/run/backendai")], "session_mounts[0].target: '/run/backendai' would hide /run/backendai."),
-        ([mount(target="/etc")], "session_mounts[0].target: '/etc' would hide /etc/hosts."),
-        ([mount(target="/etc/hosts")], "session_mounts[0].target: '/etc/hosts' would hide /etc/hosts."),
-    ],
-)
-def test_each_bad_mount_gets_one_sentence(mounts: Any, sentence: str) -> None:
-    assert refusal(mounts=mounts) == sentence
-
-
-def test_mounts_without_a_target_are_not_also_called_twins() -> None:
-    assert refusal(mounts=[{"source": "/a"}, {"source": "/b"}]) == (
-        "session_mounts[0].target is required.\nsession_mounts[1].target is required."
-    )
 
 
 @pytest.mark.parametrize(
@@ -306,51 +275,23 @@ def test_variables_of_others_are_nobodys_business_here() -> None:
 
 
 def test_a_request_comes_back_from_plain_data() -> None:
-    asked = spec(mounts=[mount()], env={"A": "1"}, designated_agents=["agent1"], authorized_keys=["ssh-ed25519 A"])
+    asked = spec(
+        mounts=[mount()],
+        env={"A": "1"},
+        designated_agents=["agent1"],
+        authorized_keys=["ssh-ed25519 A"],
+        roles={"main": {}, "worker": {"replicas": 2, "env": {"B": "2"}}},
+    )
     assert spec_from_dict(json.loads(json.dumps(dataclasses.asdict(asked)))) == asked
-
-
-def test_pools_are_read_from_their_defaults() -> None:
-    assert parse_pools(variables()) == Pools("10.128.0.0/9", 4096, 16777215, 4789)
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"network_pool": "ten"}, "session_network_pool: 'ten' must be an IPv4 network such as 10.128.0.0/9."),
-        (
-            {"network_pool": "10.0.0.1/8"},
-            "session_network_pool: '10.0.0.1/8' must be an IPv4 network such as 10.128.0.0/9.",
-        ),
-        (
-            {"network_pool": "fd00::/64"},
-            "session_network_pool: 'fd00::/64' must be an IPv4 network such as 10.128.0.0/9.",
-        ),
-        ({"network_pool": "10.0.0.0/30"}, "session_network_pool: '10.0.0.0/30' must be a /29 or larger."),
-        ({"network_pool": None}, "session_network_pool is required."),
-        ({"vni_pool": None}, "session_vni_pool is required."),
-        ({"vni_pool": "1"}, "session_vni_pool: '1' must be a range within 1-16777215, such as 4096-16777215."),
-        ({"vni_pool": "0-5"}, "session_vni_pool: '0-5' must be a range within 1-16777215, such as 4096-16777215."),
-        ({"vni_pool": "9-5"}, "session_vni_pool: '9-5' must be a range within 1-16777215, such as 4096-16777215."),
-        (
-            {"vni_pool": "1-16777216"},
-            "session_vni_pool: '1-16777216' must be a range within 1-16777215, such as 4096-16777215.",
-        ),
-        ({"vni_pool": "a-b"}, "session_vni_pool: 'a-b' must be a range within 1-16777215, such as 4096-16777215."),
-        ({"vxlan_port": 0}, "session_vxlan_port: 0 must be a whole number from 1 to 65535."),
-        ({"vxlan_port": 65536}, "session_vxlan_port: 65536 must be a whole number from 1 to 65535."),
-    ],
-)
-def test_each_bad_pool_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SpecError) as refused:
-        parse_pools(variables(**changes))
-    assert str(refused.value) == sentence
 
 
 @pytest.mark.parametrize(
     ("changes", "needs_session", "sentence"),
     [
         ({"name": None}, True, "session_name or session_id is required."),
+        ({"name": None, "id": "5f0c"}, True, f"session_id: '5f0c' {ID_RULE}."),
+        ({"id": SESSION_ID.upper()}, False, f"session_id: {SESSION_ID.upper()!r} {ID_RULE}."),
+        ({"force": "maybe"}, False, "session_force: 'maybe' must be true or false."),
         ({"nam": "x"}, False, "session_nam is not an option of a session; did you mean session_name?"),
     ],
 )
@@ -362,9 +303,9 @@ def test_a_run_that_makes_no_session_is_checked_too(
     assert str(refused.value) == sentence
 
 
-@pytest.mark.parametrize("changes", [{}, {"name": None, "id": "5f0c"}])
+@pytest.mark.parametrize("changes", [{}, {"name": None, "id": SESSION_ID}])
 def test_a_session_is_ended_by_its_name_or_its_id(changes: dict[str, Any]) -> None:
-    check_run(variables(**changes), needs_session=True)
+    assert check_run(variables(**changes, force="yes"), needs_session=True).force is True
 
 
 def test_equal_requests_do_not_differ_after_storage() -> None:
@@ -390,6 +331,22 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
             {"mounts": [mount()]},
             ["session_mounts (is [], asked [{'source': '/mnt/data', 'target': '/data', 'read_only': False}])"],
         ),
+        (
+            {"roles": {"main": {}, "ps": {}, "worker": {"env": {"A": "x"}}}},
+            {"roles": {"main": {}, "ps": {}, "worker": {"env": {"A": "z"}}}},
+            ["session_roles (worker)"],
+        ),
+        (
+            {"roles": {"main": {}, "ps": {}, "worker": {}}},
+            {"roles": {"main": {}, "worker": {}, "ps": {}}},
+            ["session_roles (their order)"],
+        ),
+        (
+            {},
+            {"roles": {"main": {}, "worker": {}}},
+            ["session_cluster_size (is 1, asked 2)", "session_roles (main, worker)"],
+        ),
+        ({}, {"roles": {"main": {}}, "env": {"A": "z"}}, ["session_env (A)", "session_roles (main)"]),
     ],
 )
 def test_what_differs_is_named_and_secrets_are_not_shown(
@@ -403,3 +360,21 @@ def test_stored_environments_are_digests_that_depend_on_the_session() -> None:
     stored = json.dumps(comparable(asked, "one"))
     assert "hunter2" not in stored
     assert comparable(asked, "one")["env"] != comparable(asked, "two")["env"]
+
+
+def test_the_environment_of_a_role_is_stored_as_digests_too() -> None:
+    asked = spec(env={"TOKEN": "hunter2"}, roles={"main": {}, "worker": {"env": {"KEY": "hunter3"}}})
+    stored = json.dumps(comparable(asked, "one"))
+    assert ("hunter2" in stored, "hunter3" in stored) == (False, False)
+    assert comparable(asked, "one")["roles"] != comparable(asked, "two")["roles"]
+
+
+def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() -> None:
+    before = comparable(spec(), "salt")
+    refuse_other_request(spec(), before, "salt", "PENDING")
+    with pytest.raises(SpecError) as refused:
+        refuse_other_request(spec(priority=5), before, "salt", "PENDING")
+    assert str(refused.value) == (
+        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, asked 5);"
+        " choose another name, or end that one with backendai.cluster.terminate_session."
+    )
