@@ -29,11 +29,11 @@ class ActionModule(ControlAction):
             entries = self.entries(queue)
             found = due(entries, found_sessions(readings.facts), readings.facts, bool(args.get("given_up")), now)
             if not self._task.check_mode:
-                for entry in found.save:
-                    queue.save(entry)
                 old = prune(entries, now, int(args.get("history_days", 30)))
                 for session_id in (*found.drop, *(entry.id for entry in old)):
                     queue.remove(session_id)
+                for entry in found.save:
+                    queue.save(entry)
         self.forget(found.agents, task_vars or {})
         told = {entry.id for entry in entries if entry.state == ENDING}
         for entry in (one for one in found.save if one.id not in told):

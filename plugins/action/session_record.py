@@ -53,7 +53,14 @@ class ActionModule(ControlAction):
         wait = record["status"] == "RUNNING" and bool(args.get("wait")) and not self._task.check_mode
         freed = outcome.status == "ERROR" or bool(args.get("freed"))
         waiting = wait or (freed and any(one.state != ENDED for one in self.entries(self.queue(variables))))
-        return {**result, "changed": False, "record": record, "error": record["error"], "wait": wait, "waiting": waiting}
+        return {
+            **result,
+            "changed": False,
+            "record": record,
+            "error": record["error"],
+            "wait": wait,
+            "waiting": waiting,
+        }
 
     def _settled(
         self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: Outcome

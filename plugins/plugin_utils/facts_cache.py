@@ -45,10 +45,7 @@ class FactsCache:
             for folder in (self._folder.parent, self._folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for agent, data in facts.items():
-                handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
-                with os.fdopen(handle, "w") as stream:
-                    json.dump(data, stream)
-                os.replace(staged, self._file(agent))
+                self._replace(self._file(agent), json.dumps(data))
         except OSError as error:
             raise AnsibleActionFail(
                 f"session_facts_max_age: facts cannot be kept in '{self._folder}': {error.strerror}."
@@ -62,3 +59,14 @@ class FactsCache:
 
     def _file(self, agent: str) -> Path:
         return self._folder / f"{quote(agent, safe='')}.json"
+
+    def _replace(self, path: Path, content: str) -> None:
+        """Write a file, so that others read the old or the new one; what fails leaves nothing."""
+        handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
+        try:
+            with os.fdopen(handle, "w") as stream:
+                stream.write(content)
+            os.replace(staged, path)
+        except BaseException:
+            os.unlink(staged)
+            raise

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import QUEUE, Run, play, queue, remains
+from tests.integration.laboratory import INVENTORY, QUEUE, Run, held, play, queue, remains
 
 
 class Sessions:
@@ -17,14 +17,11 @@ class Sessions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._asked: dict[str, None] = {}
         self.name = f"it-{uuid.uuid4().hex[:8]}"
 
     def create(self, *options: str, **variables: object) -> Run:
         """Run ``create_session`` with ``session_*`` variables given without their prefix."""
-        asked = {"name": self.name, "image": "lab/python:1", **variables}
-        self._asked[str(asked["name"])] = None
-        return self.run("create_session", *options, **asked)
+        return self.run("create_session", *options, **{"name": self.name, "image": "lab/python:1", **variables})
 
     def terminate(self, *options: str, **variables: object) -> Run:
         """Run ``terminate_session``, on the test's own session unless another is named."""
@@ -41,10 +38,13 @@ class Sessions:
         return {record["name"]: record for record in run.record if record["name"].startswith(self.name)}
 
     def end(self) -> None:
-        """End what was asked for, the latest first: what waits is not started for that."""
-        for name in reversed(self._asked):
-            ended = self.terminate(name=name)
-            assert ended.code == 0, ended.output
+        """End what is left of this test's sessions; what waits goes first, so that it is not started for that."""
+        waits = [(one["name"], session_id) for session_id, one in queue().items() if one["state"] != "ended"]
+        runs = [(one["plan"]["name"], one["plan"]["id"]) for stored in held().values() for one in stored]
+        for name, session_id in dict.fromkeys(waits + runs):
+            if name.startswith(self.name):
+                ended = self.terminate(id=session_id)
+                assert ended.code == 0, ended.output
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,3 +69,12 @@ def sessions(tmp_path: Path) -> Iterator[Sessions]:
     assert {entry["state"] for entry in later.values()} <= {"ended"}
     for session_id in later:
         (QUEUE / f"{session_id}.json").unlink()
+
+
+@pytest.fixture
+def unreachable_agent2(tmp_path: Path) -> Path:
+    """An inventory in which agent2 has an address where nobody listens."""
+    inventory = tmp_path / "inventory.yml"
+    port = "          ansible_port: 9\n"
+    inventory.write_text(INVENTORY.read_text().replace("        agent2:\n", f"        agent2:\n{port}"))
+    return inventory

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,11 +158,19 @@ TRACES = {
 def remains() -> dict[str, str]:
     """Return everything on the agents that a session could leave behind, in a form that can be compared."""
     line = "; ".join(f"echo '== {name}'; {look}" for name, look in TRACES.items())
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(AGENTS, pool.map(lambda agent: on(agent, line), AGENTS), strict=True))
+    return dict(zip(AGENTS, at_once(*[partial(on, agent, line) for agent in AGENTS]), strict=True))
 
 
 def queue() -> dict[str, dict[str, Any]]:
     """Return what the queue has of sessions, by their ids."""
     entries = (json.loads(path.read_text()) for path in sorted(QUEUE.glob("[!.]*.json")))
     return {entry["id"]: entry for entry in entries}
+
+
+def held() -> dict[str, list[dict[str, Any]]]:
+    """Return what is stored of sessions on each agent."""
+    line = "find /var/lib/backendai/sessions -name session.json -exec cat {} ';' -exec echo ';'"
+    stored = at_once(*[partial(on, agent, line) for agent in AGENTS])
+    return {
+        agent: [json.loads(one) for one in text.splitlines() if one] for agent, text in zip(AGENTS, stored, strict=True)
+    }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, INVENTORY, ROOT, command, environment, inside, on, remains, ssh
+from tests.integration.laboratory import AGENTS, ROOT, command, environment, inside, on, remains, ssh
 from tests.integration.test_create import MULTI_NODE
 
 CLAIMED = "ls /var/lib/backendai/sessions | wc -l"
@@ -139,15 +139,6 @@ def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
     assert f"agent3: {away}" in run.said
 
 
-@pytest.fixture
-def unreachable_agent2(tmp_path: Path) -> Path:
-    """An inventory in which agent2 has an address where nobody listens."""
-    inventory = tmp_path / "inventory.yml"
-    port = "          ansible_port: 9\n"
-    inventory.write_text(INVENTORY.read_text().replace("        agent2:\n", f"        agent2:\n{port}"))
-    return inventory
-
-
 def test_an_unreachable_agent_is_left_out_with_a_warning(sessions: Sessions, unreachable_agent2: Path) -> None:
     run = sessions.create("-i", str(unreachable_agent2), **{**MULTI_NODE, "cluster_size": 3})
     assert run.code == 0, run.output
@@ -170,6 +161,7 @@ def test_a_session_with_an_agent_that_is_away_is_not_ended_by_halves(
     run = sessions.terminate("-i", str(unreachable_agent2), name=sessions.name)
     assert run.code != 0
     assert "has containers on agents that cannot be used, so nothing was ended: agent2:" in run.said
+    assert "with session_force it ends without them, and they are cleared when they return" in run.said
     assert remains() == during
 
 

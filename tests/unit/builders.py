@@ -127,7 +127,7 @@ def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any)
     """Return a session that waits with its whole request, the ``number``-th to arrive."""
     wanted = asked or spec(name=f"session-{number}")
     entry = queued(number, name=wanted.name, priority=wanted.priority, resource_group=wanted.resource_group)
-    record = unplanned_record(wanted, wanted.name, "PENDING", entry.id)
+    record = unplanned_record(wanted, wanted.name, "PENDING", changes.get("id", entry.id))
     return dataclasses.replace(entry, **{"spec": dataclasses.asdict(wanted), "record": record, **changes})
 
 

@@ -44,6 +44,16 @@ unlike: st.SearchStrategy[list[Group]] = st.builds(
     st.tuples(st.just("server"), requests, st.integers(1, 2)),
 )
 
+accelerated: st.SearchStrategy[list[Group]] = st.builds(
+    lambda gpus, servers: [
+        Group("main", {"cpu": 1}, 1),
+        Group("gpu", {"cpu": 1, "gpu": 1}, gpus),
+        Group("server", {"cpu": 1, "mem": 2}, servers),
+    ],
+    st.integers(1, 3),
+    st.integers(1, 2),
+)
+
 
 def cluster(described: Sequence[dict[str, int]], **changes: Any) -> list[AgentFacts]:
     """Return agents ``a``, ``b`` … as they were drawn."""

@@ -1,4 +1,4 @@
-"""A session is found on the agents by its name or id."""
+"""The session that has to go is found by its name or id, and that is noted before anything is touched."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_find import ActionModule
-from tests.unit.builders import SESSION_ID, agent_data, plan, session_data
+from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
 from tests.unit.plugins.action.conftest import Run
 
-MADE = plan({"agent1": 2, "agent2": 2})
+MADE = plan()
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+AGENTS = ["agent1", "agent2", "agent3"]
 
 
 def answers(**said: dict[str, Any]) -> dict[str, Any]:
-    return {"hostvars": {name: {"__session_agent": answer} for name, answer in said.items()}}
+    """Return the variables of a run in which agents hold the session, unless they said this."""
+    there = {**holders(MADE), "agent3": agent_data("agent3")}
+    return {"hostvars": {name: {"__session_agent": said.get(name, {"agent": data})} for name, data in there.items()}}
 
 
-def holding(name: str) -> dict[str, Any]:
-    return {"agent": agent_data(name, sessions=[session_data(MADE, name)])}
-
-
-EVERYWHERE = answers(agent1=holding("agent1"), agent2=holding("agent2"), agent3={"agent": agent_data("agent3")})
+AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})
 
 
 @pytest.mark.parametrize(
@@ -30,44 +32,68 @@ EVERYWHERE = answers(agent1=holding("agent1"), agent2=holding("agent2"), agent3=
     [{"name": "train-llm"}, {"name": "train-llm", "id": ""}, {"id": SESSION_ID}, {"name": "", "id": SESSION_ID}],
     ids=["name", "name, empty id", "id", "id, empty name"],
 )
-def test_a_session_is_found_with_the_agents_that_hold_it(run: Run, wanted: dict[str, str]) -> None:
-    result = run(ActionModule, {**wanted, "agents": ["agent1", "agent2", "agent3"]}, EVERYWHERE)
-    assert (result["plan"]["id"], result["agents"]) == (SESSION_ID, ["agent1", "agent2"])
-    assert result["changed"] is False
+def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
+    run: Run, queue: QueueFolder, wanted: dict[str, str]
+) -> None:
+    result = run(ActionModule, {**wanted, "agents": AGENTS}, answers())
+    assert (result["plan"]["id"], result["agents"], result["away"]) == (SESSION_ID, ["agent1", "agent2"], [])
+    assert (result["changed"], result["record"]["status"]) == (False, "TERMINATED")
+    (entry,) = queue.entries()
+    assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "ending", ("agent1", "agent2"))
 
 
-@pytest.mark.parametrize("wanted", [{"name": "other"}, {"id": "other"}, {"name": "train", "id": ""}])
-def test_a_session_that_nobody_holds_is_nothing_to_end(run: Run, wanted: dict[str, str]) -> None:
-    result = run(ActionModule, {**wanted, "agents": ["agent1", "agent2", "agent3"]}, EVERYWHERE)
-    assert (result["plan"], result["agents"]) == (None, [])
+@pytest.mark.parametrize("wanted", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
+def test_a_session_that_nobody_holds_is_nothing_to_end(run: Run, queue: QueueFolder, wanted: dict[str, str]) -> None:
+    result = run(ActionModule, {**wanted, "agents": AGENTS}, answers())
+    assert (result["plan"], result["agents"], result["changed"]) == (None, [], False)
+    assert queue.entries() == []
 
 
-def test_an_id_that_belongs_to_another_name_ends_neither(run: Run) -> None:
+def test_an_id_that_belongs_to_another_name_ends_neither(run: Run, queue: QueueFolder) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"name": "other", "id": SESSION_ID, "agents": ["agent1", "agent2"]}, EVERYWHERE)
+        run(ActionModule, {"name": "other", "id": SESSION_ID, "agents": AGENTS}, answers())
     assert str(refused.value) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
+    assert queue.entries() == []
 
 
-@pytest.mark.parametrize(
-    ("second", "reason"),
-    [
-        ({"unreachable": True, "msg": "Failed to connect"}, "Failed to connect"),
-        ({"unfit": "start docker."}, "start docker"),
-    ],
-    ids=["unreachable", "unfit"],
-)
-def test_a_session_is_not_ended_by_half(run: Run, second: dict[str, Any], reason: str) -> None:
+def test_a_session_is_not_ended_by_half(run: Run, queue: QueueFolder) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(
-            ActionModule,
-            {"name": "train-llm", "agents": ["agent1", "agent2"]},
-            answers(agent1=holding("agent1"), agent2=second),
-        )
+        run(ActionModule, {"name": "train-llm", "agents": AGENTS}, AWAY)
     assert str(refused.value) == (
-        f"the session 'train-llm' has containers on agents that cannot be used, so nothing was ended: agent2: {reason}."
+        "the session 'train-llm' has containers on agents that cannot be used, so nothing was ended:"
+        " agent2: Failed to connect; with session_force it ends without them, and they are cleared when they return."
     )
+    assert queue.entries() == []
 
 
-def test_an_agent_that_left_the_inventory_is_named(run: Run) -> None:
-    with pytest.raises(AnsibleActionFail, match=r"agent2: not in the inventory, or hidden by --limit\.$"):
-        run(ActionModule, {"name": "train-llm", "agents": ["agent1"]}, answers(agent1=holding("agent1")))
+def test_with_force_it_is_ended_without_the_agents_that_are_away(run: Run, queue: QueueFolder) -> None:
+    result = run(ActionModule, {"name": "train-llm", "force": True, "agents": AGENTS}, AWAY)
+    assert (result["agents"], result["away"]) == (["agent1"], ["agent2"])
+    assert result["warnings"] == ["agent2 is left out: Failed to connect."]
+    assert [entry.agents for entry in queue.entries()] == [("agent1", "agent2")]
+
+
+def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1))
+    result = run(ActionModule, {"name": "session-1", "agents": AGENTS}, answers())
+    assert (result["changed"], result["record"]["status"]) == (True, "CANCELLED")
+    assert [(entry.state, entry.spec) for entry in queue.entries()] == [("ended", None)]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_is_known_of_its_agents_is_dropped_but_not_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
+) -> None:
+    cache = FactsCache(queue.path / "facts")
+    cache.save({name: agent_data(name) for name in AGENTS})
+    run(ActionModule, {"name": "train-llm", "agents": AGENTS}, answers(), check_mode=check_mode)
+    kept = [name for name in AGENTS if cache.load(name, 60)]
+    assert kept == (AGENTS if check_mode else ["agent3"])
+
+
+@pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])
+def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, name: str, changed: bool) -> None:
+    queue.save(requested(1))
+    before = queue.entries()
+    result = run(ActionModule, {"name": name, "agents": AGENTS}, answers(), check_mode=True)
+    assert (result["changed"], queue.entries()) == (changed, before)

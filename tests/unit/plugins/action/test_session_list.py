@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,16 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_list import ActionModule
-from tests.unit.builders import agent_data, plan, session_data
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested
 from tests.unit.plugins.action.conftest import Run
 
-MADE = plan({"agent1": 2, "agent2": 2})
+MADE = plan()
 THERE: dict[str, Any] = {
     "hostvars": {
-        **{
-            name: {"__session_agent": {"agent": agent_data(name, sessions=[session_data(MADE, name)])}}
-            for name in ("agent1", "agent2")
-        },
+        **{name: {"__session_agent": {"agent": data}} for name, data in holders(MADE).items()},
         "agent3": {"__session_agent": {"unreachable": True, "msg": "no route to host"}},
     }
 }
@@ -44,6 +45,50 @@ def test_records_are_written_and_that_is_no_change(run: Run, tmp_path: Path) -> 
     ]
     assert first["warnings"] == ["agent3 is left out: no route to host."]
     assert first["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("history", "listed"),
+    [
+        (False, {"train-llm": "RUNNING", "session-1": "PENDING", "session-2": "PENDING"}),
+        (
+            True,
+            {
+                "train-llm": "RUNNING",
+                "session-1": "PENDING",
+                "session-2": "PENDING",
+                "session-3": "CANCELLED",
+                "ending": "TERMINATED",
+            },
+        ),
+    ],
+)
+def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
+    run: Run, queue: QueueFolder, said: list[str], history: bool, listed: dict[str, str]
+) -> None:
+    queue.save(requested(1))
+    queue.save(requested(2, state="starting", owner=me()))
+    over = requested(3, state="ended", spec=None)
+    queue.save(dataclasses.replace(over, record={**over.record, "status": "CANCELLED"}))
+    away = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    queue.save(note_of_end(away, session_record(away, "TERMINATED"), NOW))
+    result = run(ActionModule, {"agents": AGENTS, "history": history}, THERE)
+    assert {one["name"]: one["status"] for one in result["sessions"]} == listed
+    assert len(said) == 1 + len(listed)
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize("state", [{"state": "starting", "owner": me()}, {"state": "waiting"}])
+def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", **state))
+    result = run(ActionModule, {"agents": AGENTS}, THERE)
+    assert [(one["name"], one["status"]) for one in result["sessions"]] == [("train-llm", "RUNNING")]
+
+
+@pytest.mark.usefixtures("said")
+def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueFolder) -> None:
+    queue.save(note_of_end(MADE, session_record(MADE, "TERMINATED"), NOW))
+    assert run(ActionModule, {"agents": AGENTS}, THERE)["sessions"] == []
 
 
 @pytest.mark.usefixtures("said")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import getpass
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,13 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
-from tests.unit.builders import POOLS, SESSION_ID, agent_data, plan, session_data, spec
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, plan, requested, session_data, spec
 from tests.unit.plugins.action.conftest import Run
 
 ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
@@ -40,16 +48,11 @@ def fit(name: str, cpu: int = 8, **changes: Any) -> dict[str, Any]:
 def test_a_plan_is_returned_with_what_the_agents_need(run: Run) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1", 2), agent2=fit("agent2", 2, images={})))
     assert result["agents"] == ["agent1", "agent2"]
-    assert result["pull_on"] == ["agent2"]
+    assert result["pulls"] == {"agent2": [IMAGE]}
     assert len(result["nonce"]) == 32
     assert (result["pending"], result["changed"]) == (None, False)
     assert result["plan"]["name"] == result["request"]["name"] == "train-llm"
     assert "hunter2" not in json.dumps(result)
-
-
-def test_every_run_has_a_nonce_of_its_own(run: Run) -> None:
-    there = answers(agent1=fit("agent1"))
-    assert run(ActionModule, arguments(), there)["nonce"] != run(ActionModule, arguments(), there)["nonce"]
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -64,6 +67,7 @@ def test_a_session_that_is_there_is_no_change_even_in_check_mode(run: Run) -> No
     there = fit("agent1", sessions=[session_data(made, "agent1", spec(**ASKED))])
     result = run(ActionModule, arguments(), answers(agent1=there), check_mode=True)
     assert (result["plan"]["id"], result["changed"], result["diff"]) == (SESSION_ID, False, {"before": "", "after": ""})
+    assert (result["known"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
 
 
 def test_no_room_is_pending_and_no_failure(run: Run) -> None:
@@ -73,6 +77,7 @@ def test_no_room_is_pending_and_no_failure(run: Run) -> None:
         "reason": "no room for 1 of 4 containers on one agent: short of cpu 1",
         "shortfall": {"cpu": 1},
     }
+    assert result["no_room"] == {"unplaced": {"sub": 1}, "missing": {"sub": {"cpu": 1}}, "makes_room": ()}
 
 
 @pytest.mark.parametrize(
@@ -121,3 +126,196 @@ def test_check_mode_writes_no_record_of_a_failure(run: Run, tmp_path: Path) -> N
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**arguments(), "record_path": str(path)}, answers(), check_mode=True)
     assert not path.exists()
+
+
+# ---- the queue
+
+
+ANOTHER = dataclasses.replace(me(), started="0", host="manager2 boot")
+ROOM = answers(agent1=fit("agent1"))
+NO_ROOM = answers(agent1=fit("agent1", 3))
+
+
+def of_entry(number: int = 1, **changes: Any) -> Entry:
+    """Return the queue's entry of the session that is asked for here."""
+    return requested(number, spec(**ASKED), **changes)
+
+
+def holding(**state: Any) -> dict[str, Any]:
+    """Return the variables of a run in which an agent holds the session."""
+    made = plan({"agent1": 4})
+    return answers(agent1=fit("agent1", sessions=[session_data(made, "agent1", spec(**ASKED), **state)]))
+
+
+def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept(run: Run, queue: QueueFolder) -> None:
+    before = time.time()
+    result = run(ActionModule, arguments(), ROOM)
+    (entry,) = queue.entries()
+    assert (entry.id, entry.name, entry.state, entry.owner, entry.spec) == (
+        result["id"],
+        "train-llm",
+        "starting",
+        me(),
+        None,
+    )
+    assert (entry.record["id"], entry.record["status"], result["queued"]) == (result["id"], "CREATING", False)
+    assert before <= entry.enqueued_at == entry.updated_at <= time.time()
+
+
+def test_a_session_without_room_waits_with_its_whole_request(run: Run, queue: QueueFolder) -> None:
+    result = run(ActionModule, {**arguments(priority=7, pending_timeout=60), "user": "bob"}, NO_ROOM)
+    (entry,) = queue.entries()
+    assert (entry.id, entry.state, entry.owner) == (result["id"], "waiting", None)
+    assert spec_from_dict(entry.spec or {}) == spec(**ASKED, priority=7, pending_timeout=60)
+    assert (entry.user, entry.priority, entry.pending_timeout, entry.resource_group) == ("bob", 7, 60, "default")
+    assert (entry.record["status"], entry.record["pending"]) == ("PENDING", result["pending"])
+
+
+@pytest.mark.parametrize("user", ["", None])
+def test_a_session_belongs_to_who_runs_ansible_unless_it_is_said(run: Run, user: str | None) -> None:
+    assert run(ActionModule, {**arguments(), "user": user}, ROOM)["plan"]["user"] == getpass.getuser()
+
+
+@pytest.mark.parametrize("there", [ROOM, NO_ROOM], ids=["room", "no room"])
+def test_the_same_request_again_is_the_same_session_in_its_old_place(
+    run: Run, queue: QueueFolder, there: dict[str, Any]
+) -> None:
+    waits = of_entry(passed=1, attempts=1)
+    queue.save(waits)
+    result = run(ActionModule, {**arguments(), "user": "bob"}, there)
+    (entry,) = queue.entries()
+    assert result["id"] == entry.id == waits.id
+    kept = [entry.enqueued_at, entry.passed, entry.attempts, entry.user]
+    assert kept == [waits.enqueued_at, waits.passed, waits.attempts, waits.user]
+    assert entry.state == ("starting" if there is ROOM else "waiting")
+    assert entry.spec == json.loads(json.dumps(waits.spec))
+
+
+def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue: QueueFolder) -> None:
+    queue.save(of_entry())
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, arguments(priority=5), ROOM)
+    assert str(refused.value) == (
+        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, asked 5);"
+        " choose another name, or end that one with backendai.cluster.terminate_session."
+    )
+    assert [entry.state for entry in queue.entries()] == ["waiting"]
+
+
+def test_what_another_run_is_starting_is_waited_for_until_agents_hold_it(run: Run, queue: QueueFolder) -> None:
+    starts = of_entry(id=SESSION_ID, state="starting", spec=None, owner=ANOTHER, updated_at=time.time())
+    queue.save(starts)
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, arguments(), ROOM)
+    assert str(refused.value) == (
+        f"session_name: 'train-llm' is being started by another run, process {ANOTHER.pid}; wait for it."
+    )
+    assert queue.entries() == [starts]
+
+
+@pytest.mark.parametrize("owner", [ANOTHER, dataclasses.replace(me(), started="0")], ids=["at work", "killed"])
+@pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
+def test_what_agents_hold_of_another_runs_session_is_taken_over(
+    run: Run, queue: QueueFolder, owner: Any, state: dict[str, Any]
+) -> None:
+    queue.save(of_entry(id=SESSION_ID, state="starting", spec=None, owner=owner, updated_at=time.time()))
+    result = run(ActionModule, arguments(), holding(**state))
+    assert (result["id"], result["known"]) == (SESSION_ID, True)
+    assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, me())]
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue: QueueFolder, history: bool) -> None:
+    if history:
+        queue.save(of_entry(id=SESSION_ID, state="ended", spec=None))
+    assert run(ActionModule, arguments(), holding())["known"] is True
+    assert [entry.state for entry in queue.entries()] == ["ended"] * history
+
+
+def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(run: Run, queue: QueueFolder) -> None:
+    made = plan({"agent1": 4})
+    queue.save(note_of_end(made, session_record(made, "TERMINATED"), NOW))
+    result = run(ActionModule, arguments(), holding())
+    assert (result["known"], result["gone"]) == (False, [SESSION_ID])
+    assert sorted(entry.state for entry in queue.entries()) == ["ending", "starting"]
+
+
+def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueFolder) -> None:
+    for number, changes in ((1, {}), (2, {"priority": 90}), (3, {"resource_group": "gpu"}), (4, {"priority": 5})):
+        queue.save(requested(number, spec(name=f"session-{number}", cluster_size=9), enqueued_at=1.0, **changes))
+    for attempt, passed in ((1, [1, 1, 0, 0]), (2, [1, 1, 0, 0])):
+        run(ActionModule, {**arguments(), "attempt": attempt}, ROOM)
+        assert [entry.passed for entry in queue.entries() if entry.name != "train-llm"] == passed
+
+
+def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, passed=2))
+    there = answers(agent1=fit("agent1", taken={"cpu": 1}))
+    result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, there)
+    assert result["pending"] == {
+        "reason": "it waits behind session-1, which 2 later sessions have passed",
+        "shortfall": {},
+    }
+    assert run(ActionModule, {**arguments(), "patience": 3}, there)["pending"] is None
+
+
+@pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])
+def test_when_other_runs_were_faster_often_enough_the_session_waits(
+    run: Run, queue: QueueFolder, attempt: int, waits: bool
+) -> None:
+    result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5}, ROOM)
+    reason = "other runs took the room that there was, 5 times in a row"
+    assert result["pending"] == ({"reason": reason, "shortfall": {}} if waits else None)
+    assert [entry.state for entry in queue.entries()] == ["waiting" if waits else "starting"]
+
+
+def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: QueueFolder) -> None:
+    first = run(ActionModule, arguments(), ROOM)["id"]
+    assert run(ActionModule, {**arguments(), "attempt": 2}, ROOM)["id"] == first
+    assert [entry.id for entry in queue.entries()] == [first]
+
+
+@pytest.mark.parametrize("there", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
+def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, there: dict[str, Any]) -> None:
+    queue.save(requested(1, spec(name="session-1", cluster_size=9)))
+    before = queue.entries()
+    run(ActionModule, arguments(), there, check_mode=True)
+    assert queue.entries() == before
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
+) -> None:
+    cache = FactsCache(queue.path / "facts")
+    cache.save({name: agent_data(name) for name in ("agent1", "agent2")})
+    result = run(ActionModule, {**arguments(), "facts_max_age": 60}, answers(), check_mode=check_mode)
+    assert result["agents"] == ["agent1"]
+    assert [name for name in ("agent1", "agent2") if cache.load(name, 60)] == ["agent1", "agent2"][not check_mode :]
+
+
+# ---- whether room may come while nobody looks
+
+
+CLAIM = session_data(plan({"agent1": 1}, name="other"), "agent1", committed=False)
+
+
+@pytest.mark.parametrize(
+    ("there", "entry", "freed"),
+    [
+        (NO_ROOM, None, False),
+        (answers(agent1=fit("agent1", 3, sessions=[CLAIM])), None, True),
+        (NO_ROOM, requested(2, state="ending", spec=None), True),
+        (NO_ROOM, requested(2, state="ended", spec=None, updated_at=NOW), True),
+        (NO_ROOM, requested(2, state="ended", spec=None, updated_at=NOW - 1), False),
+        (NO_ROOM, requested(2, spec(name="session-2", cluster_size=9)), False),
+    ],
+    ids=["nothing happens", "a run is at work", "one ends", "one has ended since", "one had ended", "one waits"],
+)
+def test_a_session_that_waits_is_told_whether_room_may_come_already(
+    run: Run, queue: QueueFolder, there: dict[str, Any], entry: Entry | None, freed: bool
+) -> None:
+    if entry:
+        queue.save(entry)
+    result = run(ActionModule, {**arguments(), "began": NOW}, there)
+    assert (result["plan"], result["freed"]) == (None, freed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.environmen
     parse_environment,
     session_environment,
 )
-from tests.unit.builders import REPOSITORY, plan
+from tests.unit.builders import REPOSITORY, plan, spec
 from tests.unit.plugins.action.conftest import Run
 
 MADE = plan({"agent1": 2, "agent2": 1})
@@ -43,7 +44,8 @@ class Sent(ActionModule):
 
 def sent(run: Run, **changes: Any) -> dict[str, Any]:
     """Return the options that reach the module on agent1."""
-    args = {"plan": MADE.to_dict(), "agent": "agent1", "nonce": "n", "public_keys": {}, "env": ENV, **changes}
+    asked = dataclasses.asdict(spec(cluster_size=3, env=ENV, authorized_keys=["ssh-ed25519 ALICE"]))
+    args = {"plan": MADE.to_dict(), "agent": "agent1", "nonce": "n", "public_keys": {}, "spec": asked, **changes}
     options: dict[str, Any] = run(Sent, args, {})["sent"]
     return options
 
@@ -65,6 +67,23 @@ def test_the_environment_file_of_each_container_here_is_its_environment(run: Run
     assert list(files) == ["main1", "sub1"]
     for kernel in MADE.kernels_on("agent1"):
         assert parse_environment(files[kernel.hostname]) == {**ENV, **session_environment(MADE, kernel)}
+
+
+def test_the_environment_of_a_role_goes_to_its_containers_alone(run: Run) -> None:
+    roles = {"main": {}, "worker": {"replicas": 2, "env": {"TOKEN": "hunter3", "SHARD": "1"}}}
+    asked = spec(env=ENV, roles=roles)
+    made = plan({"agent1": 2, "agent2": 1}, cluster_size=1, roles=roles)
+    files = sent(run, plan=made.to_dict(), spec=dataclasses.asdict(asked))["environments"]
+    told = {name: parse_environment(text) for name, text in files.items()}
+    assert {name: (one["TOKEN"], one.get("SHARD")) for name, one in told.items()} == {
+        "main1": ("hunter2", None),
+        "worker1": ("hunter3", "1"),
+    }
+
+
+def test_the_request_itself_does_not_reach_the_module_but_the_users_keys_do(run: Run) -> None:
+    options = sent(run)
+    assert ("spec" in options, options["user_keys"]) == (False, ["ssh-ed25519 ALICE"])
 
 
 def test_ssh_asks_nothing_and_checks_host_keys(run: Run) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_spec import ActionModule
-from tests.unit.builders import variables
+from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from tests.unit.builders import IMAGE, SESSION_ID, agent_data, variables
 from tests.unit.plugins.action.conftest import Run
 
 
@@ -26,6 +30,41 @@ def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> No
     assert result["pools"] == {"network": "10.128.0.0/9", "first_vni": 4096, "last_vni": 16777215, "vxlan_port": 4789}
     assert result["changed"] is False
     assert result["_ansible_no_log"] is True
+
+
+def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
+    roles = {"main": {}, "worker": {"image": "other:1"}, "ps": {}}
+    mounts = [{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}]
+    result = run(ActionModule, {}, variables(roles=roles, mounts=mounts))
+    assert (result["images"], result["paths"]) == ([IMAGE, "other:1"], ["/mnt/a", "/mnt/b"])
+
+
+@pytest.mark.parametrize(
+    ("purpose", "age", "asked"),
+    [
+        ("create", 0, ["agent1", "agent2", "agent3"]),
+        ("create", 60, ["agent2", "agent3"]),
+        ("terminate", 60, ["agent1", "agent2", "agent3"]),
+        ("list", 60, ["agent1", "agent2", "agent3"]),
+        ("schedule", 60, ["agent1", "agent2", "agent3"]),
+    ],
+)
+def test_a_new_session_alone_needs_no_facts_that_are_younger_than_is_wanted(
+    run: Run, queue: QueueFolder, purpose: str, age: int, asked: list[str]
+) -> None:
+    cache = FactsCache(queue.path / "facts")
+    cache.save({name: agent_data(name) for name in ("agent1", "agent2")})
+    os.utime(queue.path / "facts" / "agent2.json", (0, 0))
+    args = {"purpose": purpose, "agents": ["agent1", "agent2", "agent3"]}
+    assert run(ActionModule, args, variables(facts_max_age=age))["ask"] == asked
+
+
+def test_the_options_of_the_run_are_returned_with_when_it_began(run: Run) -> None:
+    before = time.time()
+    result = run(ActionModule, {"purpose": "list"}, variables(claim_ttl="60", history="yes"))
+    assert (result["run"]["claim_ttl"], result["run"]["history"]) == (60, True)
+    assert before <= result["began"] <= time.time()
+    assert result["ask"] == result["images"] == result["paths"] == []
 
 
 def test_variables_may_be_templates(run: Run) -> None:
@@ -78,6 +117,7 @@ def test_a_record_that_cannot_be_written_is_one_sentence(run: Run, tmp_path: Pat
     ("purpose", "changes", "sentence"),
     [
         ("terminate", {"name": None}, "session_name or session_id is required."),
+        ("terminate", {"id": "5f0c"}, f"session_id: '5f0c' must be the id of a session, such as {SESSION_ID}."),
         ("terminate", {"nmae": "x"}, "session_nmae is not an option of a session; did you mean session_name?"),
         ("list", {"lst_path": "x"}, "session_lst_path is not an option of a session; did you mean session_list_path?"),
     ],
@@ -88,7 +128,9 @@ def test_runs_that_make_no_session_are_checked_too(
     assert refusal(run, variables(**changes), purpose) == sentence
 
 
-@pytest.mark.parametrize(("purpose", "changes"), [("list", {"name": None}), ("terminate", {})])
+@pytest.mark.parametrize(
+    ("purpose", "changes"), [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {})]
+)
 def test_runs_that_make_no_session_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
     asked = variables(**changes, image=None)
     assert run(ActionModule, {"purpose": purpose}, asked)["changed"] is False

@@ -7,11 +7,29 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings, decide
+from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import (
+    Decision,
+    Readings,
+    decide,
+    fits_when_empty,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, SpecError
-from tests.unit.builders import GIB, NOW, POOLS, SESSION_ID, agent_data, plan, readings, session_data, spec
+from tests.unit.builders import (
+    GIB,
+    IMAGE,
+    NOW,
+    POOLS,
+    SESSION_ID,
+    USER,
+    agent_data,
+    holders,
+    plan,
+    readings,
+    session_data,
+    spec,
+)
 
 LATER_ID = "99999999-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
@@ -19,7 +37,7 @@ TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", 
 
 def decided(asked: SessionSpec, seen: Readings) -> Decision:
     """Return the decision for a request that there is room for."""
-    decision = decide(asked, seen, POOLS, LATER_ID, NOW + 60)
+    decision = decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
     assert isinstance(decision, Decision)
     return decision
 
@@ -27,25 +45,21 @@ def decided(asked: SessionSpec, seen: Readings) -> Decision:
 def refusal(asked: SessionSpec, seen: Readings, kind: type[ValueError]) -> str:
     """Return why a request is refused."""
     with pytest.raises(kind) as refused:
-        decide(asked, seen, POOLS, LATER_ID, NOW + 60)
+        decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
     return str(refused.value)
 
 
 def holding(*agents: str, committed: bool = True, expired: bool = False, **asked: Any) -> dict[str, dict[str, Any]]:
     """Return the readings of agents that hold the session of two and two, asked for as told."""
-    made = plan({"agent1": 2, "agent2": 2})
-    request = spec(**{**TWO_AND_TWO, **asked})
-    return {
-        name: agent_data(name, sessions=[session_data(made, name, request, committed=committed, expired=expired)])
-        for name in agents
-    }
+    there = holders(plan(), spec(**{**TWO_AND_TWO, **asked}), committed=committed, expired=expired)
+    return {name: there[name] for name in agents}
 
 
 def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
     decision = decided(spec(), readings("agent1"))
     assert (decision.plan.id, decision.plan.created_at) == (LATER_ID, NOW + 60)
-    assert not decision.known
-    assert decision.pull_on == ()
+    assert decision == Decision(decision.plan, False, {}, {}, 1)
+    assert decision.plan.user == USER
 
 
 def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
@@ -55,7 +69,22 @@ def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
         agent2=agent_data("agent2", 2),
         agent3=agent_data("agent3", 1, **without),
     )
-    assert decided(spec(**TWO_AND_TWO), seen).pull_on == ("agent1",)
+    assert decided(spec(**TWO_AND_TWO), seen).pulls == {"agent1": ["lab/python:1"]}
+
+
+def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> None:
+    roles = {"main": {}, "worker": {"replicas": 3, "image": "other:1"}, "ps": {"image": "third:1"}}
+    seen = readings(
+        agent1=agent_data("agent1", 3, images={"lab/python:1": "sha256:1", "third:1": None}),
+        agent2=agent_data("agent2", 2, images={"other:1": "sha256:2"}),
+    )
+    decision = decided(spec(cluster_mode="multi-node", roles=roles), seen)
+    needed = {name: [kernel.image for kernel in decision.plan.kernels_on(name)] for name in decision.plan.agents}
+    assert {name: sorted(images) for name, images in needed.items()} == {
+        "agent1": ["lab/python:1", "other:1", "other:1"],
+        "agent2": ["other:1", "third:1"],
+    }
+    assert decision.pulls == {"agent1": ["other:1"], "agent2": ["third:1"]}
 
 
 def test_an_agent_that_is_left_out_takes_no_part() -> None:
@@ -111,6 +140,19 @@ def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str],
             "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem.",
         ),
         (
+            {"roles": {"main": {}, "worker": {"resources": {"cuda.device": 1}}}},
+            SpecError,
+            (
+                "session_roles.worker.resources.cuda.device: no agent of resource group 'default' offers it;"
+                " offered are cpu, mem."
+            ),
+        ),
+        (
+            {"architecture": "riscv64"},
+            SpecError,
+            "session_architecture: no agent is 'riscv64'; known are amd64.",
+        ),
+        (
             {"resource_group": "gpu", "resources": {"rocm.device": 1}},
             SpecError,
             (
@@ -125,6 +167,8 @@ def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str],
         "designated elsewhere",
         "group unknown",
         "slot elsewhere",
+        "slot of a role",
+        "architecture nowhere",
         "slot nowhere",
     ],
 )
@@ -143,7 +187,7 @@ def test_a_slot_that_no_designated_agent_offers_is_refused_although_others_do() 
 
 
 def test_shared_memory_is_a_part_of_memory_and_needs_no_slot() -> None:
-    assert decided(spec(resources={"shmem": "64m"}), readings("agent1")).plan.resources["shmem"] == 64 << 20
+    assert decided(spec(resources={"shmem": "64m"}), readings("agent1")).plan.kernels[0].resources["shmem"] == 64 << 20
 
 
 def test_designated_agents_alone_hold_the_session() -> None:
@@ -157,14 +201,14 @@ def test_an_agent_that_may_not_be_scheduled_holds_nothing_new() -> None:
 
 def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
     seen = readings(agent1=agent_data("agent1", schedulable=False))
-    assert decide(spec(), seen, POOLS, LATER_ID, NOW) == NoRoom(
-        "no room for 1 of 1 containers: no agent that may hold them is schedulable", {}
+    assert decide(spec(), seen, POOLS, LATER_ID, USER, NOW) == NoRoom(
+        "no room for 1 of 1 containers: no agent that may hold them is schedulable", {}, {"main": 1}
     )
 
 
 def test_no_room_is_an_answer_and_no_error() -> None:
-    assert decide(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 3)), POOLS, LATER_ID, NOW) == NoRoom(
-        "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}
+    assert decide(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 3)), POOLS, LATER_ID, USER, NOW) == NoRoom(
+        "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}, {"sub": 1}, {"sub": {"cpu": 1}}
     )
 
 
@@ -197,7 +241,7 @@ def test_mounts_must_exist_on_the_chosen_agents_only(missing_on: str, sentence: 
 )
 def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
     decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
-    assert (decision.plan, decision.known, decision.pull_on) == (plan({"agent1": 2, "agent2": 2}), True, ())
+    assert (decision.plan, decision.known, decision.pulls, decision.at_least) == (plan(), True, {}, None)
     # One that every agent has committed needs no claim: its keys are known.
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
@@ -215,7 +259,7 @@ def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it(
 def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
     seen = holding("agent1", "agent2")
     seen["agent2"]["images"] = {}
-    assert decided(spec(**TWO_AND_TWO), readings(**seen)).pull_on == ("agent2",)
+    assert decided(spec(**TWO_AND_TWO), readings(**seen)).pulls == {"agent2": ["lab/python:1"]}
 
 
 @pytest.mark.parametrize(
@@ -266,14 +310,6 @@ def test_another_name_is_another_session() -> None:
     assert decision.plan.id == LATER_ID
 
 
-def test_a_device_is_refused_rather_than_counted_and_not_given() -> None:
-    accelerated = agent_data("agent1", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
-    asked = spec(resources={"cuda.device": 1})
-    assert refusal(asked, readings(agent1=accelerated), SpecError) == (
-        "session_resources.cuda.device: this version gives no devices to containers; leave it out."
-    )
-
-
 def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
     other_id = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     one, other = plan({"agent1": 1}), dataclasses.replace(plan({"agent2": 1}), id=other_id)
@@ -284,3 +320,192 @@ def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
     assert refusal(spec(), seen, SpecError) == (
         f"session_name: 2 sessions are called 'train-llm' already ({other_id}, {SESSION_ID}); end them first."
     )
+
+
+# ---- agents that are preferred, and architectures
+
+
+PREFERRED: dict[str, Any] = {"designated_agents_mode": "preferred"}
+
+
+@pytest.mark.parametrize(
+    ("designated", "size", "agents"),
+    [
+        (["agent2"], 2, {"agent2"}),
+        (["agent2"], 4, {"agent3"}),
+        (["agent1", "agent2"], 4, {"agent1", "agent2"}),
+        (["agent1", "agent2"], 8, {"agent1", "agent2", "agent3"}),
+        (["agent9"], 2, {"agent1"}),
+        (["agent8", "agent2"], 2, {"agent2"}),
+        (["agent4"], 2, {"agent1"}),
+    ],
+    ids=[
+        "room there",
+        "no room there",
+        "several, rather than one other",
+        "together with the others",
+        "unknown",
+        "one away",
+        "another group",
+    ],
+)
+def test_preferred_agents_hold_the_session_where_they_can(designated: list[str], size: int, agents: set[str]) -> None:
+    seen = readings(
+        agent1=agent_data("agent1", 2),
+        agent2=agent_data("agent2", 2),
+        agent3=agent_data("agent3", 4),
+        agent4=agent_data("agent4", resource_group="gpu"),
+        left_out={"agent8": "unreachable"},
+    )
+    asked = spec(cluster_size=size, cluster_mode="multi-node", designated_agents=designated, **PREFERRED)
+    assert set(decided(asked, seen).plan.agents) == agents
+
+
+def test_strictly_designated_agents_are_waited_for() -> None:
+    seen = readings("agent3", agent1=agent_data("agent1", 2))
+    answer = decide(spec(cluster_size=4, designated_agents=["agent1"]), seen, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, NoRoom)
+    assert answer.reason == "no room for 2 of 4 containers on one agent: short of cpu 2"
+
+
+def test_a_slot_that_nobody_offers_is_not_blamed_on_agents_that_are_only_preferred() -> None:
+    asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1}, **PREFERRED)
+    assert refusal(asked, readings("agent1", "agent2"), SpecError) == (
+        "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem."
+    )
+
+
+def mixed(**images: dict[str, str | None]) -> Readings:
+    """Return the readings of two agents of each of two architectures, two cores each, with these images."""
+    kinds = {"agent1": "amd64", "agent2": "arm64", "agent3": "amd64", "agent4": "arm64"}
+    return readings(
+        **{
+            name: agent_data(name, 2, architecture=kind, images=images.get(name, {IMAGE: None}))
+            for name, kind in kinds.items()
+        }
+    )
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_session_is_on_one_architecture(size: int) -> None:
+    plan_of_one = decided(spec(cluster_size=size, cluster_mode="multi-node"), mixed()).plan
+    assert set(plan_of_one.agents) <= {"agent1", "agent3"}
+
+
+def test_a_session_that_needs_both_architectures_waits() -> None:
+    answer = decide(spec(cluster_size=5, cluster_mode="multi-node"), mixed(), POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, NoRoom)
+    assert answer.reason == "no room for 1 of 5 containers on 2 agents: short of cpu 1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "images", "agents"),
+    [
+        ({"architecture": "arm64"}, {}, {"agent2", "agent4"}),
+        ({}, {"agent4": {IMAGE: "sha256:1"}}, {"agent2", "agent4"}),
+        ({"architecture": "amd64"}, {"agent4": {IMAGE: "sha256:1"}}, {"agent1", "agent3"}),
+        ({"designated_agents": ["agent2", "agent4"], **PREFERRED}, {}, {"agent2", "agent4"}),
+        ({"designated_agents": ["agent1", "agent2"], **PREFERRED}, {}, {"agent1", "agent3"}),
+    ],
+    ids=["asked", "that of the image", "asked against the image", "that of the preferred", "preferred are too small"],
+)
+def test_the_architecture_is_the_one_that_is_asked_or_that_has_the_image(
+    asked: dict[str, Any], images: dict[str, Any], agents: set[str]
+) -> None:
+    wanted = spec(cluster_size=4, cluster_mode="multi-node", **asked)
+    assert set(decided(wanted, mixed(**images)).plan.agents) == agents
+
+
+def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
+    seen = mixed()
+    full = {name: {**data, "taken": {"cpu": 2}} for name, data in seen.facts.items() if name in ("agent1", "agent3")}
+    freer = dataclasses.replace(seen, facts={**seen.facts, **full})
+    assert set(decided(spec(cluster_size=4, cluster_mode="multi-node"), freer).plan.agents) == {"agent2", "agent4"}
+
+
+# ---- what agents would say
+
+
+def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -> None:
+    made = plan()
+    assert made.network is not None
+    before = readings("agent1", "agent2", "agent3")
+    after = before.holding(made).facts
+    assert after["agent3"] == before.facts["agent3"]
+    for name in ("agent1", "agent2"):
+        told = {key: after[name][key] for key in ("taken", "containers", "networks", "vnis")}
+        assert told == {
+            "taken": {"cpu": 2, "mem": 2 * GIB},
+            "containers": 2,
+            "networks": [made.network.subnet],
+            "vnis": [made.network.vni],
+        }
+        assert [one["plan"]["id"] for one in after[name]["sessions"]] == [SESSION_ID]
+    assert before == readings("agent1", "agent2", "agent3")
+
+
+@pytest.mark.parametrize(("counts", "networks"), [({"agent1": 1}, 0), ({"agent1": 2}, 1)])
+def test_a_plan_on_one_agent_takes_no_network_identifier(counts: dict[str, int], networks: int) -> None:
+    after = readings("agent1").holding(plan(counts)).facts["agent1"]
+    assert (len(after["networks"]), after["vnis"]) == (networks, [])
+
+
+def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
+    first = decided(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 4), agent2=agent_data("agent2", 4)))
+    seen = readings(agent1=agent_data("agent1", 4), agent2=agent_data("agent2", 4)).holding(first.plan)
+    second = decide(spec(**{**TWO_AND_TWO, "name": "other"}), seen, POOLS, SESSION_ID, USER, NOW)
+    assert isinstance(second, Decision)
+    assert (first.plan.agents, second.plan.agents) == (["agent1"], ["agent2"])
+
+
+def test_sessions_that_have_ended_are_not_known_and_take_their_room_as_long_as_they_are_there() -> None:
+    seen = readings(**holding("agent1", "agent2"))
+    seen.facts["agent1"]["taken"]["cpu"] = 2
+    gone = seen.without([SESSION_ID])
+    assert [data["sessions"] for data in gone.facts.values()] == [[], []]
+    assert gone.facts["agent1"]["taken"] == {"cpu": 2}
+    assert seen.without([]) == seen == seen.without([LATER_ID])
+    assert decided(spec(**TWO_AND_TWO), gone).plan.id == LATER_ID
+
+
+@pytest.mark.parametrize(
+    ("state", "in_flight"),
+    [
+        ({}, False),
+        ({"committed": False}, True),
+        ({"committed": False, "expired": True}, False),
+    ],
+    ids=["running", "being created", "given up"],
+)
+def test_a_run_is_at_work_where_a_claim_is_in_time(state: dict[str, bool], in_flight: bool) -> None:
+    assert readings("agent3", **holding("agent1", "agent2", **state)).in_flight is in_flight
+
+
+# ---- what fits an empty cluster
+
+
+@pytest.mark.parametrize(
+    ("asked", "fits"),
+    [
+        ({"cluster_size": 8}, True),
+        ({"cluster_size": 9}, False),
+        ({"cluster_size": 16, "cluster_mode": "multi-node"}, True),
+        ({"cluster_size": 17, "cluster_mode": "multi-node"}, False),
+        ({"resource_group": "gpu"}, False),
+        ({"designated_agents": ["agent9"]}, False),
+        ({"designated_agents": ["agent3"]}, False),
+        ({"resources": {"cuda.device": 1}}, False),
+        ({"designated_agents": ["agent4"]}, False),
+    ],
+    ids=["one", "too many", "both", "too many for both", "group", "unknown", "left out", "slot", "not schedulable"],
+)
+def test_a_request_fits_when_all_other_sessions_have_ended(asked: dict[str, Any], fits: bool) -> None:
+    full = {"taken": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
+    seen = readings(
+        agent1=agent_data("agent1", **full),
+        agent2=agent_data("agent2", **full),
+        agent4=agent_data("agent4", schedulable=False),
+        left_out={"agent3": "unreachable"},
+    )
+    assert fits_when_empty(spec(**asked), seen) is fits
+    assert seen.facts["agent1"]["taken"] == {"cpu": 8, "mem": 16 * GIB}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core import endings
+from ansible_collections.backendai.cluster.plugins.module_utils._core import unlike as search
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Group, NoRoom, Placement, place
 from tests.unit.builders import agent_facts
@@ -119,6 +120,11 @@ def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pyte
     assert _makes_room(agents) == ("s0", "s1", "s2")
     monkeypatch.setattr(endings, limit, 0)
     assert _makes_room(agents) == ()
+
+
+def test_nothing_is_named_when_the_search_for_a_place_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "STEPS", 0)
+    assert _makes_room(full({f"s{number}": number for number in range(4)})) == ()
 
 
 def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:

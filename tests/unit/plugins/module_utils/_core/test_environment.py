@@ -66,6 +66,23 @@ def test_a_session_of_one_has_every_variable_too() -> None:
     }
 
 
+def test_roles_are_told_in_rank_order_each_with_its_image() -> None:
+    worker = {"replicas": 2, "image": "other:1"}
+    made = plan(TWO_AND_TWO, cluster_size=1, roles={"ps": {}, "worker": worker, "main": {}})
+    told = session_environment(made, made.kernels[3])
+    assert {key.removeprefix("BACKENDAI_"): told[key] for key in told if "CLUSTER" in key or "IMAGE" in key} == {
+        "KERNEL_IMAGE": "other:1",
+        "CLUSTER_SIZE": "4",
+        "CLUSTER_HOSTS": "main1,ps1,worker1,worker2",
+        "CLUSTER_REPLICAS": "main:1,ps:1,worker:2",
+        "CLUSTER_HOST": "worker2",
+        "CLUSTER_IDX": "2",
+        "CLUSTER_ROLE": "worker",
+        "CLUSTER_LOCAL_RANK": "3",
+        "CLUSTER_MODE": "multi-node",
+    }
+
+
 def test_four_on_one_agent_are_told_the_mode_in_effect() -> None:
     assert of(3, {"agent1": 4})["BACKENDAI_CLUSTER_MODE"] == "single-node"
 

@@ -145,6 +145,18 @@ def test_of_several_agents_the_one_that_lacks_the_least_of_a_container_counts() 
     assert told.shortfall == {"cpu": 4, "mem": 8 * GIB}
 
 
+def test_of_an_agent_the_slot_counts_of_which_it_lacks_the_largest_part() -> None:
+    agents = {"agent1": {"cpu": 3, "mem": 2 * GIB}, "agent2": {"cpu": 2, "mem": 4 * GIB}}
+    told = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
+    assert told.missing == {"main": {"cpu": 2, "mem": 4 * GIB}}
+
+
+def test_on_one_agent_only_those_bind_that_could_hold_the_most() -> None:
+    agents = {"agent1": {"cpu": 2}, "agent2": {"mem": 3 * GIB}}
+    told = no_room(agents, Group("main", ONE_CORE, 4), single_node=True)
+    assert told.shortfall == {"mem": GIB}
+
+
 def test_an_agent_at_its_limit_lacks_more_than_one_that_is_short() -> None:
     agents = {"agent1": {"max_containers": 1, "containers": 1}, "agent2": {"cpu": 1}}
     assert no_room(agents, Group("main", {"cpu": 2}, 1)).missing == {"main": {"cpu": 1}}

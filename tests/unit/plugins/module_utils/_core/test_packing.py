@@ -146,6 +146,12 @@ def test_the_first_set_that_holds_everything_is_found_and_filled(
     assert all(map(any, filled))
 
 
+def test_no_agent_is_taken_twice() -> None:
+    space = totals()
+    agents: list[Frontier] = [((1, 1, 2),), ((2, 0, 0),), ((0, 1, 3),)]
+    assert first_set(space, agents, reach(space, agents, 2), 2) == [1, 2]
+
+
 def test_agents_are_filled_one_after_the_other_or_evenly() -> None:
     space = totals()
     agents: list[Frontier] = [((2, 1, 3),), ((2, 1, 3),)]

@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.placement 
 from tests.unit.builders import GIB, agent_facts
 from tests.unit.possible import (
     SELECTIONS,
+    accelerated,
     cluster,
     described_agents,
     held,
@@ -33,7 +34,7 @@ from tests.unit.possible import (
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
 MODES = pytest.mark.parametrize("single_node", [True, False], ids=["single-node", "multi-node"])
-any_groups = st.one_of(like, unlike)
+any_groups = st.one_of(like, unlike, accelerated)
 Described = list[dict[str, int]]
 
 
@@ -321,16 +322,44 @@ def test_dispersed_gives_each_role_agents_of_its_own_where_there_are_enough() ->
     assert placed == Placement(("agent5", "agent1", "agent2", "agent3", "agent4"), 5)
 
 
-def test_dispersed_searches_where_one_choice_after_the_other_leaves_an_agent_empty() -> None:
-    groups = [Group("main", {"cpu": 1}, 1), Group("wide", {"cpu": 2}, 1), Group("gpu", {"cpu": 1, "gpu": 1}, 1)]
+def test_dispersed_searches_where_not_every_agent_can_take_part() -> None:
     agents = [
-        agent_facts("agent1", 4, capacity={"cpu": 2, "gpu": 1}),
-        agent_facts("agent2", 4, capacity={"cpu": 2, "gpu": 1}),
-        agent_facts("agent3", 4, capacity={"cpu": 1, "gpu": 0}),
+        agent_facts("agent1", 8, capacity={**GPU_AGENT, "cuda.device": 4}),
+        agent_facts("agent2"),
+        agent_facts("agent3"),
     ]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="dispersed")
+    assert placed == Placement(("agent2", *("agent1",) * 4), 2)
+
+
+def test_dispersed_searches_where_one_choice_after_the_other_leaves_an_agent_empty() -> None:
+    wide, gpu, small = {"cpu": 2, "mem": 3}, {"gpu": 1}, {"cpu": 1, "mem": 1}
+    agents = [
+        agent_facts("agent1", 4, capacity={"cpu": 0, "mem": 1, "gpu": 1}),
+        agent_facts("agent2", 4, capacity={"cpu": 4, "mem": 2, "gpu": 1}),
+        agent_facts("agent3", 4, capacity={"cpu": 2, "mem": 3, "gpu": 0}),
+    ]
+    groups = [Group("main", wide, 1), Group("gpu", gpu, 1), Group("sub", small, 2)]
     placed = place(agents, groups, single_node=False, selection="dispersed")
-    assert isinstance(placed, Placement)
-    assert (placed.hosts[0], placed.at_least) == ("agent3", 3)
+    assert placed == Placement(("agent3", "agent1", "agent2", "agent2"), 3)
+
+
+def test_without_steps_to_search_the_agents_that_take_most_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = [
+        *(agent_facts(f"agent{number}", 8, capacity={**GPU_AGENT, "cuda.device": 1}) for number in range(1, 4)),
+        *(agent_facts(f"agent{number}", 8, capacity=GPU_AGENT) for number in range(4, 6)),
+    ]
+    monkeypatch.setattr(search, "STEPS", 0)
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent4", "agent4", "agent4", "agent5", "agent5"), 2)
+    few = place(
+        agents[:3],
+        [*MAIN_AND_GPUS[:1], Group("sub", MAIN_AND_GPUS[1].request, 3)],
+        single_node=False,
+        selection="concentrated",
+    )
+    assert isinstance(few, Placement)
+    assert few.at_least == 3
 
 
 def test_roles_that_ask_the_same_are_placed_as_if_they_were_one() -> None:

@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan, make_plan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import Pools
-from tests.unit.builders import GIB, NOW, POOLS, SESSION_ID, agent_facts, plan, spec
+from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
+from tests.unit.builders import GIB, IMAGE, NOW, POOLS, SESSION_ID, USER, agent_facts, plan, spec
 
 TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 
@@ -20,9 +20,9 @@ TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 def refusal(agents: list[AgentFacts], pools: Pools = POOLS) -> str:
     """Return why a session over those agents, one container on each, cannot be planned."""
     asked = spec(cluster_size=len(agents), cluster_mode="multi-node")
-    placement = Placement(tuple((agent.name, 1) for agent in agents))
+    placement = Placement(tuple(agent.name for agent in agents), len(agents))
     with pytest.raises(PlanError) as refused:
-        make_plan(asked, placement, agents, pools, SESSION_ID, NOW)
+        make_plan(asked, placement, agents, pools, SESSION_ID, USER, NOW)
     return str(refused.value)
 
 
@@ -30,6 +30,37 @@ def refusal(agents: list[AgentFacts], pools: Pools = POOLS) -> str:
 def test_a_plan_comes_back_from_json(counts: dict[str, int]) -> None:
     made = plan(counts, mounts=[{"source": "/mnt", "target": "/data", "read_only": True}])
     assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_a_plan_knows_whose_it_is_and_what_ends_it() -> None:
+    made = plan({"agent1": 1}, command="date", failure_policy="terminate", resource_group="gpu")
+    assert (made.user, made.created_at, made.resource_group) == (USER, NOW, "gpu")
+    assert (made.command, made.failure_policy) == ("date", "terminate")
+
+
+def test_containers_of_roles_have_what_their_role_says() -> None:
+    worker = {"replicas": 2, "image": "other:1", "resources": {"cpu": 4}}
+    made = plan({"agent1": 2, "agent2": 2}, cluster_size=1, roles={"worker": worker, "main": {}, "ps": {}})
+    assert [
+        (one.rank, one.hostname, one.index, one.image, one.resources["cpu"], one.agent) for one in made.kernels
+    ] == [
+        (0, "main1", 1, IMAGE, 1, "agent1"),
+        (1, "worker1", 1, "other:1", 4, "agent1"),
+        (2, "worker2", 2, "other:1", 4, "agent2"),
+        (3, "ps1", 1, IMAGE, 1, "agent2"),
+    ]
+    assert made.images == [IMAGE, "other:1"]
+    assert made.kernels[0].id == SESSION_ID
+    assert made.lines()[0] == f"session train-llm: multi-node, 4 containers of {IMAGE}, other:1"
+
+
+def test_the_agent_of_each_container_is_that_of_its_rank() -> None:
+    hosts = ("agent2", "agent1", "agent2")
+    asked = spec(cluster_size=3, cluster_mode="multi-node")
+    there = [agent_facts("agent1"), agent_facts("agent2"), agent_facts("agent3", underlay=None)]
+    made = make_plan(asked, Placement(hosts, 2), there, POOLS, SESSION_ID, USER, NOW)
+    assert tuple(one.agent for one in made.kernels) == hosts
+    assert made.agents == list(made.underlays) == ["agent2", "agent1"]
 
 
 def test_the_same_input_gives_the_same_plan() -> None:

@@ -12,7 +12,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.record imp
     Found,
     as_json,
     containers_of,
+    ended_record,
     found_sessions,
+    pending,
     session_record,
     status_of,
     table,
@@ -203,24 +205,47 @@ def test_a_file_of_records_is_json_that_people_can_read() -> None:
     assert len(text.splitlines()) > 1
 
 
-def test_the_table_shows_sessions_newest_last() -> None:
-    made = plan({"agent1": 2, "agent2": 2})
-    one = plan({"agent1": 1}, name="lone-wolf").to_dict()
-    one |= {"id": "0", "created_at": NOW + 3600}
-    facts = {
-        "agent1": agent_data(
-            "agent1",
-            sessions=[
-                {"plan": one, "request": {}, "committed": False, "expired": False, "containers": {}, "public_keys": {}},
-                session_data(made, "agent1"),
-            ],
-        ),
-        "agent2": agent_data("agent2", sessions=[session_data(made, "agent2")]),
+def test_the_record_of_a_session_that_is_over_says_why_and_when() -> None:
+    record = session_record(plan({"agent1": 1}), "RUNNING")
+    over = {"reason": "the command ended with exit code 3", "exit_code": 3, "ended_at": NOW}
+    assert ended_record(record, "TERMINATED", "the command ended with exit code 3", 3, NOW) == {
+        **record,
+        "status": "TERMINATED",
+        **over,
     }
-    assert table(found_sessions(facts).values(), NOW + 3 * 3600 + 1) == [
-        "NAME       MODE         SIZE  STATUS    AGENTS         AGE",
-        "train-llm  Multi-node   4     RUNNING   agent1,agent2  3h",
-        "lone-wolf  Single-node  1     CREATING  agent1         2h",
+    assert list(ended_record(record, "TERMINATED", "", None, NOW)) == [*KEYS, *over]
+
+
+@pytest.mark.parametrize(("status", "error"), [("ERROR", "no image"), ("CANCELLED", None), ("TERMINATED", None)])
+def test_a_session_that_is_over_waits_no_more_and_has_an_error_where_it_failed(status: str, error: str | None) -> None:
+    asked = spec()
+    record = unplanned_record(asked, asked.name, "PENDING", SESSION_ID, no_room=NoRoom("no room", {"cpu": 1}))
+    over = ended_record(record, status, "no image", None, NOW)
+    assert (over["status"], over["pending"], over["error"]) == (status, None, error)
+
+
+def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
+    assert pending(NoRoom("no room", {"cpu": 1}, {"main": 1}, {"main": {"cpu": 1}}, ("other",))) == {
+        "reason": "no room",
+        "shortfall": {"cpu": 1},
+    }
+
+
+def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> None:
+    running = session_record(plan({"agent1": 2, "agent2": 2}), "RUNNING")
+    asked = spec(name="lone-wolf")
+    waits = unplanned_record(asked, asked.name, "PENDING", no_room=NoRoom("no room for 1 of 1 containers", {"cpu": 1}))
+    ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW)
+    failed = session_record(plan({"agent1": 1}, name="broken"), "ERROR", error="agent1: no image")
+    never_seen = unplanned_record(None, None, "TERMINATED")
+    sessions = [(waits, NOW + 7200), (running, NOW), (ended, NOW - 3600), (failed, NOW + 1), (never_seen, NOW + 7201)]
+    assert table(sessions, NOW + 3 * 3600 + 1) == [
+        "NAME       MODE         SIZE  STATUS      AGENTS         AGE",
+        "done       Multi-node   4     TERMINATED  agent1,agent2  4h   terminate_session was run",
+        "train-llm  Multi-node   4     RUNNING     agent1,agent2  3h",
+        "broken     Single-node  1     ERROR       agent1         3h   agent1: no image",
+        "lone-wolf  Single-node  1     PENDING     -              1h   no room for 1 of 1 containers",
+        "-          -            -     TERMINATED  -              1h",
     ]
 
 
@@ -243,4 +268,4 @@ def test_a_table_of_nothing_has_its_heading() -> None:
     ],
 )
 def test_ages_are_told_in_their_largest_unit(seconds: float, age: str) -> None:
-    assert table([parts()], NOW + seconds)[1].split()[-1] == age
+    assert table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-1] == age

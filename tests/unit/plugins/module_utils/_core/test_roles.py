@@ -93,11 +93,16 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
             "session_roles.worker.replicas: 0 must be a whole number from 1 to 1024.",
         ),
         ({"main": {}, "worker": {"replicas": None}}, "session_roles.worker.replicas is required."),
-        ({"main": {}, "worker": {"replicas": 1024}}, "session_roles: 1025 containers are asked, a session has at most 1024."),
+        (
+            {"main": {}, "worker": {"replicas": 1024}},
+            "session_roles: 1025 containers are asked, a session has at most 1024.",
+        ),
         (
             {"main": {"replica": 1, "cpu": 2}},
-            "session_roles.main.cpu is not known; allowed are replicas, image, resources, env.\n"
-            "session_roles.main.replica is not known; allowed are replicas, image, resources, env.",
+            (
+                "session_roles.main.cpu is not known; allowed are replicas, image, resources, env.\n"
+                "session_roles.main.replica is not known; allowed are replicas, image, resources, env."
+            ),
         ),
         ({"main": {"image": ["a"]}}, "session_roles.main.image: ['a'] must be a line of text."),
         ({"main": {"resources": "4"}}, "session_roles.main.resources: '4' must be a mapping."),

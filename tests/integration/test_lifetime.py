@@ -1,0 +1,81 @@
+"""How sessions end: by their command, by a death that their policy answers, or without an agent that is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import QUEUE, inside, on, queue, remains, share
+
+SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
+TWO = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed", **SMALL}
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "asked"), [("true", 0, SMALL), ("ssh sub1 hostname | grep sub1 && exit 3", 3, TWO)]
+)
+def test_a_command_that_is_waited_for_says_how_it_ended_and_leaves_nothing(
+    sessions: Sessions, command: str, code: int, asked: dict[str, Any]
+) -> None:
+    before = remains()
+    run = sessions.create(command=command, wait=True, **asked)
+    assert (run.code == 0) == (code == 0), run.output
+    record = run.record
+    assert (record["status"], record["exit_code"]) == ("TERMINATED", code)
+    assert record["reason"] == f"the command ended with exit code {code}"
+    assert (f"the session '{sessions.name}' is over: {record['reason']}." in run.said) == (code != 0)
+    assert remains() == before
+    assert queue()[record["id"]]["record"] == record
+
+
+def test_a_command_that_nobody_waits_for_ends_with_the_next_look(sessions: Sessions) -> None:
+    run = sessions.create(command="exit 3", **SMALL)
+    assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
+    main = run.record["kernels"][0]
+    assert on(main["agent"], f"docker wait {main['container']}").strip() == "3"
+    assert sessions.listed() == {}
+    record = sessions.listed(history=True)[sessions.name]
+    assert (record["id"], record["status"], record["exit_code"]) == (run.record["id"], "TERMINATED", 3)
+
+
+def test_what_died_is_started_again_where_the_session_says_so(sessions: Sessions) -> None:
+    created = sessions.create(failure_policy="restart", **TWO)
+    main, sub = created.record["kernels"]
+    on(sub["agent"], f"docker kill {sub['container']}")
+    assert sessions.listed() == {sessions.name: created.record}
+    assert f"inet {sub['address']}/" in inside(sub, "ip", "-4", "addr", "show", "dev", "cluster0")
+    assert inside(main, "ssh", "sub1", "hostname").strip() == "sub1"
+    assert inside(sub, "ssh", "main1", "hostname").strip() == "main1"
+
+
+def test_a_death_ends_the_session_that_says_so_and_makes_room(sessions: Sessions) -> None:
+    whole = {"cluster_size": 2, "designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": share(2)}}
+    created = sessions.create(failure_policy="terminate", **whole)
+    waits = sessions.create(name=f"{sessions.name}-later", **whole)
+    assert waits.record["status"] == "PENDING"
+    sub = created.record["kernels"][1]
+    on(sub["agent"], f"docker kill {sub['container']}")
+    run = sessions.run("schedule_sessions")
+    assert run.code == 0, run.output
+    over = queue()[created.record["id"]]["record"]
+    assert (over["status"], over["exit_code"]) == ("TERMINATED", 137)
+    assert over["reason"] == "sub1 died with exit code 137 and session_failure_policy is terminate"
+    assert f"Session {waits.record['name']} is RUNNING." in run.said
+
+
+def test_a_session_that_is_ended_by_force_goes_from_an_agent_that_is_away_when_that_returns(
+    sessions: Sessions, unreachable_agent2: Path
+) -> None:
+    before = remains()
+    assert sessions.create(**{**TWO, "cluster_size": 3}).code == 0
+    asked = {"name": sessions.name, "queue_path": str(QUEUE)}
+    ended = sessions.terminate("-i", str(unreachable_agent2), force=True, **asked)
+    assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
+    assert "agent2 will be cleared by the next run that can use it." in ended.said
+    after = remains()
+    assert [agent for agent in before if after[agent] != before[agent]] == ["agent2"]
+    assert sessions.listed() == {}
+    assert remains() == before

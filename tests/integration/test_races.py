@@ -1,0 +1,106 @@
+"""Runs that start and end sessions at the same moment, and runs whose facts are old."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, QUEUE, Run, at_once, held, share
+
+PATIENCE = 60
+
+
+def created_at_once(sessions: Sessions, count: int, **asked: object) -> list[Run]:
+    """Start that many sessions at the same moment; none of the runs fails."""
+    names = [f"{sessions.name}-{number}" for number in range(count)]
+    runs = at_once(*[partial(sessions.create, name=name, **asked) for name in names])
+    for run in runs:
+        assert run.code == 0, run.output
+    return runs
+
+
+def counted(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
+    """Return the records of the sessions that run, once so many do and so many wait; nobody asks for a start."""
+    deadline = time.monotonic() + PATIENCE
+    wanted = Counter(RUNNING=running, PENDING=waiting)
+    while True:
+        records = list(sessions.listed().values())
+        found = Counter(one["status"] for one in records)
+        if found == wanted:
+            return [one for one in records if one["status"] == "RUNNING"]
+        assert time.monotonic() < deadline, (found, [one["pending"] for one in records])
+
+
+def assert_nothing_is_given_twice(running: list[dict[str, Any]]) -> None:
+    """No agent has given more than it has; no name, network identifier or subnet is there twice."""
+    capacity = share(1)
+    for agent, stored in held().items():
+        kernels = [one for session in stored for one in session["plan"]["kernels"] if one["agent"] == agent]
+        assert sum(kernel["resources"]["mem"] for kernel in kernels) <= capacity
+    networks = [one["network"] for one in running if one["network"]]
+    for key, values in {
+        "container": [kernel["container"] for one in running for kernel in one["kernels"]],
+        "subnet": [network["subnet"] for network in networks],
+        "vni": [network["vni"] for network in networks if network["vni"]],
+    }.items():
+        assert len(set(values)) == len(values), key
+
+
+def test_ten_at_once_fill_the_agents_exactly_and_ends_at_once_make_room(sessions: Sessions) -> None:
+    created_at_once(sessions, 10, resources={"cpu": 1, "mem": share(2)})
+    running = counted(sessions, 6, 4)
+    assert Counter(kernel["agent"] for one in running for kernel in one["kernels"]) == dict.fromkeys(AGENTS, 2)
+    assert_nothing_is_given_twice(running)
+
+    ended = at_once(*[partial(sessions.terminate, id=one["id"]) for one in running[:2]])
+    assert [run.code for run in ended] == [0, 0], ended[0].output + ended[1].output
+    later = counted(sessions, 6, 2)
+    assert not {one["id"] for one in running[:2]} & {one["id"] for one in later}
+    assert_nothing_is_given_twice(later)
+
+
+def test_multi_node_sessions_at_once_get_networks_of_their_own(sessions: Sessions) -> None:
+    two = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed"}
+    created_at_once(sessions, 5, **two, resources={"cpu": 1, "mem": share(2)})
+    running = counted(sessions, 3, 2)
+    assert {one["network"]["driver"] for one in running} >= {"vxlan"}
+    assert_nothing_is_given_twice(running)
+
+
+@pytest.fixture
+def no_facts() -> Iterator[None]:
+    """Nothing is known of agents before, and nothing is kept of them afterwards."""
+    shutil.rmtree(QUEUE / "facts", ignore_errors=True)
+    yield
+    shutil.rmtree(QUEUE / "facts", ignore_errors=True)
+
+
+@pytest.mark.usefixtures("no_facts")
+def test_facts_that_are_young_enough_are_not_asked_for_and_stale_ones_cost_another_plan(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    other, later = f"{sessions.name}-other", f"{sessions.name}-later"
+    assert sessions.listed(facts_max_age=300) == {}
+    quick = sessions.create(facts_max_age=300)
+    assert (quick.code, quick.record["status"]) == (0, "RUNNING"), quick.output
+    agent = quick.record["kernels"][0]["agent"]
+    assert quick.hosts == {"localhost", agent}
+    assert sessions.terminate().code == 0
+
+    # Another control node, with a queue of its own, fills the agent that this one takes to be empty.
+    whole = {"cpu": 1, "mem": share(1)}
+    assert sessions.listed(facts_max_age=300) == {}
+    elsewhere = {"queue_path": str(tmp_path / "queue"), "designated_agents": [agent]}
+    assert sessions.create(name=other, resources=whole, **elsewhere).record["status"] == "RUNNING"
+    run = sessions.create(name=later, facts_max_age=300, resources=whole)
+    assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
+    assert run.record["kernels"][0]["agent"] != agent
+    assert run.hosts == {"localhost", *AGENTS}

@@ -1,0 +1,71 @@
+"""Sessions of containers that are not alike, and devices, each of which only one container has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, inside, on, queue
+
+DEVICES = {"/dev/fuse", "/dev/net/tun"}
+"""What each agent of the lab offers as ``lab.device``."""
+
+ROLES = {
+    "main": {"env": {"PART": "leads"}},
+    "worker": {"replicas": 2, "image": BUSYBOX, "resources": {"lab.device": 1}, "env": {"PART": "works"}},
+}
+
+
+def given(kernel: Mapping[str, Any]) -> set[str]:
+    """Return the devices that the engine has given to a container."""
+    shape = "{{json .HostConfig.Devices}}"
+    devices = json.loads(on(kernel["agent"], f"docker inspect --format '{shape}' {kernel['container']}"))
+    return {device["PathInContainer"] for device in devices or []}
+
+
+def opened(kernel: Mapping[str, Any]) -> set[str]:
+    """Return the devices that the user can open for reading and writing in a container."""
+    look = "for device in /dev/fuse /dev/net/tun; do (: <> $device) 2> /dev/null && echo $device; done; true"
+    return set(inside(kernel, "sh", "-c", look).split())
+
+
+def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_container_only(
+    sessions: Sessions,
+) -> None:
+    asked = {"roles": ROLES, "env": {"ALL": "know", "PART": "unknown"}, "resources": {"cpu": 1, "mem": "128m"}}
+    run = sessions.create(**asked)
+    assert (run.code, run.record["status"], run.record["cluster_size"]) == (0, "RUNNING", 3), run.output
+    main, *workers = kernels = run.record["kernels"]
+    assert [kernel["hostname"] for kernel in kernels] == ["main1", "worker1", "worker2"]
+    assert [kernel["rank"] for kernel in kernels] == [0, 1, 2]
+
+    for kernel in kernels:
+        seen = dict(line.split("=", 1) for line in inside(kernel, "env").splitlines() if "=" in line)
+        image, part = (PYTHON, "leads") if kernel is main else (BUSYBOX, "works")
+        assert (seen["BACKENDAI_KERNEL_IMAGE"], seen["PART"], seen["ALL"]) == (image, part, "know")
+        assert (seen["BACKENDAI_CLUSTER_ROLE"], seen["BACKENDAI_CLUSTER_IDX"]) == (kernel["role"], str(kernel["index"]))
+        assert seen["BACKENDAI_CLUSTER_REPLICAS"] == "main:1,worker:2"
+        assert seen["BACKENDAI_CLUSTER_HOSTS"] == "main1,worker1,worker2"
+        assert inside(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
+
+    assert [given(kernel) for kernel in kernels] == [opened(kernel) for kernel in kernels]
+    assert given(main) == set()
+    assert [len(given(worker)) for worker in workers] == [1, 1]
+    assert set.union(*map(given, workers)) == DEVICES
+    again = sessions.create(**asked)
+    assert (again.code, again.changed) == (0, 0), again.output
+
+    more = {"name": f"{sessions.name}-more", "cluster_mode": "multi-node", "cluster_size": 2 * len(AGENTS) - 1}
+    waits = sessions.create(**more, resources={"cpu": 1, "mem": "128m", "lab.device": 1})
+    assert (waits.code, waits.record["status"]) == (0, "PENDING"), waits.output
+    assert waits.record["pending"]["shortfall"] == {"lab.device": 1}
+    ended = sessions.terminate(name=sessions.name)
+    assert ended.code == 0, ended.output
+    assert waits.record["id"] not in queue()
+    started = sessions.listed()[more["name"]]
+    assert (started["id"], started["status"]) == (waits.record["id"], "RUNNING")
+    pairs = {(kernel["agent"], device) for kernel in started["kernels"] for device in given(kernel)}
+    assert len(pairs) == len(started["kernels"]) == more["cluster_size"]
+    assert [opened(kernel) for kernel in started["kernels"]] == [given(kernel) for kernel in started["kernels"]]

@@ -1,0 +1,242 @@
+"""What the actions on the control node share: the queue, the facts that are kept, and what agents said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
+    RUN_SECONDS,
+    SILENCE,
+    ControlAction,
+    start_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from tests.unit.builders import SESSION_ID, agent_data, plan, requested, spec
+from tests.unit.plugins.action.conftest import Run
+
+DEAD = dataclasses.replace(me(), started="0")
+ELSEWHERE = dataclasses.replace(me(), host="manager2 boot")
+
+
+class Probe(ControlAction):
+    """An action that returns what the others begin with."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        variables, args = task_vars or {}, self._task.args
+        queue = self.queue(variables)
+        if "write" in args:
+            self.write(args["write"], "content")
+        self.forget(args.get("forget", []), variables)
+        with self.transaction(queue):
+            entries = self.entries(queue)
+        readings = self.readings(args.get("agents", []), variables)
+        return {
+            **result,
+            "queue": str(queue.path),
+            "variables": self.session_variables(variables),
+            "entries": entries,
+            "readings": readings,
+            "warnings": self.warnings(readings),
+        }
+
+
+def answers(**said: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the variables of a run in which agents said this; ``None`` for those that were not asked."""
+    return {"hostvars": {name: {"__session_agent": one} if one else {} for name, one in said.items()}}
+
+
+# ---- the queue
+
+
+def test_the_queue_is_where_it_is_said_to_be_or_beside_the_inventory(run: Run, tmp_path: Path) -> None:
+    inventory = tmp_path / "site" / "hosts.yml"
+    inventory.parent.mkdir()
+    inventory.touch()
+    there = {"ansible_inventory_sources": [str(inventory)]}
+    assert run(Probe, {"queue_path": "elsewhere"}, there)["queue"] == str(tmp_path / "elsewhere")
+    assert run(Probe, {"queue_path": ""}, there)["queue"] == str(tmp_path / "site" / "queue")
+    assert run(Probe, {}, {})["queue"] == str(tmp_path / "queue")
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_check_mode_reads_the_queue_and_makes_no_folder(run: Run, queue: QueueFolder, check_mode: bool) -> None:
+    assert run(Probe, {}, {}, check_mode=check_mode)["entries"] == []
+    assert queue.path.exists() is not check_mode
+
+
+def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_kept(
+    run: Run, queue: QueueFolder
+) -> None:
+    kept = requested(1, state="starting", owner=DEAD, agents=("agent1",), attempts=1)
+    own = requested(2, state="starting", owner=DEAD, spec=None)
+    queue.save(kept)
+    queue.save(own)
+    waits, gone = run(Probe, {}, {})["entries"]
+    assert (waits.state, waits.owner, waits.spec, waits.attempts) == ("waiting", None, queue.entries()[0].spec, 1)
+    assert waits.updated_at == kept.updated_at
+    assert gone == dataclasses.replace(own, owner=None)
+    assert [entry.owner for entry in queue.entries()] == [DEAD, DEAD]
+
+
+@pytest.mark.parametrize(("age", "alive"), [(SILENCE - 10, True), (SILENCE + 10, False)])
+def test_a_run_on_another_manager_counts_as_gone_after_a_while(
+    run: Run, queue: QueueFolder, age: float, alive: bool
+) -> None:
+    queue.save(requested(1, state="starting", owner=ELSEWHERE, updated_at=time.time() - age))
+    (entry,) = run(Probe, {}, {})["entries"]
+    assert entry.state == ("starting" if alive else "waiting")
+
+
+@pytest.mark.parametrize("entry", [requested(1), requested(1, state="ending", spec=None, agents=("agent1",))])
+def test_what_nobody_starts_is_nobodys(run: Run, queue: QueueFolder, entry: Any) -> None:
+    running = requested(2, state="starting", owner=me())
+    queue.save(entry)
+    queue.save(running)
+    found = run(Probe, {}, {})["entries"]
+    assert [one.state for one in found] == [entry.state, "starting"]
+    assert found == queue.entries()
+
+
+# ---- what agents said
+
+
+def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run: Run) -> None:
+    result = run(
+        Probe,
+        {"agents": ["agent1", "agent2", "agent3", "agent4", "agent5"]},
+        answers(
+            agent1={"agent": agent_data("agent1", warnings=["nvidia-smi fails"])},
+            agent2={"agent": None, "unfit": "start docker."},
+            agent3={"unreachable": True, "msg": "Failed to connect:\n  no route to host"},
+            agent4={"failed": True},
+            agent5=None,
+        ),
+    )
+    readings = result["readings"]
+    assert list(readings.facts) == ["agent1"]
+    assert readings.left_out == {
+        "agent2": "start docker",
+        "agent3": "Failed to connect: no route to host",
+        "agent4": "it gave no facts",
+    }
+    assert result["warnings"] == [
+        "agent2 is left out: start docker.",
+        "agent3 is left out: Failed to connect: no route to host.",
+        "agent4 is left out: it gave no facts.",
+        "agent1: nvidia-smi fails",
+    ]
+
+
+def keep(queue: QueueFolder, name: str, age: float) -> Path:
+    """Keep the facts of a small agent, that many seconds old."""
+    path = queue.path / "facts" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(agent_data(name, 1)))
+    then = time.time() - age
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("max_age", "age", "used"),
+    [(30, 0, True), (30, RUN_SECONDS, True), (30, RUN_SECONDS + 60, False), (0, 0, False)],
+    ids=["young", "young when the run began", "too old", "never wanted"],
+)
+def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
+    run: Run, queue: QueueFolder, max_age: int, age: float, used: bool
+) -> None:
+    keep(queue, "agent1", age)
+    seen = run(Probe, {"agents": ["agent1"], "facts_max_age": max_age}, answers(agent1=None))["readings"]
+    assert seen.facts == ({"agent1": agent_data("agent1", 1)} if used else {})
+    assert seen.left_out == {}
+
+
+@pytest.mark.parametrize("said", [{"agent": agent_data("agent1")}, {"unfit": "start docker."}], ids=["fit", "unfit"])
+def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
+    run: Run, queue: QueueFolder, said: dict[str, Any]
+) -> None:
+    keep(queue, "agent1", 0)
+    seen = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=said))["readings"]
+    assert seen.facts == ({"agent1": said["agent"]} if "agent" in said else {})
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_facts_of_agents_where_something_changes_are_dropped_but_not_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
+) -> None:
+    kept = [keep(queue, name, 0) for name in ("agent1", "agent2")]
+    run(Probe, {"forget": ["agent1", "agent9"]}, {}, check_mode=check_mode)
+    assert [path.exists() for path in kept] == [check_mode, True]
+
+
+# ---- variables in, reports out
+
+
+def test_variables_of_sessions_alone_are_read_and_templated(run: Run) -> None:
+    from ansible.template import trust_as_template
+
+    variables = {"session_name": trust_as_template("train-{{ number }}"), "session_env": {"A": 1}, "number": 7}
+    assert run(Probe, {}, variables)["variables"] == {"session_name": "train-7", "session_env": {"A": 1}}
+
+
+def test_a_report_may_be_written_to_the_home_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run(Probe, {"write": "~/record.json"}, {})
+    assert (tmp_path / "record.json").read_text() == "content"
+
+
+def test_no_path_is_no_report(run: Run, tmp_path: Path) -> None:
+    run(Probe, {"write": ""}, {}, check_mode=True)
+    run(Probe, {"write": str(tmp_path / "record.json")}, {}, check_mode=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["absent/record.json", "folder"])
+def test_a_report_that_cannot_be_written_is_one_sentence_and_leaves_nothing(
+    run: Run, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    why = {"absent/record.json": "No such file or directory", "folder": "Is a directory"}[path]
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(Probe, {"write": path}, {})
+    assert str(refused.value) == f"{path!r} cannot be written: {why}."
+    assert [found.name for found in tmp_path.iterdir()] == ["folder"]
+
+
+# ---- what agents need to start a session
+
+
+def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
+    made, asked = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
+    pulls = {"agent1": ["lab/python:1"]}
+    start = start_of(Decision(made, False, pulls, {}, 2), asked, [SESSION_ID])
+    told = {key: start[key] for key in ("plan", "id", "known", "agents", "pulls", "public_keys", "gone", "at_least")}
+    assert told == {
+        "plan": made.to_dict(),
+        "id": SESSION_ID,
+        "known": False,
+        "agents": ["agent1", "agent2"],
+        "pulls": pulls,
+        "public_keys": {},
+        "gone": [SESSION_ID],
+        "at_least": 2,
+    }
+    assert start["request"]["name"] == "train-llm"
+    assert "hunter2" not in json.dumps(start)
+
+
+def test_every_start_has_a_nonce_of_its_own() -> None:
+    decision = Decision(plan(), False, {}, {})
+    nonces = [start_of(decision, spec(), [])["nonce"] for _start in range(2)]
+    assert [len(nonce) for nonce in nonces] == [32, 32]
+    assert nonces[0] != nonces[1]

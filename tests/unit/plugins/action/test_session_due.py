@@ -1,0 +1,175 @@
+"""What is due is noted in the queue before anything is touched, and people are told once."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.action.session_due import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
+from tests.unit.plugins.action.conftest import Run
+
+AGENTS = ["agent1", "agent2", "agent3"]
+ARGUMENTS: dict[str, Any] = {"agents": AGENTS}
+KILLED = dataclasses.replace(me(), started="0")
+DAY = 86400.0
+ENDED_LINE = "Session train-llm is TERMINATED: the command ended with exit code 3."
+
+
+def answers(*away: str, **held: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables of a run in which agents hold this; those that are away were not reached."""
+    said: dict[str, Any] = {name: {"agent": held.get(name, agent_data(name))} for name in AGENTS}
+    said |= {name: {"unreachable": True, "msg": "no route to host"} for name in away}
+    return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()}}
+
+
+def over() -> dict[str, dict[str, Any]]:
+    """Return what agents hold of a batch session whose command has failed."""
+    held = holders(plan(command="python train.py"))
+    held["agent1"]["sessions"][0]["containers"]["main1"] = {
+        "status": "exited",
+        "image_digest": "sha256:1",
+        "exit_code": 3,
+    }
+    return held
+
+
+def own_start(queue: QueueFolder) -> Entry:
+    """Save the entry of a session that a user's own run was making when it was killed."""
+    record = session_record(plan(), "CREATING")
+    entry = requested(id=SESSION_ID, name="train-llm", state="starting", spec=None, owner=KILLED, record=record)
+    queue.save(entry)
+    return entry
+
+
+def test_nothing_is_due_in_an_empty_cluster(run: Run, said: list[str]) -> None:
+    result = run(ActionModule, ARGUMENTS, answers())
+    due = {key: result[key] for key in ("changed", "end", "restart", "agents")}
+    assert due == {"changed": False, "end": {}, "restart": {}, "agents": []}
+    assert said == []
+
+
+def test_the_end_of_a_command_is_noted_and_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    result = run(ActionModule, ARGUMENTS, answers(**over()))
+    assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
+    assert result["agents"] == ["agent1", "agent2"]
+    (entry,) = queue.entries()
+    assert (entry.id, entry.state, entry.record["exit_code"]) == (SESSION_ID, "ending", 3)
+    assert said == [ENDED_LINE]
+
+
+def test_when_the_agents_are_cleared_the_end_is_history_and_is_not_told_again(
+    run: Run, queue: QueueFolder, said: list[str]
+) -> None:
+    run(ActionModule, ARGUMENTS, answers(**over()))
+    assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
+    (entry,) = queue.entries()
+    assert (entry.state, entry.record["exit_code"], said) == ("ended", 3, [ENDED_LINE])
+
+
+@pytest.mark.usefixtures("said")
+def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: QueueFolder) -> None:
+    held = over()
+    run(ActionModule, ARGUMENTS, answers("agent2", **held))
+    run(ActionModule, ARGUMENTS, answers("agent2"))
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent2",))]
+    assert run(ActionModule, ARGUMENTS, answers(agent2=held["agent2"]))["end"] == {"agent2": [SESSION_ID]}
+    run(ActionModule, ARGUMENTS, answers())
+    assert [entry.state for entry in queue.entries()] == ["ended"]
+
+
+@pytest.mark.usefixtures("said")
+def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run, queue: QueueFolder) -> None:
+    held = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"))
+    held["agent2"]["sessions"][0]["containers"]["sub1"]["status"] = "exited"
+    left = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    held |= holders(left, committed=False, expired=True)
+    result = run(ActionModule, ARGUMENTS, answers(**held))
+    assert (result["restart"], result["end"]) == ({"agent2": [SESSION_ID]}, {})
+    assert (result["agents"], queue.entries()) == (["agent2", "agent3"], [])
+
+
+@pytest.mark.usefixtures("said")
+def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_given_up(run: Run, queue: QueueFolder) -> None:
+    entry = own_start(queue)
+    held = holders(plan(), committed=False)
+    assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == []
+    assert queue.entries() == [entry]
+    assert run(ActionModule, {**ARGUMENTS, "given_up": True}, answers(**held))["agents"] == ["agent1", "agent2"]
+    assert [one.state for one in queue.entries()] == ["ending"]
+
+
+def test_the_note_of_a_killed_run_whose_session_runs_is_dropped(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    own_start(queue)
+    result = run(ActionModule, {**ARGUMENTS, "given_up": True}, answers(**holders(plan())))
+    assert (result["agents"], queue.entries(), said) == ([], [], [])
+
+
+@pytest.mark.usefixtures("said")
+def test_a_session_whose_note_is_dropped_and_that_is_over_is_noted_anew(run: Run, queue: QueueFolder) -> None:
+    own_start(queue)
+    held = holders(plan(failure_policy="terminate"))
+    held["agent1"]["sessions"][0]["containers"]["sub1"]["status"] = "dead"
+    assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == ["agent1", "agent2"]
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "ending")]
+
+
+def test_a_session_that_waited_too_long_is_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
+    run(ActionModule, ARGUMENTS, answers())
+    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("ended", "CANCELLED")]
+    assert said == ["Session session-1 is CANCELLED: it waited longer than session_pending_timeout, 60 seconds."]
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize(
+    ("days", "age", "kept"), [(30, 29.9, True), (30, 30.1, False), (0, 0.1, False), (None, 29.9, True)]
+)
+def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
+    run: Run, queue: QueueFolder, days: int | None, age: float, kept: bool
+) -> None:
+    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - age * DAY))
+    queue.save(requested(2, updated_at=0.0))
+    run(ActionModule, {**ARGUMENTS, **({} if days is None else {"history_days": days})}, answers())
+    assert [entry.state for entry in queue.entries()] == ["ended"] * kept + ["waiting"]
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize("max_age", [0, 60])
+def test_what_agents_say_is_kept_where_it_is_used_again_unless_something_changes_there(
+    run: Run, queue: QueueFolder, max_age: int
+) -> None:
+    held = over()
+    run(ActionModule, {**ARGUMENTS, "facts_max_age": max_age}, answers("agent2", agent1=held["agent1"]))
+    cache = FactsCache(queue.path / "facts")
+    assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
+
+
+def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run, queue: QueueFolder) -> None:
+    cache = FactsCache(queue.path / "facts")
+    cache.save({"agent1": agent_data("agent1", 1)})
+    path = queue.path / "facts" / "agent1.json"
+    before = path.stat()
+    variables = answers()
+    variables["hostvars"]["agent1"] = {}
+    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60}, variables)
+    assert path.stat() == before
+
+
+@pytest.mark.usefixtures("said")
+def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
+    queue.save(requested(2, state="ended", spec=None, updated_at=1.0))
+    cache = FactsCache(queue.path / "facts")
+    cache.save({"agent1": agent_data("agent1", 1)})
+    before = {path: path.read_bytes() for path in queue.path.rglob("*.json")}
+    result = run(ActionModule, {**ARGUMENTS, "facts_max_age": 60}, answers(**over()), check_mode=True)
+    assert result["agents"] == ["agent1", "agent2"]
+    assert {path: path.read_bytes() for path in queue.path.rglob("*.json")} == before

@@ -1,0 +1,130 @@
+"""Which waiting sessions start now is noted in the queue before anything is claimed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.action.session_schedule import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from tests.unit.builders import NOW, POOLS, SESSION_ID, agent_data, holders, plan, requested, spec
+from tests.unit.plugins.action.conftest import Run
+
+ARGUMENTS = {"agents": ["agent1", "agent2"], "pools": dataclasses.asdict(POOLS), "policy": "fifo", "patience": 16}
+
+
+def answers(cpu: int = 2, **held: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables of a run with a small agent and one that is away, unless they said otherwise."""
+    said = {"agent1": {"agent": held.get("agent1", agent_data("agent1", cpu))}, "agent2": {"unfit": "start docker."}}
+    if "agent2" in held:
+        said["agent2"] = {"agent": held["agent2"]}
+    return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()}}
+
+
+def test_an_empty_queue_starts_nothing(run: Run) -> None:
+    result = run(ActionModule, ARGUMENTS, answers())
+    assert (result["starts"], result["agents"], result["changed"]) == ([], [], False)
+
+
+def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) -> None:
+    for number in (1, 2, 3):
+        queue.save(requested(number, spec(name=f"session-{number}", env={"TOKEN": "hunter2"})))
+    result = run(ActionModule, ARGUMENTS, answers())
+    assert [start["plan"]["name"] for start in result["starts"]] == ["session-1", "session-2"]
+    assert result["agents"] == ["agent1"]
+    first, second, third = queue.entries()
+    assert [(one.state, one.owner) for one in (first, second)] == [("starting", me())] * 2
+    assert (third.state, third.owner, third.updated_at) == ("waiting", None, NOW + 3)
+    assert third.record["pending"] == {
+        "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; room comes when these end: session-1",
+        "shortfall": {"cpu": 1},
+    }
+
+
+def test_a_start_has_the_whole_request_and_is_kept_out_of_logs(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, spec(name="session-1", env={"TOKEN": "hunter2"})))
+    result = run(ActionModule, ARGUMENTS, answers())
+    (start,) = result["starts"]
+    assert (start["spec"]["env"], start["id"], start["known"]) == ({"TOKEN": "hunter2"}, requested(1).id, False)
+    assert "hunter2" not in str(start["request"])
+    assert result["_ansible_no_log"] is True
+    assert [entry.spec for entry in queue.entries()] == [start["spec"]]
+
+
+def test_those_that_are_passed_are_counted(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, spec(name="session-1", cluster_size=4)))
+    queue.save(requested(2))
+    run(ActionModule, ARGUMENTS, answers())
+    assert [(entry.state, entry.passed) for entry in queue.entries()] == [("waiting", 1), ("starting", 0)]
+
+
+@pytest.mark.parametrize(("patience", "started"), [(1, []), (2, ["session-2"])])
+def test_what_was_passed_often_enough_is_not_passed_again(
+    run: Run, queue: QueueFolder, patience: int, started: list[str]
+) -> None:
+    queue.save(requested(1, spec(name="session-1", cluster_size=2), passed=1))
+    queue.save(requested(2))
+    there = answers(agent1=agent_data("agent1", 2, taken={"cpu": 1}))
+    result = run(ActionModule, {**ARGUMENTS, "patience": patience}, there)
+    assert [start["plan"]["name"] for start in result["starts"]] == started
+
+
+@pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-2")])
+def test_the_policy_says_who_goes_first(run: Run, queue: QueueFolder, policy: str, first: str) -> None:
+    for number in (1, 2):
+        queue.save(requested(number))
+    result = run(ActionModule, {**ARGUMENTS, "policy": policy}, answers(1))
+    assert [start["plan"]["name"] for start in result["starts"]] == [first]
+
+
+def test_what_was_started_by_a_run_that_was_killed_is_started_again(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, state="starting", owner=dataclasses.replace(me(), started="0")))
+    queue.save(requested(2, state="starting", owner=me()))
+    result = run(ActionModule, ARGUMENTS, answers())
+    assert [start["plan"]["name"] for start in result["starts"]] == ["session-1"]
+    assert [entry.owner for entry in queue.entries()] == [me(), me()]
+
+
+def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(run: Run, queue: QueueFolder) -> None:
+    made = plan({"agent1": 1})
+    queue.save(note_of_end(made, session_record(made, "TERMINATED"), NOW))
+    for number in (1, 2):
+        queue.save(requested(number))
+    sessions = holders(made)["agent1"]["sessions"]
+    there = answers(agent1=agent_data("agent1", 2, taken={"cpu": 1}, sessions=sessions))
+    result = run(ActionModule, ARGUMENTS, there)
+    assert [(start["plan"]["name"], start["gone"]) for start in result["starts"]] == [("session-1", [SESSION_ID])]
+
+
+def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: QueueFolder) -> None:
+    asked = spec(name="session-1")
+    entry = requested(1, asked)
+    queue.save(entry)
+    made = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=entry.id)
+    held = holders(made, asked, committed=False)
+    (start,) = run(ActionModule, ARGUMENTS, answers(agent1=held["agent1"]))["starts"]
+    assert (start["known"], start["plan"]) == (True, made.to_dict())
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
+) -> None:
+    queue.save(requested(1))
+    cache = FactsCache(queue.path / "facts")
+    cache.save({name: agent_data(name) for name in ("agent1", "agent2")})
+    run(ActionModule, ARGUMENTS, answers(), check_mode=check_mode)
+    assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
+
+
+def test_check_mode_decides_and_notes_nothing(run: Run, queue: QueueFolder) -> None:
+    for number in (1, 2, 3):
+        queue.save(requested(number))
+    before = queue.entries()
+    assert len(run(ActionModule, ARGUMENTS, answers(), check_mode=True)["starts"]) == 2
+    assert queue.entries() == before

@@ -1,0 +1,119 @@
+"""How a creation ended is said in the end, and it fails where it failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.session_verdict import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
+    ended_record,
+    session_record,
+    unplanned_record,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from tests.unit.builders import NOW, SESSION_ID, plan, requested, spec
+from tests.unit.plugins.action.conftest import Run
+
+MADE = plan({"agent1": 1}, command="python train.py")
+RUNS = session_record(MADE, "RUNNING")
+WAITS = {
+    **unplanned_record(spec(), "train-llm", "PENDING", SESSION_ID),
+    "pending": {"reason": "no room", "shortfall": {"cpu": 1}},
+}
+FAILED = session_record(MADE, "ERROR", error="agent1: no image.")
+LINE = f"  main1    agent1           {MADE.kernels[0].address or '-'}"
+
+
+def over(exit_code: int | None) -> dict[str, Any]:
+    return ended_record(RUNS, "TERMINATED", f"the command ended with exit code {exit_code}", exit_code, NOW)
+
+
+def history(queue: QueueFolder, record: dict[str, Any]) -> None:
+    """Save that the session has ended with this record."""
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="ended", spec=None, record=record))
+
+
+def test_a_session_that_runs_is_said_and_its_record_is_not_written_again(
+    run: Run, said: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "record.json"
+    result = run(ActionModule, {"record": RUNS, "path": str(path)}, {})
+    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert (result["record"], result["changed"], path.exists()) == (RUNS, False, False)
+
+
+@pytest.mark.parametrize("error", ["", None])
+def test_a_session_that_waits_is_no_failure(run: Run, said: list[str], error: str | None) -> None:
+    run(ActionModule, {"record": WAITS, "error": error, "started": []}, {})
+    assert said == ["Session train-llm is PENDING.", "  no room"]
+
+
+def test_a_session_that_had_to_wait_and_was_started_meanwhile_is_said_as_it_is(
+    run: Run, said: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "record.json"
+    other = {**RUNS, "id": "other", "name": "other"}
+    result = run(ActionModule, {"record": WAITS, "started": [other, RUNS], "path": str(path)}, {})
+    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert (json.loads(path.read_text()), result["record"]) == (RUNS, RUNS)
+
+
+def test_starts_of_others_do_not_change_the_record(run: Run, said: list[str]) -> None:
+    run(ActionModule, {"record": WAITS, "started": [{**RUNS, "id": "other", "name": "other"}]}, {})
+    assert said == ["Session train-llm is PENDING.", "  no room"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{"record": FAILED, "error": "agent1: no image."}, {"record": FAILED}, {"record": WAITS, "started": [FAILED]}],
+    ids=["told", "recorded", "started meanwhile"],
+)
+def test_a_session_that_failed_is_said_and_fails(run: Run, said: list[str], args: dict[str, Any]) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, args, {})
+    assert (str(refused.value), said) == ("agent1: no image.", ["Session train-llm is ERROR."])
+
+
+@pytest.mark.parametrize("exit_code", [0, None])
+def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, exit_code: int | None
+) -> None:
+    history(queue, over(exit_code))
+    path = tmp_path / "record.json"
+    result = run(ActionModule, {"record": RUNS, "waited": True, "path": str(path)}, {})
+    assert said == ["Session train-llm is TERMINATED."]
+    assert json.loads(path.read_text()) == result["record"] == over(exit_code)
+
+
+def test_a_command_that_was_waited_for_and_failed_fails(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    history(queue, over(3))
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"record": RUNS, "waited": True}, {})
+    assert str(refused.value) == "the session 'train-llm' is over: the command ended with exit code 3."
+    assert said == ["Session train-llm is TERMINATED."]
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_only_an_end_that_was_waited_for_is_looked_up(
+    run: Run, queue: QueueFolder, said: list[str], waited: bool
+) -> None:
+    history(queue, over(0))
+    run(ActionModule, {"record": RUNS, "waited": waited}, {})
+    assert said[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
+
+
+@pytest.mark.usefixtures("said")
+def test_a_session_that_has_not_ended_yet_keeps_its_record(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="starting", spec=None))
+    assert run(ActionModule, {"record": RUNS, "waited": True}, {})["record"] == RUNS
+
+
+def test_check_mode_claims_nothing_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    run(ActionModule, {"record": WAITS, "started": [RUNS], "path": str(path)}, {}, check_mode=True)
+    assert (said, path.exists()) == (["Session train-llm was not touched: this is check mode."], False)
