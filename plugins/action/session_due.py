@@ -24,10 +24,13 @@ class ActionModule(ControlAction):
         readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
         if args.get("facts_max_age") and not self._task.check_mode:
             asked = [name for name in readings.facts if (task_vars or {})["hostvars"][name].get(AGENT_RESULT)]
-            self.cache(task_vars or {}).save({name: readings.facts[name] for name in asked})
+            self.cache(task_vars or {}).save(
+                {name: readings.facts[name] for name in asked}, float(args.get("began") or 0)
+            )
+        away = [name for name in args["agents"] if name not in readings.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
-            found = due(entries, found_sessions(readings.facts), readings.facts, bool(args.get("given_up")), now)
+            found = due(entries, found_sessions(readings.facts), away, bool(args.get("given_up")), now)
             if not self._task.check_mode:
                 old = prune(entries, now, int(args.get("history_days", 30)))
                 for session_id in (*found.drop, *(entry.id for entry in old)):

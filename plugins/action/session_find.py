@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
@@ -24,6 +25,8 @@ class ActionModule(ControlAction):
         result = super().run(tmp, task_vars)
         args = self._task.args
         readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
+        hidden = {name: "hidden by --limit" for name in args["agents"] if not readings.told(name)}
+        readings = dataclasses.replace(readings, left_out={**hidden, **readings.left_out})
         named = args.get("name") or "", args.get("id") or ""
         with self.transaction(queue):
             try:

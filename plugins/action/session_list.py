@@ -31,7 +31,8 @@ class ActionModule(ControlAction):
         readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
         entries = self.entries(queue)
         found = found_sessions(readings.facts)
-        going = {one for _entry, ids in doomed(entries, found) for one in ids}
+        doomed_now = doomed(entries, found)
+        going = {one for _entry, ids in doomed_now for one in ids}
         held = {session_id: parts for session_id, parts in found.items() if session_id not in going}
         sessions = [
             (session_record(parts[0].plan, status_of(parts), containers_of(parts)), parts[0].plan.created_at)
@@ -41,7 +42,11 @@ class ActionModule(ControlAction):
         noted = (one for one in entries if one.state in states and one.id not in held)
         sessions += [(entry.record, entry.enqueued_at) for entry in noted]
         records = [record for record, _since in sessions]
+        warnings = self.warnings(readings) + [
+            f"the session {entry.name} has ended, and {', '.join(entry.agents)} may still hold a part of it."
+            for entry, _ids in doomed_now
+        ]
         self.write(args.get("path") or "", as_json(records))
         for line in table(sessions, time.time()):
             self._display.display(line)
-        return {**result, "changed": False, "warnings": self.warnings(readings), "sessions": records}
+        return {**result, "changed": False, "warnings": warnings, "sessions": records}

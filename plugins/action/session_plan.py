@@ -78,7 +78,7 @@ class ActionModule(ControlAction):
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
         return {
             **result,
-            **start_of(decision, spec, gone),
+            **start_of(decision, spec, gone, unproven=decision.plan.id in _noted(entries)),
             # A plan changes nothing; check mode says so of what would follow, so that --diff shows it.
             "changed": bool(new) and self._task.check_mode,
             "diff": {"before": "", "after": new},
@@ -93,7 +93,12 @@ class ActionModule(ControlAction):
         attempt, attempts = int(args.get("attempt", 1)), int(args.get("attempts", 5))
         if attempt > attempts:
             return NoRoom(f"other runs took the room that there was, {attempts} times in a row", {})
-        decision = decide(spec, readings, Pools(**args["pools"]), entry.id, entry.user, entry.updated_at)
+        try:
+            decision = decide(spec, readings, Pools(**args["pools"]), entry.id, entry.user, entry.updated_at)
+        except (SpecError, PlanError) as error:
+            if attempt == 1:
+                raise
+            return NoRoom(str(error).rstrip("."), {})
         if isinstance(decision, NoRoom) or decision.known:
             return decision
         rules = Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
@@ -111,18 +116,25 @@ class ActionModule(ControlAction):
 
         One that all agents have committed needs no note, unless there is one: a run that was killed has left it.
         """
-        noted = {one.id for one in entries if one.state != ENDED}
-        proven = isinstance(decision, Decision) and decision.public_keys and decision.plan.id not in noted
+        proven = isinstance(decision, Decision) and decision.public_keys and decision.plan.id not in _noted(entries)
         if self._task.check_mode or proven:
             return
         if isinstance(decision, NoRoom):
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
             queue.save(waiting(dataclasses.replace(entry, spec=dataclasses.asdict(spec)), record, entry.updated_at))
             return
+        if entry.id != decision.plan.id:
+            # What waits and what an agent that has returned holds are the same session.
+            queue.remove(entry.id)
         queue.save(starting(dataclasses.replace(entry, id=decision.plan.id), me(), entry.updated_at))
         if not decision.known and int(self._task.args.get("attempt", 1)) == 1:
             for passed in count_pass(entries, entry):
                 queue.save(passed)
+
+
+def _noted(entries: Sequence[Entry]) -> set[str]:
+    """Return the ids of the sessions that the queue knows and no run has finished."""
+    return {one.id for one in entries if one.state != ENDED}
 
 
 def _makes_room(entry: Entry, since: float) -> bool:

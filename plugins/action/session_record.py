@@ -57,7 +57,7 @@ class ActionModule(ControlAction):
             **result,
             "changed": False,
             "record": record,
-            "error": record["error"],
+            "error": outcome.error,
             "wait": wait,
             "waiting": waiting,
         }

@@ -28,14 +28,18 @@ class ActionModule(ControlAction):
         args, now = self._task.args, time.time()
         queue, rules = self.queue(task_vars or {}), Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
         readings, starts = self.readings(args["agents"], task_vars or {}), []
+        before = {entry.id: entry for entry in self.entries(queue)}
+        gone = [one for _entry, ids in doomed(before.values(), found_sessions(readings.facts)) for one in ids]
+        decisions = schedule(before.values(), readings.without(gone), Pools(**args["pools"]), rules, now)
+        # Deciding may take its time, and the queue is not held for as long: what others have changed since is theirs.
         with self.transaction(queue):
-            entries = self.entries(queue)
-            gone = [one for _entry, ids in doomed(entries, found_sessions(readings.facts)) for one in ids]
-            free = readings.without(gone)
-            for entry, decision in schedule(entries, free, Pools(**args["pools"]), rules, now):
+            current = {entry.id: entry for entry in self.entries(queue)}
+            for entry, decision in decisions:
+                if current.get(entry.id) != before[entry.id]:
+                    continue
                 if isinstance(decision, Decision):
                     spec = spec_from_dict(entry.spec or {})
-                    starts.append({**start_of(decision, spec, gone), "spec": entry.spec})
+                    starts.append({**start_of(decision, spec, gone, unproven=True), "spec": entry.spec})
                     changed = starting(entry, me(), now)
                 else:
                     changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)

@@ -15,7 +15,13 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json, unplanned_record
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import RunOptions, parse_pools
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import check_run, parse_spec
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
+    SessionSpec,
+    check_run,
+    parse_spec,
+    refuse_strangers,
+    spec_from_dict,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
 
@@ -27,27 +33,41 @@ class ActionModule(ControlAction):
         result = super().run(tmp, task_vars)
         variables = self.session_variables(task_vars or {})
         purpose = self._task.args.get("purpose") or "create"
+        agents = list(self._task.args.get("agents") or [])
         try:
             spec = parse_spec(variables) if purpose == "create" else None
             run = check_run(variables, needs_session=purpose == "terminate")
             pools = parse_pools(variables)
-            result |= {"changed": False, "run": dataclasses.asdict(run), "pools": dataclasses.asdict(pools)}
-            result |= {"began": time.time(), "ask": self._unknown(run, purpose, task_vars or {})}
-            if spec is None:
-                return {**result, "images": [], "paths": []}
-            refuse_malformed(spec.authorized_keys)
+            if spec is not None:
+                refuse_malformed(spec.authorized_keys)
+                refuse_strangers(spec, agents)
         except SpecError as error:
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write(str(variables.get("session_record_path") or ""), as_json(record))
             raise AnsibleActionFail(str(error)) from None
+        specs = [*([spec] if spec else []), *self._waiting(task_vars or {})]
+        result |= {
+            "changed": False,
+            "run": dataclasses.asdict(run),
+            "pools": dataclasses.asdict(pools),
+            "images": sorted({image for one in specs for image in one.images}),
+            "paths": sorted({mount.source for one in specs for mount in one.mounts}),
+            "ask": self._unknown(run, purpose, agents, task_vars or {}),
+            "began": time.time(),
+        }
+        if spec is None:
+            return result
         # The user's environment may hold secrets.
         result["_ansible_no_log"] = True
-        paths = [mount.source for mount in spec.mounts]
-        return {**result, "spec": dataclasses.asdict(spec), "images": spec.images, "paths": paths}
+        return {**result, "spec": dataclasses.asdict(spec)}
 
-    def _unknown(self, run: RunOptions, purpose: str, task_vars: dict[str, Any]) -> list[str]:
+    def _waiting(self, task_vars: dict[str, Any]) -> list[SessionSpec]:
+        """Return the requests that wait: they may start in this run too."""
+        entries = self.queue(task_vars).entries()
+        return [spec_from_dict(entry.spec) for entry in entries if entry.spec is not None]
+
+    def _unknown(self, run: RunOptions, purpose: str, agents: list[str], task_vars: dict[str, Any]) -> list[str]:
         """Return the agents that have to be asked: a new session needs no facts that are younger than is wanted."""
-        agents, age = list(self._task.args.get("agents") or []), run.facts_max_age
-        if purpose != "create" or not age:
+        if purpose != "create" or not run.facts_max_age:
             return agents
-        return [name for name in agents if self.cache(task_vars).load(name, age) is None]
+        return [name for name in agents if self.cache(task_vars).load(name, run.facts_max_age) is None]

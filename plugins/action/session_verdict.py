@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import summary
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, ENDING
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
@@ -26,14 +27,20 @@ class ActionModule(ControlAction):
         later = [one for one in args.get("started") or [] if one["id"] == record["id"]]
         if args.get("waited"):
             entry = self.queue(task_vars or {}).entry(record["id"])
-            later += [entry.record] if entry and entry.state == ENDED else []
+            later += [entry.record] if entry and entry.state in (ENDING, ENDED) else []
         if later:
             record = later[-1]
             self.write(args.get("path") or "", as_json(record))
         for line in summary(record, check_mode=self._task.check_mode):
             self._display.display(line)
-        if args.get("error") or record["error"]:
-            raise AnsibleActionFail(args.get("error") or record["error"])
-        if record.get("exit_code"):
-            raise AnsibleActionFail(f"the session {record['name']!r} is over: {record['reason']}.")
+        error = args.get("error") or record["error"] or (_failure(record) if args.get("waited") else None)
+        if error:
+            raise AnsibleActionFail(error)
         return {**result, "changed": False, "record": record}
+
+
+def _failure(record: Mapping[str, Any]) -> str | None:
+    """Return why a session that was waited for did not end well; ``None`` where its command did."""
+    if "exit_code" not in record:
+        return f"the session {record['name']!r} runs on: its agent could not be asked any more."
+    return None if record["exit_code"] == 0 else f"the session {record['name']!r} is over: {record['reason']}."

@@ -52,6 +52,12 @@ options:
     description: How long the claim holds unless the session is committed.
     type: int
     default: 600
+  unproven:
+    description:
+      - Whether no run has finished this session yet. What a killed run has committed here then belongs to this run, and
+        goes where this run fails.
+    type: bool
+    default: false
   clear:
     description: The ids of sessions that ended while this agent was away. What it has of them is removed first.
     type: list
@@ -117,6 +123,7 @@ def main() -> None:
             "nonce": {"type": "str", "required": True},
             "seconds": {"type": "int", "default": 600},
             "clear": {"type": "list", "elements": "str", "default": []},
+            "unproven": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -125,7 +132,8 @@ def main() -> None:
         params = module.params
         settings = Settings(**{option: params[option] for option in CAPACITY_OPTIONS})
         plan = SessionPlan.from_dict(params["plan"])
-        wanted = Claim(plan, *(params[option] for option in ("request", "agent", "nonce", "seconds", "clear")))
+        options = ("request", "agent", "nonce", "seconds", "clear", "unproven")
+        wanted = Claim(plan, *(params[option] for option in options))
         client, store = connect(params["docker_host"]), Store(params["state_path"])
         refused = None
         try:

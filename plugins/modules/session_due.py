@@ -32,6 +32,10 @@ options:
     description: For how many seconds what an agent said is used again, instead of asking it.
     type: int
     default: 0
+  began:
+    description: When the agents were about to be read, in seconds since the epoch.
+    type: float
+    default: 0.0
   given_up:
     description: Whether to take away what runs that were killed have left, instead of leaving it to be finished.
     type: bool

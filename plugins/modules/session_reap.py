@@ -94,6 +94,8 @@ def main() -> None:
         params, dry = module.params, module.check_mode
         client, store = connect(params["docker_host"]), Store(params["state_path"])
         reaped = reap(client, store, params["end"], params["restart"], expired=params["expired"], dry=dry)
+        for session_id, sentence in reaped.failures.items():
+            module.warn(f"{session_id}: {sentence}")
         return {"changed": bool(reaped.changes), "diff": as_diff(reaped.changes), "failures": reaped.failures}
 
     finish(module, run)

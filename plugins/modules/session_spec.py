@@ -50,12 +50,12 @@ spec:
   returned: when O(purpose=create)
   type: dict
 images:
-  description: The images that the request needs.
+  description: The images that this request and those that wait need.
   returned: success
   type: list
   elements: str
 paths:
-  description: The folders of agents that the request needs.
+  description: The folders of agents that this request and those that wait need.
   returned: success
   type: list
   elements: str

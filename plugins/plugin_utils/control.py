@@ -29,12 +29,14 @@ AGENT_RESULT = "__session_agent"
 RUN_SECONDS = 600.0
 """For how long a run goes on with facts that were young enough when it began."""
 
-SILENCE = 600.0
+SILENCE = 7200.0
 """Seconds after which a run on another machine that shares the queue counts as gone."""
 
 
-def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str]) -> dict[str, Any]:
+def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str], *, unproven: bool) -> dict[str, Any]:
     """Return all that the agents need to carry out a decision; it holds no secret.
+
+    ``unproven`` is a session that the queue knows: no run has finished it yet.
 
     ``gone`` are the ids of sessions that ended while an agent was away: whoever still holds them removes them.
     """
@@ -43,6 +45,7 @@ def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str]) -> dict
         "plan": plan.to_dict(),
         "id": plan.id,
         "known": decision.known,
+        "unproven": unproven,
         "request": comparable(spec, plan.id),
         "agents": plan.agents,
         "pulls": decision.pulls,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -16,13 +17,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ansible.errors import AnsibleActionFail
-
 
 class FactsCache:
-    """A folder with one file for each agent, for their owner alone.
+    """A folder with one file for each agent, as private as the folder that it lies in.
 
-    What cannot be written raises :class:`AnsibleActionFail` with one sentence; what cannot be read is not there.
+    It only spares work, so what cannot be read is not there, and what cannot be written is not kept.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,34 +38,37 @@ class FactsCache:
             return None
         return facts if isinstance(facts, dict) else None
 
-    def save(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep the facts of agents, by name."""
-        try:
-            for folder in (self._folder.parent, self._folder):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def save(self, facts: Mapping[str, Mapping[str, Any]], began: float) -> None:
+        """Keep facts that were read since ``began``, by agent; not those of agents that were dropped since then."""
+        with contextlib.suppress(OSError):
+            shared = self._folder.parent.stat().st_mode & stat.S_IWGRP
+            self._folder.mkdir(mode=0o770 if shared else 0o700, exist_ok=True)
             for agent, data in facts.items():
-                self._replace(self._file(agent), json.dumps(data))
-        except OSError as error:
-            raise AnsibleActionFail(
-                f"session_facts_max_age: facts cannot be kept in '{self._folder}': {error.strerror}."
-            ) from None
+                if self._dropped(agent) < began:
+                    self._write(self._file(agent), json.dumps(data), 0o660 if shared else 0o600)
 
     def drop(self, agents: Iterable[str]) -> None:
-        """Forget agents: something changes there."""
+        """Forget agents: something changes there, and what was read before is no longer true."""
         for agent in agents:
+            dropped = self._file(agent).with_suffix(".dropped")
+            for path in (self._file(agent), dropped):
+                with contextlib.suppress(OSError):
+                    path.unlink()
             with contextlib.suppress(OSError):
-                self._file(agent).unlink()
+                dropped.touch()
+
+    def _dropped(self, agent: str) -> float:
+        try:
+            return self._file(agent).with_suffix(".dropped").stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def _write(self, path: Path, content: str, mode: int) -> None:
+        handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
+        with os.fdopen(handle, "w") as stream:
+            os.fchmod(handle, mode)
+            stream.write(content)
+        os.replace(staged, path)
 
     def _file(self, agent: str) -> Path:
         return self._folder / f"{quote(agent, safe='')}.json"
-
-    def _replace(self, path: Path, content: str) -> None:
-        """Write a file, so that others read the old or the new one; what fails leaves nothing."""
-        handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
-        try:
-            with os.fdopen(handle, "w") as stream:
-                stream.write(content)
-            os.replace(staged, path)
-        except BaseException:
-            os.unlink(staged)
-            raise

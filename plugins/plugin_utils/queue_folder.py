@@ -192,6 +192,9 @@ def alive(entry: Entry, silence: float) -> bool:
             return False
         except PermissionError:
             pass
+    elif owner.host.split()[:2] == _host().split()[:2] and owner.host.split()[2] != _host().split()[2]:
+        # This machine has been booted since.
+        return False
     return time.time() - entry.updated_at < silence
 
 
@@ -211,9 +214,13 @@ def default_path(inventory_sources: Sequence[str]) -> str:
 
 
 def _host() -> str:
-    """Return what names this machine since its boot, and its process numbers: a container has numbers of its own."""
+    """Return what names this machine, its boot, and its process numbers: a container has numbers of its own."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{os.uname().nodename} {boot} {os.readlink('/proc/self/ns/pid')}"
+    try:
+        machine = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        machine = ""
+    return f"{os.uname().nodename} {machine or '-'} {boot} {os.readlink('/proc/self/ns/pid')}"
 
 
 def _started(pid: int) -> str:

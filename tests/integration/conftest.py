@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import INVENTORY, QUEUE, Run, held, play, queue, remains
+from tests.integration.laboratory import INVENTORY, QUEUE, Run, at_once, held, play, queue, remains
 
 
 class Sessions:
@@ -39,11 +40,11 @@ class Sessions:
 
     def end(self) -> None:
         """End what is left of this test's sessions; what waits goes first, so that it is not started for that."""
-        waits = [(one["name"], session_id) for session_id, one in queue().items() if one["state"] != "ended"]
-        runs = [(one["plan"]["name"], one["plan"]["id"]) for stored in held().values() for one in stored]
-        for name, session_id in dict.fromkeys(waits + runs):
-            if name.startswith(self.name):
-                ended = self.terminate(id=session_id)
+        live = [one for one in queue().values() if one["state"] != "ended"]
+        stored = [one["plan"] for plans in held().values() for one in plans]
+        for group in (live, stored):
+            ids = {one["id"] for one in group if one["name"].startswith(self.name)}
+            for ended in at_once(*[partial(self.terminate, id=session_id) for session_id in ids]):
                 assert ended.code == 0, ended.output
 
 

@@ -99,7 +99,7 @@ def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: st
 
 def at_once(*calls: Callable[[], T]) -> list[T]:
     """Do several things at the same moment and return what came of each."""
-    with ThreadPoolExecutor(len(calls)) as pool:
+    with ThreadPoolExecutor(len(calls) or 1) as pool:
         return [one.result() for one in [pool.submit(call) for call in calls]]
 
 

@@ -57,7 +57,11 @@ def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_co
     again = sessions.create(**asked)
     assert (again.code, again.changed) == (0, 0), again.output
 
-    more = {"name": f"{sessions.name}-more", "cluster_mode": "multi-node", "cluster_size": 2 * len(AGENTS) - 1}
+    more: dict[str, Any] = {
+        "name": f"{sessions.name}-more",
+        "cluster_mode": "multi-node",
+        "cluster_size": 2 * len(AGENTS) - 1,
+    }
     waits = sessions.create(**more, resources={"cpu": 1, "mem": "128m", "lab.device": 1})
     assert (waits.code, waits.record["status"]) == (0, "PENDING"), waits.output
     assert waits.record["pending"]["shortfall"] == {"lab.device": 1}

@@ -47,7 +47,8 @@ class ClaimRefused(Refused):
 class Claim:
     """What a run wants of this agent. ``seconds`` is how long it may take until the session is committed.
 
-    ``clear`` are the ids of sessions that ended while this agent was away.
+    ``clear`` are the ids of sessions that ended while this agent was away. With ``unproven``, no run has ever finished
+    the session: a part that one has committed belongs to this run from now on, and goes where this run fails.
     """
 
     plan: SessionPlan
@@ -56,6 +57,7 @@ class Claim:
     nonce: str
     seconds: int
     clear: Sequence[str] = ()
+    unproven: bool = False
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -83,6 +85,8 @@ def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Cl
         changes = [change for gone in wanted.clear for change in _clear(client, store, gone, dry=dry)]
         held = store.session(wanted.plan.id)
         if held and held.committed:
+            if wanted.unproven and not dry:
+                store.save(dataclasses.replace(held, nonce=wanted.nonce))
             return Claimed(changes, held.keys)
         if held and held.plan == wanted.plan and not held.expired(time.time()):
             pinned = held.pinned

@@ -194,7 +194,7 @@ def _files(folder: Path, held: Held, kernel: Kernel, contents: Contents) -> list
     plan = held.plan
     known = known_hosts(plan.kernels, contents.keys)
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
-    command = [DesiredFile(folder / "command", plan.command)] if plan.command and kernel.rank == 0 else []
+    command = [DesiredFile(folder / "command", plan.command, secret=True)] if plan.command and kernel.rank == 0 else []
     nodes = device_nodes(held.pinned.get(kernel.hostname, Pinned()).device_ids)
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
     return [

@@ -34,6 +34,10 @@ class Readings:
     facts: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
 
+    def told(self, agent: str) -> bool:
+        """Return whether an agent gave facts, or why it could not."""
+        return agent in self.facts or agent in self.left_out
+
     @property
     def in_flight(self) -> bool:
         """Whether a run is at work somewhere: what it has claimed may become free again."""
@@ -94,15 +98,16 @@ def decide(
     if isinstance(placement, NoRoom):
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
-    _refuse_missing_mounts(plan, agents)
     return Decision(plan, False, _missing_images(plan, agents), {}, placement.at_least)
 
 
-def fits_when_empty(spec: SessionSpec, readings: Readings) -> bool:
-    """Return whether a request could be met if all other sessions ended."""
+def can_start_when_empty(spec: SessionSpec, readings: Readings) -> bool:
+    """Return whether a request could be met if all sessions of other names ended."""
     emptied = {name: {**data, "taken": {}, "containers": 0} for name, data in readings.facts.items()}
     agents = [AgentFacts.from_dict(name, data) for name, data in sorted(emptied.items())]
     try:
+        if _known_plan(spec, readings):
+            return True
         return isinstance(_place(spec, _eligible(spec, agents, readings.left_out)), Placement)
     except (SpecError, PlanError):
         return False
@@ -157,7 +162,8 @@ def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str
 def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
     """Return the plan of the session of that name, if it was asked for in the same way."""
     by_id = found_sessions(readings.facts)
-    named = [parts for parts in by_id.values() if parts[0].plan.name == spec.name]
+    given_up = [session_id for session_id, parts in by_id.items() if all(part.expired for part in parts)]
+    named = [parts for one, parts in by_id.items() if parts[0].plan.name == spec.name and one not in given_up]
     if not named:
         return None
     if len(named) > 1:
@@ -188,7 +194,7 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping
         raise SpecError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
     allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
     _refuse_slots(spec, allowed)
-    return [agent for agent in allowed if agent.schedulable]
+    return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
 
 
 def _strict(spec: SessionSpec) -> bool:
@@ -221,13 +227,18 @@ def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
             raise SpecError(f"{where}: no {whose} offers it; offered are {offered}.")
 
 
-def _refuse_missing_mounts(plan: SessionPlan, agents: Sequence[AgentFacts]) -> None:
-    for agent in agents:
-        if agent.name in plan.agents and agent.missing_paths:
-            missing = ", ".join(agent.missing_paths)
-            raise PlanError(
-                f"session_mounts: {missing} is not a folder on {agent.name}, and the source must exist there"
-            )
+def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have the folders of the session; raise a sentence where none has."""
+    sources = [mount.source for mount in spec.mounts]
+    lacking = {one.name: [path for path in sources if path in one.missing_paths] for one in agents}
+    having = [agent for agent in agents if not lacking[agent.name]]
+    if agents and not having:
+        name, missing = min(lacking.items())
+        others = f" and {len(agents) - 1} others" if len(agents) > 1 else ""
+        raise PlanError(
+            f"session_mounts: {', '.join(missing)} is not a folder on {name}{others}, and the source must exist there"
+        )
+    return having
 
 
 def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, list[str]]:

@@ -28,9 +28,6 @@ TRIALS = 64
 STEPS = 400_000
 """How many elementary steps that may take in all, about a fifth of a second."""
 
-_Session = list[tuple[int, Holding]]
-"""What a session holds, by the number of the agent."""
-
 
 def makes_room(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:
     """Return the names of sessions that make room when all of them end, oldest first; nothing where none do.
@@ -46,12 +43,12 @@ def makes_room(agents: Sequence[AgentFacts], demand: Demand, *, single_node: boo
         else:
             room = _Packed(demand)
         stage = _Stage(agents, {slot for request in demand.requests for slot in request}, room)
-        return tuple(session[0][1].name for session in _enough(stage, room))
+        return tuple(session.name for session in _enough(stage, room))
     except TooManySteps:
         return ()
 
 
-def _enough(stage: _Stage, room: _Room) -> list[_Session]:
+def _enough(stage: _Stage, room: _Room) -> list[Holding]:
     sessions = stage.sessions
     too_few, many = 0, min(1, len(sessions))
     stage.end_oldest(many)
@@ -166,7 +163,10 @@ class _Left:
 
 
 class _Stage:
-    """The agents while sessions end, one after the other, and what undoes the last of these steps."""
+    """The agents while sessions end, one after the other, and what undoes the last of these steps.
+
+    ``sessions`` are all that there are, oldest first, each as one of its holdings.
+    """
 
     def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _Room) -> None:
         self._agents, self._slots, self._room = agents, slots, room
@@ -175,10 +175,15 @@ class _Stage:
         self._steps: list[list[tuple[int, _Left, Any]]] = []
         for part, agents_of_it in Counter(self._parts).items():
             room.add(part, agents_of_it)
-        sessions: dict[str, _Session] = {}
+        self._where: dict[str, list[int]] = {}
+        sessions: dict[str, Holding] = {}
         for at, agent in enumerate(agents):
             for holding in agent.holdings:
-                sessions.setdefault(holding.session_id, []).append((at, holding))
+                if holding.session_id in sessions:
+                    self._where[holding.session_id].append(at)
+                else:
+                    self._where[holding.session_id] = [at]
+                    sessions[holding.session_id] = holding
         self.sessions = sorted(sessions.values(), key=_age)
 
     def end_oldest(self, count: int) -> None:
@@ -188,11 +193,13 @@ class _Stage:
         while len(self._steps) < count:
             self.end(self.sessions[len(self._steps)])
 
-    def end(self, session: _Session, sign: int = 1) -> None:
-        """End a session (1), or have one that has ended there again (-1)."""
+    def end(self, session: Holding, sign: int = 1) -> None:
+        """End a session (1), or have one that has ended there again (-1); any of its holdings tells which."""
         step = []
-        for at, holding in session:
-            left = self._left[at] if at in self._left else _Left.of(self._agents[at], self._slots)
+        for at in self._where[session.session_id]:
+            agent = self._agents[at]
+            holding = next(one for one in agent.holdings if one.session_id == session.session_id)
+            left = self._left[at] if at in self._left else _Left.of(agent, self._slots)
             step.append((at, left, self._parts[at]))
             after = left.after(holding, sign)
             self._change(at, after, self._room.parts([after])[0])
@@ -209,6 +216,5 @@ class _Stage:
         self._left[at], self._parts[at] = left, part
 
 
-def _age(session: _Session) -> tuple[float, str, str]:
-    one = session[0][1]
-    return one.created_at, one.name, one.session_id
+def _age(session: Holding) -> tuple[float, str, str]:
+    return session.created_at, session.name, session.session_id

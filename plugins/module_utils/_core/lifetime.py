@@ -52,12 +52,12 @@ class Due:
 
 
 def due(
-    entries: Iterable[Entry], found: Mapping[str, Sequence[Found]], asked: Collection[str], given_up: bool, now: float
+    entries: Iterable[Entry], found: Mapping[str, Sequence[Found]], away: Collection[str], given_up: bool, now: float
 ) -> Due:
     """Return what is due, from the queue and from what the agents hold (``found``, by session id).
 
-    ``asked`` are the agents that gave facts. Entries of runs that died must come as such: state ``starting`` and no
-    owner; only with ``given_up`` they are acted upon. ``now`` is in seconds since the epoch.
+    ``away`` are the agents of the inventory that gave no facts. Entries of runs that died must come as such: state
+    ``starting`` and no owner; only with ``given_up`` they are acted upon. ``now`` is in seconds since the epoch.
     """
     listed = list(entries)
     drop = [entry.id for entry in listed if _left_alone(entry) and _proven(found.get(entry.id, ()))]
@@ -65,7 +65,7 @@ def due(
     going = doomed(by_id.values(), found)
     holders = {entry.id: [part for one in ids for part in found.get(one, ())] for entry, ids in going}
     save = [
-        _of_entry(entry, holders.get(entry.id, found.get(entry.id, [])), asked, given_up=given_up, now=now)
+        _of_entry(entry, holders.get(entry.id, found.get(entry.id, [])), away, given_up=given_up, now=now)
         for entry in by_id.values()
     ]
     noted = {*(one.id for one in by_id.values() if one.state != ENDED), *(one for _entry, ids in going for one in ids)}
@@ -82,7 +82,7 @@ def due(
             if parts[0].plan.failure_policy == "restart" and parts[0].plan.id not in changed
             for agent in _with_stopped(parts)
         ),
-        sweep=tuple(sorted({part.agent for parts in unnoted for part in parts if part.expired})),
+        sweep=tuple(sorted({part.agent for parts in found.values() for part in parts if part.expired})),
         save=tuple(changed.values()),
         drop=tuple(drop),
     )
@@ -118,6 +118,8 @@ def end_of(parts: Sequence[Found]) -> tuple[str, int | None]:
     if plan.command and MAIN1 in stopped:
         exit_code = stopped[MAIN1].get("exit_code")
         return f"the command ended with exit code {exit_code}", exit_code
+    if plan.command and MAIN1 not in containers and plan.agents[0] in [part.agent for part in parts]:
+        return f"{MAIN1} was removed, and with it the command", None
     dead = [kernel.hostname for kernel in plan.kernels if kernel.hostname in stopped]
     if dead and plan.failure_policy == "terminate":
         exit_code = stopped[dead[0]].get("exit_code")
@@ -126,21 +128,21 @@ def end_of(parts: Sequence[Found]) -> tuple[str, int | None]:
 
 
 def _of_entry(
-    entry: Entry, parts: Sequence[Found], asked: Collection[str], *, given_up: bool, now: float
+    entry: Entry, parts: Sequence[Found], away: Collection[str], *, given_up: bool, now: float
 ) -> Entry | None:
     """Return what becomes of an entry of the queue; ``None`` where it stays as it is."""
     if timed_out(entry, now) and not any(part.committed for part in parts):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
-        return ended(entry, ended_record(entry.record, "CANCELLED", reason, None, now), now)
+        return ended(entry, ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now), now)
     if _left_alone(entry) and given_up:
-        record = ended_record(entry.record, "ERROR", "the run that made it was killed", None, now)
+        record = ended_record(entry.record, "ERROR", "the run that made it was killed", None, entry.enqueued_at, now)
         plan = parts[0].plan if parts else None
         if plan is None:
-            return ended(entry, record, now)
+            return ending(entry, record, away, now) if away else ended(entry, record, now)
         return ending(entry, {**session_record(plan, "ERROR"), **_times(record)}, plan.agents, now)
     if entry.state == ENDING:
         held = {part.agent for part in parts}
-        left = [agent for agent in entry.agents if agent in held or agent not in asked]
+        left = [agent for agent in entry.agents if agent in held or agent in away]
         if not left:
             return ended(entry, entry.record, now)
         if tuple(left) != entry.agents:
@@ -161,16 +163,17 @@ def _proven(parts: Sequence[Found]) -> bool:
 
 
 def _times(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: record[key] for key in ("error", "reason", "exit_code", "ended_at")}
+    return {key: record[key] for key in ("error", "reason", "exit_code", "created_at", "ended_at")}
 
 
 def _over(parts: Sequence[Found], now: float) -> Entry | None:
     """Return the note that a committed session has to go, where it is over."""
+    plan = parts[0].plan
     reason, exit_code = end_of(parts)
-    record = session_record(parts[0].plan, "TERMINATED", containers_of(parts))
-    return (
-        note_of_end(parts[0].plan, ended_record(record, "TERMINATED", reason, exit_code, now), now) if reason else None
-    )
+    if not reason:
+        return None
+    record = session_record(plan, "TERMINATED", containers_of(parts))
+    return note_of_end(plan, ended_record(record, "TERMINATED", reason, exit_code, plan.created_at, now), now)
 
 
 def note_of_end(plan: SessionPlan, record: dict[str, Any], now: float) -> Entry:

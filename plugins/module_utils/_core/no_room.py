@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from ansible_collections.backendai.cluster.plugins.module_utils._core.demand import Demand, Member
 from ansible_collections.backendai.cluster.plugins.module_utils._core.endings import makes_room
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._core.greedy import Packings
 from ansible_collections.backendai.cluster.plugins.module_utils._core.packing import Packing
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import format_slots
 
@@ -41,12 +40,13 @@ class NoRoom:
 class Attempt:
     """As many containers as there is room for: ``placed`` of each shape.
 
-    ``packings`` are all agents that could take more, with what they have taken. An attempt that is not ``exact`` may
-    have missed a better one.
+    ``agents`` are those that would have to take more, and ``packings`` what each of them has taken. An attempt that is
+    not ``exact`` may have missed a better one.
     """
 
     placed: Packing
-    packings: Packings
+    agents: Sequence[AgentFacts]
+    packings: Sequence[Packing]
     exact: bool
 
 
@@ -62,7 +62,7 @@ def explain(agents: Sequence[AgentFacts], demand: Demand, attempt: Attempt, *, s
     missing: dict[str, dict[str, int]] = {}
     for shape, many in Counter(member.shape for member in over).items():
         request = demand.requests[shape]
-        lacks = _lacks(demand, attempt.packings, request)
+        lacks = _lacks(demand, attempt, shape)
         shortfall.update({slot: many * request[slot] for slot in request if any(slot in lack for lack in lacks)})
         least = min(lacks, key=lambda lack: _weight(lack, request))
         missing |= {member.role: least for member in over if member.shape == shape}
@@ -82,31 +82,31 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
 
 
-def _lacks(demand: Demand, packings: Packings, request: dict[str, int]) -> list[dict[str, int]]:
-    """Return how much of each slot agents lack for one container more, beside what they have taken of the demand.
+def _lacks(demand: Demand, attempt: Attempt, shape: int) -> list[dict[str, int]]:
+    """Return how much of each slot agents lack for one container more of a shape, beside what they have taken.
 
     What several lack is told once; nothing is lacking where only the limit of containers stands in the way.
     """
-    taken = {packing: _taken(demand, packing) for packing in {packing for _agent, packing in packings}}
+    request = demand.requests[shape]
+    width = request.get("cpu", 0)
+    needs = {packing: _needs(demand, packing, request) for packing in set(attempt.packings)}
     lacks = set()
-    for agent, packing in packings:
-        free, held = agent.free, taken[packing]
-        lack = []
-        for slot, amount in request.items():
-            left = free.get(slot, 0) - held[slot]
-            if slot == "cpu" and left > agent.online_cpus:
-                left = agent.online_cpus
-            if left < amount:
-                lack.append((slot, amount - left))
+    for agent, packing in zip(attempt.agents, attempt.packings):
+        free = agent.free
+        lack = [(slot, need - free.get(slot, 0)) for slot, need in needs[packing] if free.get(slot, 0) < need]
+        if width > agent.online_cpus:
+            short = max(dict(lack).get("cpu", 0), width - agent.online_cpus)
+            lack = [("cpu", short), *(one for one in lack if one[0] != "cpu")]
         lacks.add(tuple(lack))
     return [dict(lack) for lack in lacks]
 
 
-def _taken(demand: Demand, packing: Packing) -> dict[str, int]:
-    taken: Counter[str] = Counter()
-    for request, count in zip(demand.requests, packing):
-        taken.update({slot: amount * count for slot, amount in request.items()})
-    return taken
+def _needs(demand: Demand, packing: Packing, request: dict[str, int]) -> list[tuple[str, int]]:
+    """Return what a packing and one container more take of each slot of which that one asks."""
+    return [
+        (slot, amount + sum(one.get(slot, 0) * count for one, count in zip(demand.requests, packing)))
+        for slot, amount in request.items()
+    ]
 
 
 def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[float], list[tuple[str, int]]]:

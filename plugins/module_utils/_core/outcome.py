@@ -20,11 +20,12 @@ MAX_STARTS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a start: its status, the containers' states by hostname, and what went wrong as sentences."""
+    """What came of a start: its status, the containers' states by hostname, and why it failed or was refused."""
 
     status: str
     containers: dict[str, dict[str, Any]]
     error: str | None = None
+    refused: str = ""
 
 
 def outcome_of(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], *, known: bool) -> Outcome:
@@ -36,17 +37,18 @@ def outcome_of(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], 
     heard = {agent: one or {"failed": "", "left": True} for agent, one in said.items()}
     if any("failed" in one for one in heard.values()):
         return Outcome("ERROR", {}, _failure(plan, heard, known=known))
-    if any(one.get("refused") for one in heard.values()):
-        return Outcome("PENDING", {})
+    refusals = [one["refused"] for one in heard.values() if one.get("refused")]
+    if refusals:
+        return Outcome("PENDING", {}, refused="; ".join(refusals))
     return Outcome("RUNNING", {name: state for one in heard.values() for name, state in one["containers"].items()})
 
 
 def settled(entry: Entry, record: dict[str, Any], outcome: Outcome, now: float) -> Entry:
     """Return what the queue remembers of a session that was not started: one that has waited waits on for a while."""
     if outcome.status == "PENDING":
-        return waiting(entry, _pending(entry, "other runs were faster; it is tried again"), now)
+        return waiting(entry, _pending(entry, f"it is tried again: {outcome.refused}"), now)
     if entry.spec is None or entry.attempts + 1 >= MAX_STARTS:
-        return ended(entry, ended_record(record, "ERROR", outcome.error or "", None, now), now)
+        return ended(entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now)
     reason = f"start {entry.attempts + 1} of {MAX_STARTS} failed: {(outcome.error or '').rstrip('.')}"
     return waiting(entry, _pending(entry, reason), now, failed=True)
 

@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.facts impo
 from ansible_collections.backendai.cluster.plugins.module_utils._core.greedy import Packings
 from ansible_collections.backendai.cluster.plugins.module_utils._core.measure import Field
 from ansible_collections.backendai.cluster.plugins.module_utils._core.no_room import Attempt, NoRoom, explain
-from ansible_collections.backendai.cluster.plugins.module_utils._core.packing import Packing, together
+from ansible_collections.backendai.cluster.plugins.module_utils._core.packing import together
 from ansible_collections.backendai.cluster.plugins.module_utils._core.room import fits, room_for
 
 __all__ = ["Group", "NoRoom", "Placement", "fits", "place", "room_for"]
@@ -58,28 +58,33 @@ def place(
     order = {"concentrated": _tightest, "dispersed": _emptiest, "roundrobin": _oldest}[selection]
     dispersed = selection == "dispersed" and not single_node
     if not dispersed:
-        holders = [agent for agent, room in zip(agents, demand.whole.rooms(agents)) if room]
+        holders = demand.whole.holders(agents)
         if holders:
             return Placement((min(holders, key=order).name,) * demand.size, 1)
     if not agents:
-        attempt = Attempt((0,) * len(demand.counts), [], True)
+        attempt = Attempt((0,) * len(demand.counts), [], [], True)
     elif len(demand.counts) == 1:
         rooms = demand.ones[0].rooms(agents)
-        room = max(rooms, default=0) if single_node else sum(rooms)
+        room = max(rooms) if single_node else sum(rooms)
         if room >= demand.size:
             counts = (alike.spread if dispersed else alike.fewest)(agents, rooms, demand.size, order)
             return Placement(_hosts(demand, [(agent, (count,)) for agent, count in counts]), len(counts))
-        full: Packings = [(agent, (one,)) for agent, one in zip(agents, rooms) if one == room or not single_node]
-        attempt = Attempt((room,), full, True)
+        best = [agent for agent, one in zip(agents, rooms) if one == room] if single_node else agents
+        held = {one: (one,) for one in set(rooms)}
+        attempt = Attempt(
+            (room,), best, [held[room]] * len(best) if single_node else [held[one] for one in rooms], True
+        )
     elif single_node:
         placed, best = unlike.most_on_one(Field(agents, demand), demand.counts)
-        attempt = Attempt(placed, [(agent, placed) for agent in best], True)
+        attempt = Attempt(placed, best, [placed] * len(best), True)
     else:
         filling = unlike.hold(Field(agents, demand), demand.counts, order, as_many=dispersed)
         placed = together(filling.packings, demand.counts)
         if placed == demand.counts:
             return Placement(_hosts(demand, filling.packings), filling.at_least)
-        attempt = Attempt(placed, _with_empty_ones(agents, filling.packings, placed), filling.exact)
+        taken = {agent.name: packing for agent, packing in filling.packings}
+        nothing = (0,) * len(placed)
+        attempt = Attempt(placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.exact)
     return explain(agents, demand, attempt, single_node=single_node)
 
 
@@ -93,12 +98,6 @@ def _hosts(demand: Demand, packings: Packings) -> tuple[str, ...]:
         for shape in range(len(demand.counts))
     ]
     return tuple(next(names[member.shape]) for member in demand.members)
-
-
-def _with_empty_ones(agents: Sequence[AgentFacts], packings: Packings, placed: Packing) -> Packings:
-    held = {agent.name: packing for agent, packing in packings}
-    nothing = (0,) * len(placed)
-    return [(agent, held.get(agent.name, nothing)) for agent in agents]
 
 
 def _tightest(agent: AgentFacts) -> tuple[Any, ...]:

@@ -123,10 +123,13 @@ def pending(no_room: NoRoom) -> dict[str, Any]:
 
 
 def ended_record(
-    record: Mapping[str, Any], status: str, reason: str, exit_code: int | None, now: float
+    record: Mapping[str, Any], status: str, reason: str, exit_code: int | None, began: float | None, now: float
 ) -> dict[str, Any]:
-    """Return the record of a session that is over: why, when (seconds since the epoch), and with which exit code."""
-    over = {"reason": reason, "exit_code": exit_code, "ended_at": now}
+    """Return the record of a session that is over: why, from when to when, and with which exit code.
+
+    Times are in seconds since the epoch; when it was asked for may not be known.
+    """
+    over = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now}
     return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **over}
 
 

@@ -55,6 +55,13 @@ class Bundle:
         widest = max((request.get("cpu", 0) for request, _count in asked), default=0)
         return cls(tuple(amounts), widest, sum(count for _request, count in asked))
 
+    def holders(self, agents: Iterable[AgentFacts]) -> list[AgentFacts]:
+        """Return the agents that can hold the whole bundle."""
+        for slot, amount in self.amounts:
+            agents = [agent for agent in agents if agent.free.get(slot, 0) >= amount]
+        wide = (agent for agent in agents if agent.online_cpus >= self.widest)
+        return [one for one in wide if not one.max_containers or one.max_containers - one.containers >= self.containers]
+
     def rooms(self, agents: Iterable[HasRoom]) -> list[int]:
         """Return for each agent how often it can hold the whole bundle."""
         amounts, widest, containers = self.amounts, self.widest, self.containers
@@ -90,4 +97,4 @@ def room_for(agent: AgentFacts, request: dict[str, int]) -> int:
 
 def fits(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
     """Return whether the agent can hold containers of all these requests together."""
-    return Bundle.of((request, 1) for request in requests).rooms([agent])[0] > 0
+    return bool(Bundle.of((request, 1) for request in requests).holders([agent]))

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import (
     Decision,
     Readings,
+    can_start_when_empty,
     decide,
-    fits_when_empty,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
@@ -101,7 +101,7 @@ def _decided(entry: Entry, readings: Readings, pools: Pools, now: float) -> Deci
 
 
 def _stuck(entry: Entry, readings: Readings, rules: Rules) -> bool:
-    """Return whether a session would not fit even if all others ended: nobody is made to wait behind it."""
+    """Return whether a session could not start even if all others ended: nobody is made to wait behind it."""
     if entry.spec is None or entry.passed < rules.patience:
         return False
-    return not fits_when_empty(spec_from_dict(entry.spec), readings)
+    return not can_start_when_empty(spec_from_dict(entry.spec), readings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.mounts import Mount, parse_mounts
@@ -218,6 +218,8 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
             old, new = old or {}, new or {}
             names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
+        elif option == "command":
+            phrases.append("session_command")
         elif option == "roles":
             roles = [{role["name"]: role for role in side or []} for side in (old, new)]
             names = sorted(name for name in {*roles[0], *roles[1]} if roles[0].get(name) != roles[1].get(name))
@@ -225,6 +227,14 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
         else:
             phrases.append(f"session_{option} (is {old!r}, asked {new!r})")
     return phrases
+
+
+def refuse_strangers(spec: SessionSpec, agents: Collection[str]) -> None:
+    """Raise :class:`SpecError` for a designated agent that is not among ``agents``, those of the inventory."""
+    for name in spec.designated_agents:
+        if name not in agents:
+            known = ", ".join(sorted(agents))
+            raise SpecError(f"session_designated_agents: {name!r} is not an agent of the inventory; known are {known}.")
 
 
 def refuse_other_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str) -> None:

@@ -66,7 +66,7 @@ def end_session(
             " first, or wait for it"
         )
     if entry and entry.state in (WAITING, STARTING):
-        record = ended_record(entry.record, "CANCELLED", BY_USER, None, now)
+        record = ended_record(entry.record, "CANCELLED", BY_USER, None, entry.enqueued_at, now)
         return End(record, ended(entry, record, now))
     if entry:
         return End(entry.record, away=entry.agents)
@@ -111,7 +111,7 @@ def _taken_away(parts: Sequence[Found], entry: Entry | None, readings: Readings,
             f"the session {plan.name!r} has containers on agents that cannot be used, so nothing was ended:"
             f" {readings.why(away)}; with session_force it ends without them, and they are cleared when they return"
         )
-    record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, now)
+    record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
     live = entry if entry and entry.state != ENDED else None
     note = ending(live, record, plan.agents, now) if live else note_of_end(plan, record, now)
     return End(record, note, plan, tuple(agent for agent in plan.agents if agent not in away), away)
@@ -119,7 +119,7 @@ def _taken_away(parts: Sequence[Found], entry: Entry | None, readings: Readings,
 
 def _remembered(record: dict[str, Any], readings: Readings, now: float) -> End:
     """Return the end of a session that only agents hold which cannot be asked: they learn of it when they return."""
-    over = ended_record(record, "TERMINATED", BY_USER, None, now)
+    over = ended_record(record, "TERMINATED", BY_USER, None, None, now)
     away = tuple(sorted(readings.left_out))
     note = Entry(
         id=record["id"] or str(uuid.uuid4()),

@@ -97,13 +97,14 @@ def _rocm(root: Path) -> list[Device]:
     folders = root.glob("sys/class/kfd/kfd/topology/nodes/*")
     for folder in sorted(folders, key=lambda folder: int(folder.name)):
         try:
-            told = dict(line.split() for line in (folder / "properties").read_text().splitlines())
+            lines = (folder / "properties").read_text().splitlines()
         except PermissionError:
             # The kernel does not tell of a GPU that this host may not use.
             continue
-        render = f"renderD{told['drm_render_minor']}"
+        told = dict(words for words in map(str.split, lines) if len(words) == 2)
+        render = f"renderD{told.get('drm_render_minor')}"
         paths = ["/dev/kfd", f"/dev/dri/{render}"]
-        if int(told["simd_count"]) and all(_is_node(path, root) for path in paths):
+        if told.get("simd_count", "0") != "0" and all(_is_node(path, root) for path in paths):
             devices.append(Device(ROCM, ",".join(paths), _numa(root / "sys/class/drm" / render / "device")))
     return devices
 

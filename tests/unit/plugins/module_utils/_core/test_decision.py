@@ -500,7 +500,7 @@ def test_a_run_is_at_work_where_a_claim_is_in_time(state: dict[str, bool], in_fl
     ids=["one", "too many", "both", "too many for both", "group", "unknown", "left out", "slot", "not schedulable"],
 )
 def test_a_request_fits_when_all_other_sessions_have_ended(asked: dict[str, Any], fits: bool) -> None:
-    full = {"taken": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
+    full: dict[str, Any] = {"taken": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
     seen = readings(
         agent1=agent_data("agent1", **full),
         agent2=agent_data("agent2", **full),

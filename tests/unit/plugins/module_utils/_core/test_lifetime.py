@@ -336,7 +336,7 @@ def test_claims_of_sessions_that_have_ended_are_swept_too() -> None:
 # ---- a cluster in which nothing is due
 
 
-some_sessions = st.lists(
+some_sessions: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     st.builds(
         dict,
         failure_policy=st.sampled_from(["keep", "restart", "terminate"]),
@@ -350,6 +350,12 @@ some_sessions = st.lists(
 )
 
 
+def noted(number: int, state: str, **changes: Any) -> Entry:
+    """Return an entry of that state about which there is nothing to do."""
+    owner = OWNER if state == "starting" else None
+    return requested(number, state=state, owner=owner, **({"spec": None} if state == "ended" else {}), **changes)
+
+
 @given(some_sessions, st.lists(st.sampled_from(["waiting", "starting", "ended"]), max_size=4), st.booleans())
 def test_nothing_is_due_in_a_healthy_cluster(sessions: list[dict[str, Any]], states: list[str], given_up: bool) -> None:
     held: dict[str, list[Found]] = {}
@@ -361,9 +367,6 @@ def test_nothing_is_due_in_a_healthy_cluster(sessions: list[dict[str, Any]], sta
         )
         held |= found(made, *one["away"], committed=one["committed"])
         if one["noted"]:
-            spec_of = None if one["noted"] == "ended" else {}
-            entries.append(requested(state=one["noted"], spec=spec_of, id=made.id, name=made.name))
-    for number, state in enumerate(states, 10):
-        owner = OWNER if state == "starting" else None
-        entries.append(requested(number, state=state, owner=owner, spec=None if state == "ended" else {}))
+            entries.append(noted(1, one["noted"], id=made.id, name=made.name))
+    entries += [noted(number, state) for number, state in enumerate(states, 10)]
     assert is_due(entries, held, given_up=given_up) == NOTHING

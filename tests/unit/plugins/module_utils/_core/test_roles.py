@@ -49,7 +49,7 @@ def test_zero_of_a_slot_takes_it_away_from_a_role() -> None:
 
 
 def test_main_comes_first_and_the_others_as_they_were_given() -> None:
-    roles = {"worker": {}, "ps": {}, "main": {}, "chief": {}}
+    roles: dict[str, Any] = {"worker": {}, "ps": {}, "main": {}, "chief": {}}
     assert [role.name for role in spec(roles=roles).roles] == ["main", "worker", "ps", "chief"]
 
 

@@ -90,10 +90,13 @@ def test_each_start_is_planned_on_what_the_ones_before_it_leave() -> None:
 
 
 def test_plans_of_one_schedule_share_no_network() -> None:
-    asked = {"cluster_size": 4, "cluster_mode": "multi-node"}
-    started = schedule([waits(1, 2, **asked), waits(2, 2, **asked)], cluster(8, 8), POOLS, FIFO, NOW)
-    networks = [answer.plan.network for _entry, answer in started if isinstance(answer, Decision)]
-    assert len(networks) == len({one.subnet for one in networks if one}) == 2
+    pools = dataclasses.replace(POOLS, network="10.0.0.0/28")
+    answers = schedule([waits(number, cluster_size=4) for number in (1, 2, 3)], cluster(12), pools, FIFO, NOW)
+    networks = [answer.plan.network for _entry, answer in answers if isinstance(answer, Decision)]
+    assert sorted(one.subnet for one in networks if one) == ["10.0.0.0/29", "10.0.0.8/29"]
+    assert [answer.reason for _entry, answer in answers if isinstance(answer, NoRoom)] == [
+        "session_network_pool: 10.0.0.0/28 has no subnet left for 4 containers"
+    ]
 
 
 def test_a_start_has_the_id_and_the_user_of_its_entry_and_the_time_of_the_schedule() -> None:
@@ -286,7 +289,7 @@ def test_what_was_given_up_counts_to_nobodys_share() -> None:
 # ---- whatever waits
 
 
-some_waiting: st.SearchStrategy[list[Entry]] = st.lists(
+described: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     st.builds(
         dict,
         cpu=st.integers(1, 5),
@@ -297,7 +300,8 @@ some_waiting: st.SearchStrategy[list[Entry]] = st.lists(
         resource_group=st.sampled_from(["default", "default", "gpu"]),
     ),
     max_size=6,
-).map(lambda listed: [waits(number, **one) for number, one in enumerate(listed, 1)])
+)
+some_waiting = described.map(lambda listed: [waits(number, **one) for number, one in enumerate(listed, 1)])
 
 
 some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)

@@ -1,0 +1,86 @@
+"""Clusters of the shapes of real nodes, as a public trace of accelerators has them."""
+
+from __future__ import annotations
+
+import random
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Group
+
+GIB = 1 << 30
+GPU = "cuda.device"
+
+SHAPES = (
+    (549, 96, 384, 8),
+    (387, 104, 512, 2),
+    (107, 16, 120, 2),
+    (39, 128, 768, 8),
+    (28, 32, 128, 4),
+    (22, 64, 256, 2),
+    (21, 96, 768, 8),
+    (19, 8, 32, 1),
+    (17, 96, 384, 4),
+    (9, 48, 368, 4),
+    (7, 64, 256, 8),
+)
+"""How many nodes there are of so many cores, GiB of memory and GPUs; 8 nodes of its 1,213 are of other shapes."""
+
+CPU_OF_ONE, MEM_OF_ONE = 8, 32 * GIB
+"""What goes with each GPU: the proportion of the smallest nodes, so that GPUs are what is scarce."""
+
+
+def nodes() -> list[tuple[int, int, int]]:
+    """Return (cores, GiB, GPUs) of every node."""
+    return [shape for count, *shape_ in SHAPES for shape in [(shape_[0], shape_[1], shape_[2])] * count]
+
+
+def request(gpus: int) -> dict[str, int]:
+    """Return what a container of so many GPUs asks."""
+    return {"cpu": gpus * CPU_OF_ONE, "mem": gpus * MEM_OF_ONE, GPU: gpus}
+
+
+def alike(size: int, gpus: int = 1) -> list[Group]:
+    """Return the groups of a session of containers that all ask the same."""
+    groups = [Group("main", request(gpus), 1), Group("sub", request(gpus), size - 1)]
+    return [group for group in groups if group.count]
+
+
+def agent(
+    name: str, node: tuple[int, int, int], gpus_taken: int, holdings: tuple[Holding, ...], latest: float = 0.0
+) -> AgentFacts:
+    """Return the facts of an agent on such a node, so many of its GPUs taken with what goes with them."""
+    cpu, mem, gpus = node
+    return AgentFacts(
+        name=name,
+        resource_group="default",
+        schedulable=True,
+        capacity={"cpu": cpu, "mem": mem * GIB, GPU: gpus},
+        taken=request(gpus_taken),
+        online_cpus=cpu,
+        containers=gpus_taken,
+        max_containers=0,
+        underlay=None,
+        networks=(),
+        vnis=(),
+        images={},
+        missing_paths=(),
+        latest_session=latest,
+        architecture="x86_64",
+        holdings=holdings,
+    )
+
+
+def cluster(size: int, load: float, chance: random.Random) -> list[AgentFacts]:
+    """Return that many agents, of whose GPUs that part is taken by half as many sessions, most of them on several."""
+    drawn = chance.choices(nodes(), k=size)
+    agents = []
+    for number, node in enumerate(drawn):
+        taken = sum(chance.random() < load for _gpu in range(node[2]))
+        parts = [part for part in (taken // 2, taken - taken // 2) if part]
+        owners = chance.sample(range(max(2, size // 2)), len(parts))
+        holdings = tuple(
+            Holding(f"id-{owner}", f"session-{owner}", float(owner), request(part), part)
+            for owner, part in zip(owners, parts, strict=True)
+        )
+        agents.append(agent(f"agent{number}", node, taken, holdings))
+    return agents
