@@ -22,11 +22,6 @@ class ActionModule(ControlAction):
         result = super().run(tmp, task_vars)
         args, now = self._task.args, time.time()
         readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
-        if args.get("facts_max_age") and not self._task.check_mode:
-            asked = [name for name in readings.facts if (task_vars or {})["hostvars"][name].get(AGENT_RESULT)]
-            self.cache(task_vars or {}).save(
-                {name: readings.facts[name] for name in asked}, float(args.get("began") or 0)
-            )
         away = [name for name in args["agents"] if name not in readings.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
@@ -37,6 +32,11 @@ class ActionModule(ControlAction):
                     queue.remove(session_id)
                 for entry in found.save:
                     queue.save(entry)
+        if args.get("facts_max_age") and not self._task.check_mode:
+            asked = [name for name in readings.facts if (task_vars or {})["hostvars"][name].get(AGENT_RESULT)]
+            self.cache(task_vars or {}).save(
+                {name: readings.facts[name] for name in asked}, float(args.get("began") or 0)
+            )
         self.forget(found.agents, task_vars or {})
         told = {entry.id for entry in entries if entry.state == ENDING}
         for entry in (one for one in found.save if one.id not in told):

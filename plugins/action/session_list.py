@@ -43,8 +43,8 @@ class ActionModule(ControlAction):
         sessions += [(entry.record, entry.enqueued_at) for entry in noted]
         records = [record for record, _since in sessions]
         warnings = self.warnings(readings) + [
-            f"the session {entry.name} has ended, and {', '.join(entry.agents)} may still hold a part of it."
-            for entry, _ids in doomed_now
+            f"the session {one.name or one.id} has ended, and {', '.join(one.agents)} may still hold a part of it."
+            for one, _ids in doomed_now
         ]
         self.write(args.get("path") or "", as_json(records))
         for line in table(sessions, time.time()):

@@ -116,8 +116,7 @@ class ActionModule(ControlAction):
 
         One that all agents have committed needs no note, unless there is one: a run that was killed has left it.
         """
-        proven = isinstance(decision, Decision) and decision.public_keys and decision.plan.id not in _noted(entries)
-        if self._task.check_mode or proven:
+        if self._task.check_mode:
             return
         if isinstance(decision, NoRoom):
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
@@ -126,6 +125,8 @@ class ActionModule(ControlAction):
         if entry.id != decision.plan.id:
             # What waits and what an agent that has returned holds are the same session.
             queue.remove(entry.id)
+        if decision.public_keys and decision.plan.id not in _noted(entries):
+            return
         queue.save(starting(dataclasses.replace(entry, id=decision.plan.id), me(), entry.updated_at))
         if not decision.known and int(self._task.args.get("attempt", 1)) == 1:
             for passed in count_pass(entries, entry):

@@ -41,11 +41,12 @@ class FactsCache:
     def save(self, facts: Mapping[str, Mapping[str, Any]], began: float) -> None:
         """Keep facts that were read since ``began``, by agent; not those of agents that were dropped since then."""
         with contextlib.suppress(OSError):
-            shared = self._folder.parent.stat().st_mode & stat.S_IWGRP
-            self._folder.mkdir(mode=0o770 if shared else 0o700, exist_ok=True)
+            if not self._folder.is_dir():
+                self._folder.mkdir(mode=0o700)
+                self._share(self._folder, 0o770)
             for agent, data in facts.items():
                 if self._dropped(agent) < began:
-                    self._write(self._file(agent), json.dumps(data), 0o660 if shared else 0o600)
+                    self._write(self._file(agent), json.dumps(data))
 
     def drop(self, agents: Iterable[str]) -> None:
         """Forget agents: something changes there, and what was read before is no longer true."""
@@ -63,12 +64,23 @@ class FactsCache:
         except OSError:
             return 0.0
 
-    def _write(self, path: Path, content: str, mode: int) -> None:
+    def _write(self, path: Path, content: str) -> None:
         handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
-        with os.fdopen(handle, "w") as stream:
-            os.fchmod(handle, mode)
-            stream.write(content)
-        os.replace(staged, path)
+        try:
+            with os.fdopen(handle, "w") as stream:
+                stream.write(content)
+            self._share(Path(staged), 0o660)
+            os.replace(staged, path)
+        except OSError:
+            os.unlink(staged)
+            raise
+
+    def _share(self, path: Path, mode: int) -> None:
+        """Give a path to the group of the folder above, where that group may write there."""
+        above = self._folder.parent.stat()
+        if above.st_mode & stat.S_IWGRP:
+            os.chown(path, -1, above.st_gid)
+            path.chmod(mode)
 
     def _file(self, agent: str) -> Path:
         return self._folder / f"{quote(agent, safe='')}.json"

@@ -234,7 +234,7 @@ def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentF
     having = [agent for agent in agents if not lacking[agent.name]]
     if agents and not having:
         name, missing = min(lacking.items())
-        others = f" and {len(agents) - 1} others" if len(agents) > 1 else ""
+        others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
         raise PlanError(
             f"session_mounts: {', '.join(missing)} is not a folder on {name}{others}, and the source must exist there"
         )

@@ -4,8 +4,8 @@
 
 """Which agent holds which of a session's containers: pure, exact and deterministic.
 
-One agent is taken where one can hold all. Otherwise containers that are all alike are counted (`alike`), and unlike
-ones are packed (`unlike`).
+One agent is taken where one can hold all. Otherwise containers that are alike are counted (``alike``), and those of
+several shapes are packed (``unlike``).
 """
 
 from __future__ import annotations

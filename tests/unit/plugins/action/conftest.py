@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,9 @@ from ansible.playbook.task import Task
 from ansible.template import Templar
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from tests.unit.builders import agent_data
 
 Run = Callable[..., dict[str, Any]]
 
@@ -41,6 +44,14 @@ def run(queue: QueueFolder) -> Run:
         return dict(ready.run(task_vars=variables))
 
     return run_action
+
+
+def keep(queue: QueueFolder, *names: str) -> FactsCache:
+    """Keep the facts of ordinary agents beside the queue, as if they had just been read."""
+    queue.path.mkdir(mode=0o700, exist_ok=True)
+    cache = FactsCache(queue.path / "facts")
+    cache.save({name: agent_data(name) for name in names}, time.time())
+    return cache
 
 
 @pytest.fixture

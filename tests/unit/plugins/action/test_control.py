@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 from tests.unit.builders import SESSION_ID, agent_data, plan, requested, spec
-from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.conftest import Run, keep
 
 DEAD = dataclasses.replace(me(), started="0")
 ELSEWHERE = dataclasses.replace(me(), host="manager2 boot")
@@ -137,16 +137,6 @@ def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run
     ]
 
 
-def keep(queue: QueueFolder, name: str, age: float) -> Path:
-    """Keep the facts of a small agent, that many seconds old."""
-    path = queue.path / "facts" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(agent_data(name, 1)))
-    then = time.time() - age
-    os.utime(path, (then, then))
-    return path
-
-
 @pytest.mark.parametrize(
     ("max_age", "age", "used"),
     [(30, 0, True), (30, RUN_SECONDS, True), (30, RUN_SECONDS + 60, False), (0, 0, False)],
@@ -155,17 +145,19 @@ def keep(queue: QueueFolder, name: str, age: float) -> Path:
 def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
     run: Run, queue: QueueFolder, max_age: int, age: float, used: bool
 ) -> None:
-    keep(queue, "agent1", age)
+    keep(queue, "agent1")
+    then = time.time() - age
+    os.utime(queue.path / "facts" / "agent1.json", (then, then))
     seen = run(Probe, {"agents": ["agent1"], "facts_max_age": max_age}, answers(agent1=None))["readings"]
-    assert seen.facts == ({"agent1": agent_data("agent1", 1)} if used else {})
+    assert seen.facts == ({"agent1": agent_data("agent1")} if used else {})
     assert seen.left_out == {}
 
 
-@pytest.mark.parametrize("said", [{"agent": agent_data("agent1")}, {"unfit": "start docker."}], ids=["fit", "unfit"])
+@pytest.mark.parametrize("said", [{"agent": agent_data("agent1", 1)}, {"unfit": "start docker."}], ids=["fit", "unfit"])
 def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
     run: Run, queue: QueueFolder, said: dict[str, Any]
 ) -> None:
-    keep(queue, "agent1", 0)
+    keep(queue, "agent1")
     seen = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=said))["readings"]
     assert seen.facts == ({"agent1": said["agent"]} if "agent" in said else {})
 
@@ -174,9 +166,11 @@ def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
 def test_facts_of_agents_where_something_changes_are_dropped_but_not_in_check_mode(
     run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
-    kept = [keep(queue, name, 0) for name in ("agent1", "agent2")]
+    cache = keep(queue, "agent1", "agent2")
+    before = sorted(queue.path.rglob("*"))
     run(Probe, {"forget": ["agent1", "agent9"]}, {}, check_mode=check_mode)
-    assert [path.exists() for path in kept] == [check_mode, True]
+    assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
+    assert (sorted(queue.path.rglob("*")) == before) is check_mode
 
 
 # ---- variables in, reports out
@@ -219,24 +213,24 @@ def test_a_report_that_cannot_be_written_is_one_sentence_and_leaves_nothing(
 def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
     made, asked = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
     pulls = {"agent1": ["lab/python:1"]}
-    start = start_of(Decision(made, False, pulls, {}, 2), asked, [SESSION_ID])
-    told = {key: start[key] for key in ("plan", "id", "known", "agents", "pulls", "public_keys", "gone", "at_least")}
-    assert told == {
+    start = start_of(Decision(made, False, pulls, {}, 2), asked, [SESSION_ID], unproven=True)
+    nonce, request = start.pop("nonce"), start.pop("request")
+    assert start == {
         "plan": made.to_dict(),
         "id": SESSION_ID,
         "known": False,
+        "unproven": True,
         "agents": ["agent1", "agent2"],
         "pulls": pulls,
         "public_keys": {},
         "gone": [SESSION_ID],
         "at_least": 2,
     }
-    assert start["request"]["name"] == "train-llm"
-    assert "hunter2" not in json.dumps(start)
+    assert (len(nonce), request["name"]) == (32, "train-llm")
+    assert "hunter2" not in json.dumps(request)
 
 
 def test_every_start_has_a_nonce_of_its_own() -> None:
     decision = Decision(plan(), False, {}, {})
-    nonces = [start_of(decision, spec(), [])["nonce"] for _start in range(2)]
-    assert [len(nonce) for nonce in nonces] == [32, 32]
-    assert nonces[0] != nonces[1]
+    nonces = {start_of(decision, spec(), [], unproven=False)["nonce"] for _start in range(2)}
+    assert len(nonces) == 2

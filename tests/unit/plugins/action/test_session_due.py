@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.record imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
-from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.conftest import Run, keep
 
 AGENTS = ["agent1", "agent2", "agent3"]
 ARGUMENTS: dict[str, Any] = {"agents": AGENTS}
@@ -146,20 +146,27 @@ def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
 def test_what_agents_say_is_kept_where_it_is_used_again_unless_something_changes_there(
     run: Run, queue: QueueFolder, max_age: int
 ) -> None:
-    held = over()
-    run(ActionModule, {**ARGUMENTS, "facts_max_age": max_age}, answers("agent2", agent1=held["agent1"]))
+    args = {**ARGUMENTS, "facts_max_age": max_age, "began": time.time()}
+    run(ActionModule, args, answers("agent2", agent1=over()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
 
 
+def test_what_was_read_before_something_changed_there_is_not_kept(run: Run, queue: QueueFolder) -> None:
+    began = time.time()
+    cache = keep(queue, "agent1")
+    cache.drop(["agent1"])
+    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "began": began}, answers())
+    assert [name for name in AGENTS if cache.load(name, 60)] == ["agent2", "agent3"]
+
+
 def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run, queue: QueueFolder) -> None:
-    cache = FactsCache(queue.path / "facts")
-    cache.save({"agent1": agent_data("agent1", 1)})
+    keep(queue, "agent1")
     path = queue.path / "facts" / "agent1.json"
     before = path.stat()
     variables = answers()
     variables["hostvars"]["agent1"] = {}
-    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60}, variables)
+    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "began": time.time()}, variables)
     assert path.stat() == before
 
 
@@ -167,9 +174,9 @@ def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run,
 def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
     queue.save(requested(2, state="ended", spec=None, updated_at=1.0))
-    cache = FactsCache(queue.path / "facts")
-    cache.save({"agent1": agent_data("agent1", 1)})
-    before = {path: path.read_bytes() for path in queue.path.rglob("*.json")}
-    result = run(ActionModule, {**ARGUMENTS, "facts_max_age": 60}, answers(**over()), check_mode=True)
+    keep(queue, "agent1")
+    before = {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")}
+    args = {**ARGUMENTS, "facts_max_age": 60, "began": time.time()}
+    result = run(ActionModule, args, answers(**over()), check_mode=True)
     assert result["agents"] == ["agent1", "agent2"]
-    assert {path: path.read_bytes() for path in queue.path.rglob("*.json")} == before
+    assert {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")} == before

@@ -21,7 +21,7 @@ from tests.unit.builders import NOW, plan, requested
 from tests.unit.plugins.action.conftest import Run
 
 MADE = plan()
-RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW)
+RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
 NOTE = note_of_end(MADE, RECORD, NOW)
 NEVER_THERE = unplanned_record(None, "ghost", "TERMINATED")
 

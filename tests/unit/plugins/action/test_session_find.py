@@ -8,10 +8,9 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_find import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
 from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
-from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.conftest import Run, keep
 
 MADE = plan()
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -73,6 +72,21 @@ def test_with_force_it_is_ended_without_the_agents_that_are_away(run: Run, queue
     assert [entry.agents for entry in queue.entries()] == [("agent1", "agent2")]
 
 
+def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: Run, queue: QueueFolder) -> None:
+    hidden = answers()
+    hidden["hostvars"]["agent3"] = {}
+    args = {"name": "ghost", "agents": AGENTS}
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, args, hidden)
+    assert str(refused.value) == (
+        "no session 'ghost' was found, and not all agents can be asked: agent3: hidden by --limit;"
+        " with session_force they are cleared of it when they return."
+    )
+    result = run(ActionModule, {**args, "force": True}, hidden)
+    assert (result["away"], result["changed"]) == (["agent3"], True)
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent3",))]
+
+
 def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(1))
     result = run(ActionModule, {"name": "session-1", "agents": AGENTS}, answers())
@@ -84,8 +98,7 @@ def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueFolder
 def test_what_is_known_of_its_agents_is_dropped_but_not_in_check_mode(
     run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
-    cache = FactsCache(queue.path / "facts")
-    cache.save({name: agent_data(name) for name in AGENTS})
+    cache = keep(queue, *AGENTS)
     run(ActionModule, {"name": "train-llm", "agents": AGENTS}, answers(), check_mode=check_mode)
     kept = [name for name in AGENTS if cache.load(name, 60)]
     assert kept == (AGENTS if check_mode else ["agent3"])

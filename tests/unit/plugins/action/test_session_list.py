@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_list import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record, unplanned_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested
 from tests.unit.plugins.action.conftest import Run
@@ -88,7 +88,20 @@ def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: Queu
 @pytest.mark.usefixtures("said")
 def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueFolder) -> None:
     queue.save(note_of_end(MADE, session_record(MADE, "TERMINATED"), NOW))
-    assert run(ActionModule, {"agents": AGENTS}, THERE)["sessions"] == []
+    result = run(ActionModule, {"agents": AGENTS}, THERE)
+    assert result["sessions"] == []
+    assert result["warnings"][1:] == [
+        "the session train-llm has ended, and agent1, agent2 may still hold a part of it."
+    ]
+
+
+@pytest.mark.usefixtures("said")
+def test_what_is_known_by_its_id_alone_is_warned_of_by_it(run: Run, queue: QueueFolder) -> None:
+    record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
+    queue.save(requested(id=SESSION_ID, name="", state="ending", spec=None, record=record, agents=("agent3",)))
+    assert run(ActionModule, {"agents": AGENTS}, THERE)["warnings"][1:] == [
+        f"the session {SESSION_ID} has ended, and agent3 may still hold a part of it."
+    ]
 
 
 @pytest.mark.usefixtures("said")

@@ -17,10 +17,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime i
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import spec_from_dict
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, plan, requested, session_data, spec
-from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.conftest import Run, keep
 
 ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
 
@@ -220,7 +219,7 @@ def test_what_agents_hold_of_another_runs_session_is_taken_over(
 ) -> None:
     queue.save(of_entry(id=SESSION_ID, state="starting", spec=None, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
-    assert (result["id"], result["known"]) == (SESSION_ID, True)
+    assert (result["id"], result["known"], result["unproven"]) == (SESSION_ID, True, True)
     assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, me())]
 
 
@@ -228,7 +227,8 @@ def test_what_agents_hold_of_another_runs_session_is_taken_over(
 def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue: QueueFolder, history: bool) -> None:
     if history:
         queue.save(of_entry(id=SESSION_ID, state="ended", spec=None))
-    assert run(ActionModule, arguments(), holding())["known"] is True
+    result = run(ActionModule, arguments(), holding())
+    assert (result["known"], result["unproven"]) == (True, False)
     assert [entry.state for entry in queue.entries()] == ["ended"] * history
 
 
@@ -269,10 +269,28 @@ def test_when_other_runs_were_faster_often_enough_the_session_waits(
     assert [entry.state for entry in queue.entries()] == ["waiting" if waits else "starting"]
 
 
+def test_what_can_no_longer_be_met_at_a_later_attempt_waits(run: Run, queue: QueueFolder) -> None:
+    result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"unfit": "start docker."}))
+    assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}
+    assert [entry.state for entry in queue.entries()] == ["waiting"]
+
+
+@pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["committed", "claimed"])
+def test_what_waits_and_what_an_agent_that_returned_holds_are_the_same_session(
+    run: Run, queue: QueueFolder, state: dict[str, Any]
+) -> None:
+    queue.save(of_entry())
+    result = run(ActionModule, arguments(), holding(**state))
+    assert (result["id"], result["known"]) == (SESSION_ID, True)
+    assert [entry.id for entry in queue.entries()] == ([SESSION_ID] if state else [])
+
+
 def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: QueueFolder) -> None:
-    first = run(ActionModule, arguments(), ROOM)["id"]
-    assert run(ActionModule, {**arguments(), "attempt": 2}, ROOM)["id"] == first
-    assert [entry.id for entry in queue.entries()] == [first]
+    first = run(ActionModule, arguments(), ROOM)
+    second = run(ActionModule, {**arguments(), "attempt": 2}, ROOM)
+    assert second["id"] == first["id"]
+    assert [entry.id for entry in queue.entries()] == [first["id"]]
+    assert (first["unproven"], second["unproven"]) == (False, True)
 
 
 @pytest.mark.parametrize("there", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
@@ -287,8 +305,7 @@ def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, there: dict[str,
 def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
     run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
-    cache = FactsCache(queue.path / "facts")
-    cache.save({name: agent_data(name) for name in ("agent1", "agent2")})
+    cache = keep(queue, "agent1", "agent2")
     result = run(ActionModule, {**arguments(), "facts_max_age": 60}, answers(), check_mode=check_mode)
     assert result["agents"] == ["agent1"]
     assert [name for name in ("agent1", "agent2") if cache.load(name, 60)] == ["agent1", "agent2"][not check_mode :]

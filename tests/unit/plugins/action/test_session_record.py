@@ -125,7 +125,7 @@ def test_a_start_that_failed_is_tried_again_and_the_record_says_so(
     result = run(ActionModule, of_plan(), FAILED)
     (entry,) = queue.entries()
     assert (entry.state, entry.attempts, entry.record) == ("waiting", 1, result["record"])
-    assert (result["record"]["status"], result["record"]["kernels"], result["error"]) == ("PENDING", [], None)
+    assert (result["record"]["status"], result["record"]["kernels"], result["error"]) == ("PENDING", [], WHY)
     assert said == ["Session train-llm is PENDING.", f"  start 1 of 3 failed: {WHY.rstrip('.')}"]
 
 
@@ -136,7 +136,7 @@ def test_a_start_that_was_refused_waits_again_and_the_record_says_so(
     result = run(ActionModule, of_plan(), REFUSED)
     (entry,) = queue.entries()
     assert (entry.state, entry.attempts, entry.owner, entry.record) == ("waiting", 0, None, result["record"])
-    assert said == ["Session train-llm is PENDING.", "  other runs were faster; it is tried again"]
+    assert said == ["Session train-llm is PENDING.", "  it is tried again: no room"]
 
 
 @pytest.mark.usefixtures("said")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.action import session_schedule
 from ansible_collections.backendai.cluster.plugins.action.session_schedule import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ansible_collections.backendai.cluster.plugins.module_utils._core.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 from tests.unit.builders import NOW, POOLS, SESSION_ID, agent_data, holders, plan, requested, spec
-from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.conftest import Run, keep
 
 ARGUMENTS = {"agents": ["agent1", "agent2"], "pools": dataclasses.asdict(POOLS), "policy": "fifo", "patience": 16}
 
@@ -51,6 +53,7 @@ def test_a_start_has_the_whole_request_and_is_kept_out_of_logs(run: Run, queue: 
     result = run(ActionModule, ARGUMENTS, answers())
     (start,) = result["starts"]
     assert (start["spec"]["env"], start["id"], start["known"]) == ({"TOKEN": "hunter2"}, requested(1).id, False)
+    assert start["unproven"] is True
     assert "hunter2" not in str(start["request"])
     assert result["_ansible_no_log"] is True
     assert [entry.spec for entry in queue.entries()] == [start["spec"]]
@@ -111,13 +114,31 @@ def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: Q
     assert (start["known"], start["plan"]) == (True, made.to_dict())
 
 
+def test_what_others_have_changed_meanwhile_is_theirs(
+    run: Run, queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 3):
+        queue.save(requested(number))
+    taken = requested(1, state="starting", owner=dataclasses.replace(me(), host="manager2 - boot pid:[1]"))
+    taken = dataclasses.replace(taken, updated_at=time.time())
+
+    def meanwhile(*given: Any) -> Any:
+        queue.save(taken)
+        queue.remove(requested(3).id)
+        return schedule(*given)
+
+    monkeypatch.setattr(session_schedule, "schedule", meanwhile)
+    result = run(ActionModule, ARGUMENTS, answers())
+    assert [start["plan"]["name"] for start in result["starts"]] == ["session-2"]
+    assert [(entry.name, entry.owner) for entry in queue.entries()] == [("session-1", taken.owner), ("session-2", me())]
+
+
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
     run: Run, queue: QueueFolder, check_mode: bool
 ) -> None:
     queue.save(requested(1))
-    cache = FactsCache(queue.path / "facts")
-    cache.save({name: agent_data(name) for name in ("agent1", "agent2")})
+    cache = keep(queue, "agent1", "agent2")
     run(ActionModule, ARGUMENTS, answers(), check_mode=check_mode)
     assert [bool(cache.load(name, 60)) for name in ("agent1", "agent2")] == [check_mode, True]
 

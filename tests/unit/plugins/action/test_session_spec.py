@@ -12,10 +12,9 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_spec import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
-from tests.unit.builders import IMAGE, SESSION_ID, agent_data, variables
-from tests.unit.plugins.action.conftest import Run
+from tests.unit.builders import IMAGE, SESSION_ID, requested, spec, variables
+from tests.unit.plugins.action.conftest import Run, keep
 
 
 def refusal(run: Run, asked: dict[str, Any], purpose: str | None = None) -> str:
@@ -39,6 +38,26 @@ def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
     assert (result["images"], result["paths"]) == ([IMAGE, "other:1"], ["/mnt/a", "/mnt/b"])
 
 
+@pytest.mark.parametrize("purpose", ["create", "terminate", "list", "schedule"])
+def test_agents_are_asked_about_the_sessions_that_wait_too(run: Run, queue: QueueFolder, purpose: str) -> None:
+    waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
+    queue.save(requested(1, waits))
+    queue.save(requested(2, state="ended", spec=None))
+    result = run(ActionModule, {"purpose": purpose}, variables())
+    assert (result["images"], result["paths"]) == ([IMAGE, "other:1"][purpose != "create" :], ["/mnt/a"])
+
+
+@pytest.mark.parametrize("mode", ["strict", "preferred"])
+def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> None:
+    asked = variables(designated_agents=["agent1", "agent9"], designated_agents_mode=mode)
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"agents": ["agent2", "agent1"]}, asked)
+    assert str(refused.value) == (
+        "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
+    )
+    assert run(ActionModule, {"agents": ["agent1", "agent9"]}, asked)["ask"] == ["agent1", "agent9"]
+
+
 @pytest.mark.parametrize(
     ("purpose", "age", "asked"),
     [
@@ -52,8 +71,7 @@ def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
 def test_a_new_session_alone_needs_no_facts_that_are_younger_than_is_wanted(
     run: Run, queue: QueueFolder, purpose: str, age: int, asked: list[str]
 ) -> None:
-    cache = FactsCache(queue.path / "facts")
-    cache.save({name: agent_data(name) for name in ("agent1", "agent2")})
+    keep(queue, "agent1", "agent2")
     os.utime(queue.path / "facts" / "agent2.json", (0, 0))
     args = {"purpose": purpose, "agents": ["agent1", "agent2", "agent3"]}
     assert run(ActionModule, args, variables(facts_max_age=age))["ask"] == asked

@@ -30,12 +30,12 @@ LINE = f"  main1    agent1           {MADE.kernels[0].address or '-'}"
 
 
 def over(exit_code: int | None) -> dict[str, Any]:
-    return ended_record(RUNS, "TERMINATED", f"the command ended with exit code {exit_code}", exit_code, NOW)
+    return ended_record(RUNS, "TERMINATED", f"the command ended with exit code {exit_code}", exit_code, NOW, NOW)
 
 
-def history(queue: QueueFolder, record: dict[str, Any]) -> None:
+def history(queue: QueueFolder, record: dict[str, Any], state: str = "ended") -> None:
     """Save that the session has ended with this record."""
-    queue.save(requested(id=SESSION_ID, name="train-llm", state="ended", spec=None, record=record))
+    queue.save(requested(id=SESSION_ID, name="train-llm", state=state, spec=None, record=record))
 
 
 def test_a_session_that_runs_is_said_and_its_record_is_not_written_again(
@@ -79,22 +79,25 @@ def test_a_session_that_failed_is_said_and_fails(run: Run, said: list[str], args
     assert (str(refused.value), said) == ("agent1: no image.", ["Session train-llm is ERROR."])
 
 
-@pytest.mark.parametrize("exit_code", [0, None])
+@pytest.mark.parametrize("state", ["ending", "ended"])
 def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, exit_code: int | None
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, state: str
 ) -> None:
-    history(queue, over(exit_code))
+    history(queue, over(0), state)
     path = tmp_path / "record.json"
     result = run(ActionModule, {"record": RUNS, "waited": True, "path": str(path)}, {})
     assert said == ["Session train-llm is TERMINATED."]
-    assert json.loads(path.read_text()) == result["record"] == over(exit_code)
+    assert json.loads(path.read_text()) == result["record"] == over(0)
 
 
-def test_a_command_that_was_waited_for_and_failed_fails(run: Run, queue: QueueFolder, said: list[str]) -> None:
-    history(queue, over(3))
+@pytest.mark.parametrize("exit_code", [3, 137, None])
+def test_a_command_that_was_waited_for_and_did_not_end_well_fails(
+    run: Run, queue: QueueFolder, said: list[str], exit_code: int | None
+) -> None:
+    history(queue, over(exit_code))
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {"record": RUNS, "waited": True}, {})
-    assert str(refused.value) == "the session 'train-llm' is over: the command ended with exit code 3."
+    assert str(refused.value) == f"the session 'train-llm' is over: the command ended with exit code {exit_code}."
     assert said == ["Session train-llm is TERMINATED."]
 
 
@@ -107,10 +110,12 @@ def test_only_an_end_that_was_waited_for_is_looked_up(
     assert said[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
 
 
-@pytest.mark.usefixtures("said")
-def test_a_session_that_has_not_ended_yet_keeps_its_record(run: Run, queue: QueueFolder) -> None:
+def test_an_end_that_was_waited_for_and_never_seen_is_a_failure(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="starting", spec=None))
-    assert run(ActionModule, {"record": RUNS, "waited": True}, {})["record"] == RUNS
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"record": RUNS, "waited": True}, {})
+    assert str(refused.value) == "the session 'train-llm' runs on: its agent could not be asked any more."
+    assert said == ["Session train-llm is RUNNING.", LINE]
 
 
 def test_check_mode_claims_nothing_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:

@@ -1,24 +1,43 @@
-"""Facts that are kept for a while: how old they may be, who can read them, and what is damaged."""
+"""Facts that are kept for a while: how old they may be, who can read them, and what no longer counts."""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from tests.unit.builders import agent_data
 
 FACTS = {"agent1": agent_data("agent1"), "agent2": agent_data("agent2", 4)}
+STAFF = 50
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=["umask 000", "umask 022", "umask 077"])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Run a test under a lax, a usual and a strict umask."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    """Return where facts are kept, in a queue that is there already."""
+    (tmp_path / "queue").mkdir(mode=0o700)
     return tmp_path / "queue" / "facts"
+
+
+def save(folder: Path, facts: dict[str, dict[str, Any]] | None = None) -> FactsCache:
+    """Keep facts that were read just now; return the cache."""
+    cache = FactsCache(folder)
+    cache.save(FACTS if facts is None else facts, time.time())
+    return cache
 
 
 def aged(folder: Path, seconds: float) -> None:
@@ -28,16 +47,19 @@ def aged(folder: Path, seconds: float) -> None:
         os.utime(path, (then, then))
 
 
+def modes(*paths: Path) -> list[int]:
+    return [stat.S_IMODE(path.stat().st_mode) for path in paths]
+
+
 def test_facts_come_back_as_they_were_saved(folder: Path) -> None:
-    FactsCache(folder).save(FACTS)
+    save(folder)
     assert {name: FactsCache(folder).load(name, 60) for name in FACTS} == FACTS
 
 
 def test_saving_again_replaces_what_was_there_and_makes_it_young(folder: Path) -> None:
-    cache = FactsCache(folder)
-    cache.save(FACTS)
+    save(folder)
     aged(folder, 100)
-    cache.save({"agent1": agent_data("agent1", 2)})
+    cache = save(folder, {"agent1": agent_data("agent1", 2)})
     assert cache.load("agent1", 60) == agent_data("agent1", 2)
     assert cache.load("agent2", 60) is None
     assert sorted(path.name for path in folder.iterdir()) == ["agent1.json", "agent2.json"]
@@ -45,8 +67,7 @@ def test_saving_again_replaces_what_was_there_and_makes_it_young(folder: Path) -
 
 @pytest.mark.parametrize(("age", "kept"), [(50, True), (70, False)])
 def test_facts_are_used_as_long_as_they_are_young_enough(folder: Path, age: float, kept: bool) -> None:
-    cache = FactsCache(folder)
-    cache.save(FACTS)
+    cache = save(folder)
     aged(folder, age)
     assert (cache.load("agent1", 60) is not None) is kept
 
@@ -57,51 +78,76 @@ def test_an_agent_that_was_never_asked_has_none(folder: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b'["agent"]', b"null", b"\xff\xfe"], ids=repr)
 def test_what_is_damaged_is_not_there(folder: Path, content: bytes) -> None:
-    cache = FactsCache(folder)
-    cache.save(FACTS)
+    cache = save(folder)
     (folder / "agent1.json").write_bytes(content)
     assert (cache.load("agent1", 60), cache.load("agent2", 60)) == (None, FACTS["agent2"])
 
 
 def test_dropped_agents_are_forgotten_and_others_are_not(folder: Path) -> None:
-    cache = FactsCache(folder)
-    cache.drop(["agent1"])
-    assert not folder.exists()
-    cache.save(FACTS)
+    cache = save(folder)
     cache.drop(["agent1", "agent9"])
     assert (cache.load("agent1", 60), cache.load("agent2", 60)) == (None, FACTS["agent2"])
 
 
-@pytest.mark.parametrize("name", ["../agent1", "a/b", "agent 1", ".new", "ägent", "fd00::1"])
+def test_where_nothing_was_ever_kept_there_is_nothing_to_drop(folder: Path) -> None:
+    FactsCache(folder).drop(["agent1"])
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(("since", "kept"), [(-5, False), (5, True)], ids=["read before", "read after"])
+def test_what_was_read_before_an_agent_was_dropped_is_not_kept(folder: Path, since: float, kept: bool) -> None:
+    cache = save(folder)
+    cache.drop(["agent1"])
+    cache.save(FACTS, time.time() + since)
+    assert (cache.load("agent1", 60) is not None, cache.load("agent2", 60)) == (kept, FACTS["agent2"])
+
+
+def test_the_last_drop_counts(folder: Path) -> None:
+    cache = save(folder)
+    cache.drop(["agent1"])
+    aged(folder, 100)
+    began = time.time() - 50
+    cache.drop(["agent1"])
+    cache.save(FACTS, began)
+    assert cache.load("agent1", 60) is None
+
+
+@pytest.mark.parametrize("name", ["../agent1", "a/b", "agent 1", ".new", "ägent", "fd00::1", "agent1.dropped"])
 def test_whatever_an_agent_is_called_its_file_stays_in_the_folder(folder: Path, name: str) -> None:
-    cache = FactsCache(folder)
-    cache.save({name: FACTS["agent1"]})
-    assert len(list(folder.iterdir())) == 1
+    cache = save(folder, {name: FACTS["agent1"], "agent1": FACTS["agent2"]})
     assert cache.load(name, 60) == FACTS["agent1"]
     cache.drop([name])
-    assert cache.load(name, 60) is None
+    assert (cache.load(name, 60), cache.load("agent1", 60)) == (None, FACTS["agent2"])
+    assert [path.name for path in folder.parent.iterdir()] == ["facts"]
 
 
-def test_facts_and_the_queue_beside_them_are_for_their_owner_alone(folder: Path) -> None:
-    before = os.umask(0)
-    try:
-        FactsCache(folder).save(FACTS)
-    finally:
-        os.umask(before)
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder.parent, folder, folder / "agent1.json")]
-    assert modes == [0o700, 0o700, 0o600]
+@pytest.mark.usefixtures("umask")
+def test_facts_are_for_their_owner_alone(folder: Path) -> None:
+    save(folder)
+    assert modes(folder, folder / "agent1.json") == [0o700, 0o600]
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(folder: Path) -> None:
-    folder.parent.write_text("in the way")
-    with pytest.raises(AnsibleActionFail) as refused:
-        FactsCache(folder).save(FACTS)
-    assert str(refused.value) == f"session_facts_max_age: facts cannot be kept in '{folder}': File exists."
+@pytest.mark.usefixtures("umask")
+def test_facts_in_a_shared_queue_are_shared_with_its_group(folder: Path) -> None:
+    folder.parent.chmod(0o770)
+    os.chown(folder.parent, -1, STAFF)
+    save(folder)
+    assert modes(folder, folder / "agent1.json") == [0o770, 0o660]
+    assert [path.stat().st_gid for path in (folder, folder / "agent1.json")] == [STAFF, STAFF]
 
 
-def test_a_file_that_cannot_be_replaced_is_one_sentence_and_leaves_nothing(folder: Path) -> None:
+@pytest.mark.parametrize("there", [False, True], ids=["no queue yet", "a file in the way"])
+def test_what_cannot_be_written_is_not_kept_and_is_no_error(tmp_path: Path, there: bool) -> None:
+    folder = tmp_path / "queue" / "facts"
+    if there:
+        folder.parent.write_text("in the way")
+    cache = save(folder)
+    cache.drop(["agent1"])
+    assert cache.load("agent1", 60) is None
+    assert len(list(tmp_path.iterdir())) == there
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing(folder: Path) -> None:
     (folder / "agent1.json").mkdir(parents=True)
-    with pytest.raises(AnsibleActionFail) as refused:
-        FactsCache(folder).save({"agent1": FACTS["agent1"]})
-    assert str(refused.value) == f"session_facts_max_age: facts cannot be kept in '{folder}': Is a directory."
+    save(folder)
     assert [path.name for path in folder.iterdir()] == ["agent1.json"]

@@ -401,6 +401,14 @@ def test_a_later_process_with_the_same_number_is_another(sleeper: subprocess.Pop
     assert not alive(started_by(before), 1e9)
 
 
+def test_runs_before_the_last_boot_are_over_and_those_of_other_machines_cannot_be_asked() -> None:
+    node, machine, boot, names = me().host.split()
+    before_the_boot = dataclasses.replace(me(), host=f"{node} {machine} {boot[::-1]} {names}")
+    elsewhere = dataclasses.replace(me(), host=f"other{node} {machine} {boot[::-1]} {names}")
+    assert not alive(started_by(before_the_boot), 1e12)
+    assert alive(started_by(elsewhere), 1e12)
+
+
 def test_the_name_of_a_program_does_not_confuse(tmp_path: Path) -> None:
     program = tmp_path / "x) Z 1 (y"
     shutil.copy(shutil.which("sleep") or "", program)

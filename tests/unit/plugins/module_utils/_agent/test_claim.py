@@ -151,6 +151,18 @@ def test_a_committed_session_stays_as_it_is(engine: Any, store: Store) -> None:
     assert store.session(SESSION_ID) == before
 
 
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("dry", [False, True])
+def test_what_a_killed_run_has_committed_belongs_to_the_run_that_finishes_it(
+    engine: Any, store: Store, dry: bool
+) -> None:
+    before = held(MADE, nonce="nonce-0")
+    store.save(before)
+    wanted = Claim(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, unproven=True)
+    assert claim(engine, store, SETTINGS, wanted, dry=dry) == Claimed([], before.keys)
+    assert store.session(SESSION_ID) == dataclasses.replace(before, nonce="nonce-0" if dry else "nonce-1")
+
+
 @pytest.mark.parametrize(
     ("seen", "sentence"),
     [

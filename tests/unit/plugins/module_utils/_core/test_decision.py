@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import (
     Decision,
     Readings,
+    can_start_when_empty,
     decide,
-    fits_when_empty,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError
@@ -212,38 +212,58 @@ def test_no_room_is_an_answer_and_no_error() -> None:
     )
 
 
+MOUNTS: dict[str, Any] = {"mounts": [{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}]}
+
+
 @pytest.mark.parametrize(
-    ("missing_on", "sentence"),
+    ("missing", "agents"),
     [
-        ("agent1", "session_mounts: /mnt/a, /mnt/b is not a folder on agent1, and the source must exist there"),
-        ("agent2", None),
+        ({}, ["agent1"]),
+        ({"agent1": ["/mnt/a"]}, ["agent2"]),
+        ({"agent1": ["/mnt/b"], "agent2": ["/mnt/a", "/mnt/b"]}, ["agent3"]),
+        ({"agent1": ["/mnt/other"]}, ["agent1"]),
     ],
+    ids=["everywhere", "on two", "on one", "another session's"],
 )
-def test_mounts_must_exist_on_the_chosen_agents_only(missing_on: str, sentence: str | None) -> None:
-    sizes = {"agent1": 2, "agent2": 4}
-    seen = readings(
-        **{
-            name: agent_data(name, cpu, missing_paths=["/mnt/a", "/mnt/b"] if name == missing_on else [])
-            for name, cpu in sizes.items()
-        }
-    )
-    asked = spec(mounts=[{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}])
-    if sentence:
-        assert refusal(asked, seen, PlanError) == sentence
-    else:
-        assert decided(asked, seen).plan.agents == ["agent1"]
+def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agents: list[str]) -> None:
+    cores = {"agent1": 2, "agent2": 4, "agent3": 6}
+    seen = readings(**{name: agent_data(name, cpu, missing_paths=missing.get(name, [])) for name, cpu in cores.items()})
+    assert decided(spec(**MOUNTS), seen).plan.agents == agents
 
 
 @pytest.mark.parametrize(
-    "state",
-    [{}, {"committed": False}, {"committed": False, "expired": True}],
-    ids=["running", "being created", "given up"],
+    ("missing", "sentence"),
+    [
+        ({"agent1": ["/mnt/a", "/mnt/b"]}, "/mnt/a, /mnt/b is not a folder on agent1"),
+        ({"agent2": ["/mnt/a"], "agent1": ["/mnt/b", "/c"]}, "/mnt/b is not a folder on agent1 and 1 more"),
+    ],
+    ids=["one agent", "two agents"],
 )
+def test_a_session_whose_folders_are_on_no_agent_is_refused(missing: dict[str, list[str]], sentence: str) -> None:
+    seen = readings(**{name: agent_data(name, missing_paths=paths) for name, paths in missing.items()})
+    assert refusal(spec(**MOUNTS), seen, PlanError) == f"session_mounts: {sentence}, and the source must exist there"
+    assert not can_start_when_empty(spec(**MOUNTS), seen)
+
+
+@pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])
 def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
     decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
     assert (decision.plan, decision.known, decision.pulls, decision.at_least) == (plan(), True, {}, None)
     # One that every agent has committed needs no claim: its keys are known.
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
+
+
+@pytest.mark.parametrize("asked", [{}, {"cluster_size": 3}], ids=["the same", "another"])
+def test_what_was_given_up_everywhere_is_nobodys_and_its_name_is_free(asked: dict[str, Any]) -> None:
+    seen = readings(**holding("agent1", "agent2", committed=False, expired=True))
+    decision = decided(spec(**{**TWO_AND_TWO, **asked}), seen)
+    assert (decision.plan.id, decision.known) == (LATER_ID, False)
+
+
+def test_what_was_given_up_on_one_agent_alone_is_taken_up_again() -> None:
+    seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
+    decision = decided(spec(**TWO_AND_TWO), readings(**seen))
+    assert (decision.plan, decision.known, decision.public_keys) == (plan(), True, {})
 
 
 def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
@@ -271,11 +291,6 @@ def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
             {"committed": False},
             "(CREATING) that differs in session_cluster_size (is 4, asked 3)",
         ),
-        (
-            {"cluster_size": 3},
-            {"committed": False, "expired": True},
-            "(ERROR) that differs in session_cluster_size (is 4, asked 3)",
-        ),
         ({"env": {"TOKEN": "hunter3"}}, {}, "(RUNNING) that differs in session_env (TOKEN)"),
         (
             {"env": {}, "priority": 5},
@@ -291,6 +306,13 @@ def test_another_request_under_the_same_name_is_refused_with_what_differs(
     assert refusal(spec(**{**TWO_AND_TWO, **asked}), seen, SpecError) == (
         f"session_name: 'train-llm' is taken by a session {differs};"
         " choose another name, or end that one with backendai.cluster.terminate_session."
+    )
+
+
+def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused() -> None:
+    seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
+    assert "(ERROR) that differs in session_cluster_size (is 4, asked 3)" in refusal(
+        spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**seen), SpecError
     )
 
 
@@ -481,7 +503,21 @@ def test_a_run_is_at_work_where_a_claim_is_in_time(state: dict[str, bool], in_fl
     assert readings("agent3", **holding("agent1", "agent2", **state)).in_flight is in_flight
 
 
+def test_an_agent_has_told_what_it_has_or_why_it_cannot() -> None:
+    seen = readings("agent1", left_out={"agent2": "unreachable"})
+    assert [seen.told(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
+
+
 # ---- what fits an empty cluster
+
+
+def test_what_agents_hold_already_can_start() -> None:
+    wide = {name: {**data, "online_cpus": [0]} for name, data in holding("agent1", "agent2").items()}
+    asked = spec(**TWO_AND_TWO, resources={"cpu": 2})
+    made = plan(resources={"cpu": 2})
+    held = {name: {**wide[name], "sessions": [session_data(made, name, asked)]} for name in wide}
+    assert can_start_when_empty(asked, readings(**held))
+    assert not can_start_when_empty(asked, readings(**wide))
 
 
 @pytest.mark.parametrize(
@@ -507,5 +543,5 @@ def test_a_request_fits_when_all_other_sessions_have_ended(asked: dict[str, Any]
         agent4=agent_data("agent4", schedulable=False),
         left_out={"agent3": "unreachable"},
     )
-    assert fits_when_empty(spec(**asked), seen) is fits
+    assert can_start_when_empty(spec(**asked), seen) is fits
     assert seen.facts["agent1"]["taken"] == {"cpu": 8, "mem": 16 * GIB}

@@ -51,11 +51,11 @@ def found(of: SessionPlan, *away: str, stopped: dict[str, Any] | None = None, **
 def is_due(
     entries: Iterable[Entry],
     held: dict[str, list[Found]],
-    asked: Collection[str] = ("agent1", "agent2", "agent3"),
+    away: Collection[str] = (),
     *,
     given_up: bool = False,
 ) -> Due:
-    return due(entries, held, asked, given_up, LATER)
+    return due(entries, held, away, given_up, LATER)
 
 
 def own_start(**changes: Any) -> Entry:
@@ -67,8 +67,16 @@ def own_start(**changes: Any) -> Entry:
 def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> Entry:
     """Return the note that a session has to go from these agents."""
     made = of or plan()
-    record = ended_record(session_record(made, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW)
+    record = ended_record(session_record(made, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
     return dataclasses.replace(note_of_end(made, record, NOW), agents=agents, **changes)
+
+
+def by_name(*agents: str) -> Entry:
+    """Return the note that what is called so has to go from these agents; nobody could tell its id."""
+    record = ended_record(
+        unplanned_record(None, "train-llm", "TERMINATED"), "TERMINATED", "it was ended", None, None, NOW
+    )
+    return requested(7, name="train-llm", state="ending", spec=None, record=record, enqueued_at=NOW, agents=agents)
 
 
 # ---- what waits too long
@@ -83,6 +91,7 @@ def test_a_session_that_waited_too_long_is_cancelled() -> None:
         "status": "CANCELLED",
         "reason": "it waited longer than session_pending_timeout, 60 seconds",
         "exit_code": None,
+        "created_at": LATER - 60,
         "ended_at": LATER,
     }
 
@@ -124,6 +133,19 @@ def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, polic
     assert [one["status"] for one in note.record["kernels"]] == ["exited", "running", "running", "running"]
 
 
+def test_a_batch_session_goes_when_its_main1_was_removed() -> None:
+    held = found(plan(**BATCH))
+    del held[SESSION_ID][0].containers["main1"]
+    told = is_due([], held)
+    assert sorted(told.end) == ["agent1", "agent2"]
+    (note,) = told.save
+    assert (note.record["reason"], note.record["exit_code"]) == ("main1 was removed, and with it the command", None)
+
+
+def test_a_batch_session_whose_main1_cannot_be_asked_goes_on() -> None:
+    assert is_due([], found(plan(**BATCH), "agent1"), ["agent1"]) == NOTHING
+
+
 def test_main1_that_ends_is_the_end_of_batch_sessions_alone() -> None:
     assert is_due([], found(plan(), stopped={"main1": ("exited", 0)})) == NOTHING
 
@@ -139,7 +161,7 @@ def test_a_session_whose_policy_is_terminate_goes_when_a_container_dies(status: 
 
 
 def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None:
-    told = is_due([], found(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)}), ["agent1"])
+    told = is_due([], found(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)}), ["agent2"])
     assert told.end == {"agent1": [SESSION_ID]}
     assert [note.agents for note in told.save] == [("agent1", "agent2")]
 
@@ -194,9 +216,14 @@ def test_an_agent_that_was_cleared_is_taken_off_the_note() -> None:
 
 
 def test_an_agent_that_cannot_be_asked_stays_on_the_note() -> None:
-    assert is_due([ending("agent2")], {}, ["agent1"]) == NOTHING
-    told = is_due([ending("agent1", "agent2")], {}, ["agent1"])
+    assert is_due([ending("agent2")], {}, ["agent2"]) == NOTHING
+    told = is_due([ending("agent1", "agent2")], {}, ["agent2"])
     assert (told.end, [one.agents for one in told.save]) == ({}, [("agent2",)])
+
+
+def test_an_agent_that_left_the_inventory_is_not_waited_for() -> None:
+    told = is_due([ending("agent1", "agent9")], {}, ["agent1"])
+    assert [(one.state, one.agents) for one in told.save] == [("ending", ("agent1",))]
 
 
 def test_when_all_agents_are_cleared_the_end_is_history() -> None:
@@ -224,8 +251,7 @@ def test_what_has_to_go_is_not_started_again() -> None:
 )
 def test_a_note_by_name_means_what_bears_the_name_and_is_older(name: str, age: float, meant: bool) -> None:
     made = dataclasses.replace(plan(), name=name, created_at=NOW + age)
-    record = ended_record(unplanned_record(None, "train-llm", "TERMINATED"), "TERMINATED", "it was ended", None, NOW)
-    note = requested(7, name="train-llm", state="ending", spec=None, record=record, enqueued_at=NOW, agents=("agent2",))
+    note = by_name("agent2")
     held = found(made, "agent1")
     assert doomed([note], held) == [(note, [SESSION_ID] if meant else [])]
     told = is_due([note], held)
@@ -235,11 +261,7 @@ def test_a_note_by_name_means_what_bears_the_name_and_is_older(name: str, age: f
 
 def test_a_note_by_name_may_mean_several_sessions() -> None:
     twin = dataclasses.replace(plan(), id=OTHER_ID, created_at=NOW - 5)
-    record = ended_record(unplanned_record(None, "train-llm", "TERMINATED"), "TERMINATED", "it was ended", None, NOW)
-    note = requested(
-        7, name="train-llm", state="ending", spec=None, record=record, enqueued_at=NOW, agents=("agent1", "agent2")
-    )
-    assert is_due([note], {**found(plan()), **found(twin)}).end == {
+    assert is_due([by_name("agent1", "agent2")], {**found(plan()), **found(twin)}).end == {
         name: [SESSION_ID, OTHER_ID] for name in ("agent1", "agent2")
     }
 
@@ -253,9 +275,7 @@ def test_only_ends_are_doomed() -> None:
 # ---- runs that were killed
 
 
-@pytest.mark.parametrize(
-    "held", [{}, found(plan(), **CLAIM), found(plan(), **GIVEN_UP)], ids=["nothing", "claim", "over"]
-)
+@pytest.mark.parametrize("held", [{}, found(plan(), **CLAIM)], ids=["nothing", "a claim in time"])
 def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(held: dict[str, list[Found]]) -> None:
     assert is_due([own_start()], held) == NOTHING
 
@@ -267,6 +287,13 @@ def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> N
         "ERROR",
         "the run that made it was killed",
     )
+
+
+def test_agents_that_are_away_are_cleared_of_what_a_killed_run_may_have_claimed_there() -> None:
+    (saved,) = is_due([own_start()], {}, ["agent2", "agent3"], given_up=True).save
+    assert (saved.state, saved.agents, saved.record["status"]) == ("ending", ("agent2", "agent3"), "ERROR")
+    told = is_due([saved], found(plan(), "agent1", **CLAIM), ["agent3"])
+    assert (told.end, told.save) == ({"agent2": [SESSION_ID]}, ())
 
 
 @pytest.mark.parametrize("state", [CLAIM, GIVEN_UP], ids=["in time", "over"])
@@ -306,13 +333,13 @@ def test_a_dropped_session_is_looked_after_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"owner": OWNER}, {"owner": OWNER, "spec": dataclasses.asdict(spec())}])
-@pytest.mark.parametrize("state", [{}, CLAIM, GIVEN_UP], ids=["committed", "claimed", "over"])
+@pytest.mark.parametrize("state", [{}, CLAIM], ids=["committed", "claimed"])
 def test_what_a_run_is_at_work_on_is_left_to_it(changes: dict[str, Any], state: dict[str, Any]) -> None:
     entry = dataclasses.replace(own_start(), **changes)
     assert is_due([entry], found(plan(), **state), given_up=True) == NOTHING
 
 
-@pytest.mark.parametrize("state", [{}, CLAIM, GIVEN_UP], ids=["committed", "claimed", "over"])
+@pytest.mark.parametrize("state", [{}, CLAIM], ids=["committed", "claimed"])
 def test_a_killed_run_whose_request_was_kept_waits_again_and_nothing_is_taken_away(state: dict[str, Any]) -> None:
     assert is_due([requested(id=SESSION_ID)], found(plan(), **state), given_up=True) == NOTHING
 
@@ -328,9 +355,19 @@ def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
     assert told.agents == ["agent2"]
 
 
-def test_claims_of_sessions_that_have_ended_are_swept_too() -> None:
-    over = requested(id=SESSION_ID, state="ended", spec=None)
-    assert is_due([over], found(plan(), **GIVEN_UP)).sweep == ("agent1", "agent2")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "ended", "spec": None},
+        {"state": "waiting"},
+        {"state": "starting", "owner": OWNER},
+        {"state": "starting", "spec": None},
+    ],
+    ids=["ended", "waits again", "at work", "killed"],
+)
+def test_claims_are_swept_whatever_the_queue_says_of_the_session(changes: dict[str, Any]) -> None:
+    told = is_due([requested(id=SESSION_ID, **changes)], found(plan(), **GIVEN_UP))
+    assert told == dataclasses.replace(NOTHING, sweep=("agent1", "agent2"))
 
 
 # ---- a cluster in which nothing is due

@@ -53,7 +53,8 @@ def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
 @pytest.mark.parametrize("second", [NO_ROOM, DONE["agent2"]], ids=["all", "one"])
 def test_a_session_waits_when_any_agent_has_refused(second: dict[str, Any]) -> None:
     said = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
-    assert outcome_of(MADE, said, known=False) == Outcome("PENDING", {})
+    refusals = [one["refused"] for one in said.values() if one["refused"]]
+    assert outcome_of(MADE, said, known=False) == Outcome("PENDING", {}, refused="; ".join(refusals))
 
 
 def test_a_failure_outweighs_a_refusal() -> None:
@@ -104,8 +105,9 @@ def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
 @pytest.mark.parametrize("attempts", [0, MAX_STARTS - 1, MAX_STARTS])
 def test_a_refused_start_is_no_attempt(attempts: int) -> None:
     entry = requested(state="starting", owner=OWNER, attempts=attempts)
-    reason = "other runs were faster; it is tried again"
-    assert settled(entry, session_record(MADE, "PENDING"), Outcome("PENDING", {}), NOW + 9) == dataclasses.replace(
+    reason = "it is tried again: agent2 has no room"
+    outcome = Outcome("PENDING", {}, refused="agent2 has no room")
+    assert settled(entry, session_record(MADE, "PENDING"), outcome, NOW + 9) == dataclasses.replace(
         entry,
         state="waiting",
         owner=None,
@@ -130,7 +132,8 @@ def test_a_session_is_given_up_after_three_starts() -> None:
         entry = settled(dataclasses.replace(entry, state="starting", owner=OWNER), record, outcome, NOW + 9)
         states.append(entry.state)
     assert states == ["waiting", "waiting", "ended"]
-    over = {"reason": "agent1: no image.", "exit_code": None, "ended_at": NOW + 9}
+    times = {"created_at": entry.enqueued_at, "ended_at": NOW + 9}
+    over = {"reason": "agent1: no image.", "exit_code": None, **times}
     assert (entry.record, entry.spec, entry.owner) == ({**record, **over}, None, None)
 
 

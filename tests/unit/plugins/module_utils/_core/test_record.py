@@ -207,20 +207,21 @@ def test_a_file_of_records_is_json_that_people_can_read() -> None:
 
 def test_the_record_of_a_session_that_is_over_says_why_and_when() -> None:
     record = session_record(plan({"agent1": 1}), "RUNNING")
-    over = {"reason": "the command ended with exit code 3", "exit_code": 3, "ended_at": NOW}
-    assert ended_record(record, "TERMINATED", "the command ended with exit code 3", 3, NOW) == {
+    times = {"created_at": NOW - 60, "ended_at": NOW}
+    over = {"reason": "the command ended with exit code 3", "exit_code": 3, **times}
+    assert ended_record(record, "TERMINATED", "the command ended with exit code 3", 3, NOW - 60, NOW) == {
         **record,
         "status": "TERMINATED",
         **over,
     }
-    assert list(ended_record(record, "TERMINATED", "", None, NOW)) == [*KEYS, *over]
+    assert list(ended_record(record, "TERMINATED", "", None, NOW, NOW)) == [*KEYS, *over]
 
 
 @pytest.mark.parametrize(("status", "error"), [("ERROR", "no image"), ("CANCELLED", None), ("TERMINATED", None)])
 def test_a_session_that_is_over_waits_no_more_and_has_an_error_where_it_failed(status: str, error: str | None) -> None:
     asked = spec()
     record = unplanned_record(asked, asked.name, "PENDING", SESSION_ID, no_room=NoRoom("no room", {"cpu": 1}))
-    over = ended_record(record, status, "no image", None, NOW)
+    over = ended_record(record, status, "no image", None, NOW, NOW)
     assert (over["status"], over["pending"], over["error"]) == (status, None, error)
 
 
@@ -235,7 +236,7 @@ def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> No
     running = session_record(plan({"agent1": 2, "agent2": 2}), "RUNNING")
     asked = spec(name="lone-wolf")
     waits = unplanned_record(asked, asked.name, "PENDING", no_room=NoRoom("no room for 1 of 1 containers", {"cpu": 1}))
-    ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW)
+    ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW, NOW)
     failed = session_record(plan({"agent1": 1}, name="broken"), "ERROR", error="agent1: no image")
     never_seen = unplanned_record(None, None, "TERMINATED")
     sessions = [(waits, NOW + 7200), (running, NOW), (ended, NOW - 3600), (failed, NOW + 1), (never_seen, NOW + 7201)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import (
     Decision,
     Readings,
-    fits_when_empty,
+    can_start_when_empty,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import POLICIES, Entry, Owner
@@ -327,5 +327,5 @@ def test_without_patience_nothing_passes_what_could_ever_fit(entries: list[Entry
     started = {entry.id for entry, answer in answers if isinstance(answer, Decision)}
     for early, late in itertools.combinations(entries, 2):
         kept = early.resource_group == late.resource_group and early.priority >= late.priority
-        if kept and early.id not in started and fits_when_empty(spec_from_dict(early.spec or {}), cluster(*cores)):
+        if kept and early.id not in started and can_start_when_empty(spec_from_dict(early.spec or {}), cluster(*cores)):
             assert late.id not in started

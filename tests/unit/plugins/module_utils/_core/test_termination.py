@@ -75,7 +75,7 @@ def with_twin(**changes: Any) -> Readings:
 def test_a_session_goes_from_all_its_agents_and_is_noted_before(named: tuple[str, str], force: bool) -> None:
     ends = end(named, EVERYWHERE, force=force)
     assert (ends.plan, ends.agents, ends.away) == (MADE, ("agent1", "agent2"), ())
-    over = {"reason": "terminate_session was run", "exit_code": None, "ended_at": LATER}
+    over = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW, "ended_at": LATER}
     assert ends.record == {**session_record(MADE, "TERMINATED"), **over}
     assert ends.note == Entry(
         id=SESSION_ID,
@@ -178,6 +178,7 @@ def test_a_session_that_no_agent_holds_is_cancelled(named: tuple[str, str], stat
     ends = end(named, dataclasses.replace(NOBODY, left_out={"agent4": "unreachable"}), [entry])
     assert (ends.plan, ends.agents, ends.away) == (None, (), ())
     assert (ends.record["status"], ends.record["reason"]) == ("CANCELLED", "terminate_session was run")
+    assert (ends.record["created_at"], ends.record["ended_at"]) == (entry.enqueued_at, LATER)
     assert ends.note == dataclasses.replace(entry, **ENDED, record=ends.record, updated_at=LATER)
 
 
@@ -188,9 +189,8 @@ def test_a_session_that_another_run_is_starting_is_not_cancelled_under_its_hands
 
 
 def test_a_session_of_the_history_has_ended_already() -> None:
-    over = noted(**ENDED)
-    over = dataclasses.replace(over, record=ended_record(over.record, "CANCELLED", "it waited too long", None, NOW))
-    assert end(BY_ID, NOBODY, [over]) == End(over.record)
+    record = ended_record(session_record(MADE, "RUNNING"), "TERMINATED", "sub1 died", 1, NOW, NOW)
+    assert end(BY_ID, NOBODY, [noted(**ENDED, record=record)]) == End(record)
 
 
 def test_a_name_of_the_history_means_nothing_any_more() -> None:

@@ -187,15 +187,20 @@ def test_a_gpu_without_a_device_node_here_is_not_offered(root: Path) -> None:
     assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
 
 
+@pytest.mark.parametrize("odd", ["", "name\n", "simd_count 64\n", "drm_render_minor 128\na line of words\n"])
+def test_a_node_that_tells_too_little_is_no_gpu(root: Path, odd: str) -> None:
+    amd(root, 2, 129)
+    write(root / "sys/class/kfd/kfd/topology/nodes/1/properties", odd)
+    assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
+
+
 def test_a_gpu_that_this_host_may_not_use_is_not_offered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     amd(root, 1, 128)
     amd(root, 2, 129)
-    read_text = Path.read_text
-
     def guarded(path: Path) -> str:
         if path.parent.name == "1":
             raise PermissionError(1, "Operation not permitted")
-        return read_text(path)
+        return path.read_bytes().decode()
 
     monkeypatch.setattr(Path, "read_text", guarded)
     assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
