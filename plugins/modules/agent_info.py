@@ -17,7 +17,7 @@ description:
     It says why in RV(unfit), so that a plan can do without that agent.
   - The slots C(cuda.device) and C(rocm.device) are found by themselves, with C(nvidia-smi) and in the kernel's topology
     of AMD's GPUs, unless O(slots) declares them. Where C(nvidia-smi) is there and fails, the agent offers no
-    C(cuda.device), and a warning says so.
+    C(cuda.device), and C(warnings) says so.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
@@ -106,8 +106,6 @@ def main() -> None:
             facts = survey(connect(params["docker_host"]), Store(params["state_path"]), settings, questions)
         except EXPECTED as error:
             return {"agent": None, "unfit": str(error)}
-        for warning in facts["warnings"]:
-            module.warn(warning)
         return {"agent": facts, "unfit": None}
 
     finish(module, read)

@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache impo
 from tests.unit.builders import agent_data
 
 FACTS = {"agent1": agent_data("agent1"), "agent2": agent_data("agent2", 4)}
-STAFF = 50
+GROUP = 12345 if os.geteuid() == 0 else (os.getgroups() or [os.getegid()])[-1]
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=["umask 000", "umask 022", "umask 077"])
@@ -130,10 +130,10 @@ def test_facts_are_for_their_owner_alone(folder: Path) -> None:
 @pytest.mark.usefixtures("umask")
 def test_facts_in_a_shared_queue_are_shared_with_its_group(folder: Path) -> None:
     folder.parent.chmod(0o770)
-    os.chown(folder.parent, -1, STAFF)
+    os.chown(folder.parent, -1, GROUP)
     save(folder)
     assert modes(folder, folder / "agent1.json") == [0o770, 0o660]
-    assert [path.stat().st_gid for path in (folder, folder / "agent1.json")] == [STAFF, STAFF]
+    assert [path.stat().st_gid for path in (folder, folder / "agent1.json")] == [GROUP, GROUP]
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no queue yet", "a file in the way"])

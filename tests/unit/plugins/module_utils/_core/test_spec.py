@@ -22,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.spec impor
     differences,
     parse_spec,
     refuse_other_request,
+    refuse_strangers,
     spec_from_dict,
 )
 from tests.unit.builders import DEFAULTS, GIB, IMAGE, SESSION_ID, spec, variables
@@ -321,6 +322,7 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
         ({"image": "a"}, {"image": "b"}, ["session_image (is 'a', asked 'b')"]),
         ({"env": {"A": "x", "B": "y"}}, {"env": {"A": "z", "C": "w"}}, ["session_env (A, B, C)"]),
         ({"env": {"A": "x"}}, {"env": {}}, ["session_env (A)"]),
+        ({"command": "curl -H hunter2"}, {"command": ""}, ["session_command"]),
         (
             {},
             {"priority": 5, "cluster_mode": "multi-node"},
@@ -378,3 +380,18 @@ def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() 
         "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, asked 5);"
         " choose another name, or end that one with backendai.cluster.terminate_session."
     )
+
+
+@pytest.mark.parametrize("mode", ["strict", "preferred"])
+def test_a_designated_agent_is_one_of_the_inventory(mode: str) -> None:
+    asked = spec(designated_agents=["agent2", "agent9"], designated_agents_mode=mode)
+    refuse_strangers(asked, ["agent1", "agent2", "agent9"])
+    with pytest.raises(SpecError) as refused:
+        refuse_strangers(asked, ["agent2", "agent1"])
+    assert str(refused.value) == (
+        "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
+    )
+
+
+def test_without_designated_agents_nobody_is_a_stranger() -> None:
+    refuse_strangers(spec(), [])

@@ -197,6 +197,7 @@ def test_a_node_that_tells_too_little_is_no_gpu(root: Path, odd: str) -> None:
 def test_a_gpu_that_this_host_may_not_use_is_not_offered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     amd(root, 1, 128)
     amd(root, 2, 129)
+
     def guarded(path: Path) -> str:
         if path.parent.name == "1":
             raise PermissionError(1, "Operation not permitted")
