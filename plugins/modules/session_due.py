@@ -67,10 +67,6 @@ restart:
   description: The ids of the sessions whose containers have to be started again, by agent.
   returned: success
   type: dict
-waiting:
-  description: Whether the queue holds a session that waits, starts or ends.
-  returned: success
-  type: bool
 """
 
 # The work is done by the action plugin of the same name, on the control node.

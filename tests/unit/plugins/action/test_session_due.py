@@ -165,7 +165,7 @@ def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run,
     path = queue.path / "facts" / "agent1.json"
     before = path.stat()
     variables = answers()
-    variables["hostvars"]["agent1"] = {}
+    variables["hostvars"]["agent1"] = {"ansible_host": "192.0.2.1"}
     run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "began": time.time()}, variables)
     assert path.stat() == before
 

@@ -200,6 +200,14 @@ def test_what_lives_on_has_no_end() -> None:
     assert end_of(found(plan(**BATCH))[SESSION_ID]) == ("", None)
 
 
+def test_what_the_history_has_given_up_and_agents_still_run_is_looked_after() -> None:
+    over = requested(id=SESSION_ID, state="ended", spec=None)
+    told = is_due([over], found(plan(**BATCH), stopped={"main1": ("exited", 3)}))
+    assert [(one.state, one.record["exit_code"]) for one in told.save] == [("ending", 3)]
+    stopped = found(plan(failure_policy="restart"), stopped={"sub1": ("exited", 3)})
+    assert is_due([over], stopped).restart == {"agent1": [SESSION_ID]}
+
+
 # ---- what has to go, and agents that return
 
 

@@ -159,7 +159,8 @@ def test_one_that_has_to_go_and_is_still_there_is_taken_away_again() -> None:
 
 def test_one_that_waits_is_not_mistaken_for_one_of_its_name_that_agents_hold() -> None:
     waits = noted(id=OTHER_ID)
-    assert end(BY_NAME, EVERYWHERE, [waits]).record["id"] == SESSION_ID
+    ends = end(BY_NAME, EVERYWHERE, [waits])
+    assert (ends.record["id"], ends.note and ends.note.id) == (SESSION_ID, SESSION_ID)
     assert end(("", OTHER_ID), EVERYWHERE, [waits]).record["status"] == "CANCELLED"
 
 
