@@ -92,7 +92,8 @@ class ActionModule(ControlAction):
         args = self._task.args
         attempt, attempts = int(args.get("attempt", 1)), int(args.get("attempts", 5))
         if attempt > attempts:
-            return NoRoom(f"other runs took the room that there was, {attempts} times in a row", {})
+            said = "; ".join(args.get("refused") or [])
+            return NoRoom(f"other runs were faster, {attempts} times in a row; at last: {said}", {})
         try:
             decision = decide(spec, readings, Pools(**args["pools"]), entry.id, entry.user, entry.updated_at)
         except (SpecError, PlanError) as error:

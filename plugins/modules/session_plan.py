@@ -58,6 +58,11 @@ options:
     description: How many attempts there are until the session waits.
     type: int
     default: 5
+  refused:
+    description: Why agents refused their parts of the last plan.
+    type: list
+    elements: str
+    default: []
   record_path:
     description: The file that gets the session's record when no plan can be made.
     type: path

@@ -23,7 +23,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a resource nobody offers": (
         {"resources": {"cuda.device": 1}},
-        "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem.",
+        "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, lab.device,"
+        " mem.",
     ),
     "a mount source that is not there": (
         {"mounts": [{"source": "/no/such/folder", "target": "/data"}]},

@@ -43,6 +43,10 @@ class ClaimRefused(Refused):
     """The plan no longer fits this agent; the message is one sentence."""
 
 
+class NameTaken(Refused):
+    """Somebody else's container has a name that one of ours needs; waiting would not help. One sentence."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Claim:
     """What a run wants of this agent. ``seconds`` is how long it may take until the session is committed.
@@ -78,7 +82,8 @@ def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Cl
 
     What is to be cleared goes first. A session that is committed already is left as it is. One that another run left
     half way is taken over: its keys, cores and devices stay, its nonce becomes ours; when its time is over, or its plan
-    was another, it is removed and claimed anew. Raises :class:`ClaimRefused`; with ``dry`` nothing is written.
+    was another, it is removed and claimed anew. Raises :class:`ClaimRefused` or
+    :class:`NameTaken`; with ``dry`` nothing is written.
     """
     hostnames = [kernel.hostname for kernel in wanted.kernels]
     with store.lock():
@@ -131,7 +136,9 @@ def _fit(client: docker.APIClient, store: Store, settings: Settings, wanted: Cla
     paths = [mount.source for mount in wanted.plan.mounts]
     data = survey(client, store, settings, Questions(paths=paths, gone=gone))
     names = foreign_names(client, [kernel.container for kernel in wanted.kernels], wanted.plan.id)
-    refusal = _refusal(wanted, AgentFacts.from_dict(wanted.agent, data), live, names)
+    if names:
+        raise NameTaken(f"container {', '.join(names)} exists on {wanted.agent} already and is not of this session")
+    refusal = _refusal(wanted, AgentFacts.from_dict(wanted.agent, data), live)
     if refusal:
         raise ClaimRefused(refusal)
     free = [Device(one["slot"], one["id"], one["numa"]) for one in data["devices"] if one["free"]]
@@ -141,12 +148,10 @@ def _fit(client: docker.APIClient, store: Store, settings: Settings, wanted: Cla
     return {kernel.hostname: one for kernel, one in zip(wanted.kernels, pinned)}
 
 
-def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held], names: Sequence[str]) -> str | None:
+def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | None:
     plan, here = wanted.plan, wanted.agent
     if any(one.plan.name == plan.name for one in live):
         return f"session_name: {plan.name!r} was taken on {here} by another run"
-    if names:
-        return f"container {', '.join(names)} exists on {here} already and is not of this session"
     if not fits(facts, [kernel.resources for kernel in wanted.kernels]):
         return f"{here} no longer has room for {_described(wanted.kernels)}"
     if facts.missing_paths:

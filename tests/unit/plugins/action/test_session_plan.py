@@ -263,8 +263,9 @@ def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue
 def test_when_other_runs_were_faster_often_enough_the_session_waits(
     run: Run, queue: QueueFolder, attempt: int, waits: bool
 ) -> None:
-    result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5}, ROOM)
-    reason = "other runs took the room that there was, 5 times in a row"
+    said = {"refused": ["agent1 is full", "agent2 is full"]}
+    result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **said}, ROOM)
+    reason = "other runs were faster, 5 times in a row; at last: agent1 is full; agent2 is full"
     assert result["pending"] == ({"reason": reason, "shortfall": {}} if waits else None)
     assert [entry.state for entry in queue.entries()] == ["waiting" if waits else "starting"]
 

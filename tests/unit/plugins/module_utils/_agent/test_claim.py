@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.claim imp
     Claim,
     Claimed,
     ClaimRefused,
+    NameTaken,
     claim,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Questions, Settings
@@ -209,8 +210,10 @@ def test_the_name_of_a_container_that_is_not_of_this_session_is_refused(
 ) -> None:
     name = MADE.kernels[0].container
     engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labelled, "State": "exited"}]
-    assert refusal(engine, store) == f"container {name} exists on agent1 already and is not of this session"
-    assert engine.calls == []
+    with pytest.raises(NameTaken) as taken:
+        claimed(engine, store)
+    assert str(taken.value) == f"container {name} exists on agent1 already and is not of this session"
+    assert (store.session(SESSION_ID), engine.calls) == (None, [])
 
 
 @pytest.mark.usefixtures("facts")
