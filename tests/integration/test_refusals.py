@@ -23,8 +23,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a resource nobody offers": (
         {"resources": {"cuda.device": 1}},
-        "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, lab.device,"
-        " mem.",
+        (
+            "session_resources.cuda.device: no agent of resource group 'default' offers it;"
+            " offered are cpu, lab.device, mem."
+        ),
     ),
     "a mount source that is not there": (
         {"mounts": [{"source": "/no/such/folder", "target": "/data"}]},
