@@ -23,7 +23,7 @@ INVENTORY = ROOT / ".lab" / "inventory.yml"
 QUEUE = ROOT / ".lab" / "queue"
 AGENTS = ("agent1", "agent2", "agent3")
 PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
-TIMEOUT = 300
+TIMEOUT = 900
 
 T = TypeVar("T")
 
