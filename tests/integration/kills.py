@@ -46,6 +46,9 @@ class Moment:
     task: int
     seconds: float
 
+    def __str__(self) -> str:
+        return f"task {self.task} + {self.seconds:.2f} s"
+
     @classmethod
     def some(cls, chance: random.Random) -> Moment:
         """Return any moment."""
@@ -112,7 +115,7 @@ def lives(victim: Victim, chance: random.Random, folder: Path) -> Iterator[str]:
         variables = {f"session_{key}": value for key, value in asked.items()}
         output = struck(victim, moment, command(playbook, folder, variables))
         again = chance.choice([playbook, "schedule_sessions"])
-        said = f"{victim.kind} on {victim.agent} killed at {moment}, then {again}"
+        said = f"{victim.kind} on {victim.agent} killed at {moment}, then one {again}"
         run = sessions.run(again, **(asked if again == playbook else {}))
         assert run.code == 0, f"{said}:\n{output}\n{run.output}"
         record = sessions.listed().get(sessions.name)
