@@ -77,4 +77,8 @@ options:
       - When empty, the address of the interface with the default route, else the one that this connection came in at.
     type: str
     default: ""
+  allow_host_network:
+    description: Whether containers may share the agent's own network. Nothing keeps those apart from the agent.
+    type: bool
+    default: false
 """

@@ -79,9 +79,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import (
     CAPACITY_OPTIONS,
     CONNECTION_OPTIONS,
-    EXPECTED,
     finish,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Questions, Settings, survey
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store

@@ -26,7 +26,7 @@ USER = "alice"
 NOW = 1_800_000_000.0
 IMAGE = "lab/python:1"
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-POOLS = Pools("10.128.0.0/9", 4096, 16777215, 4789)
+POOLS = Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767)
 REPOSITORY = Path(__file__).parents[2]
 DEFAULTS: dict[str, Any] = yaml.safe_load((REPOSITORY / "roles/session/defaults/main.yml").read_text())
 
@@ -57,6 +57,11 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
         "max_containers": 0,
         "underlay": {"address": f"192.0.2.{int(name[-1], 36)}", "interface": "eth0", "mtu": 1500},
         "networks": [],
+        "addresses": [f"192.0.2.{int(name[-1], 36)}"],
+        "udp_ports": {},
+        "tcp_ports": [],
+        "allow_host_network": False,
+        "swarm": None,
         "vnis": [],
         "images": {IMAGE: "sha256:1"},
         "missing_paths": [],

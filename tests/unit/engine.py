@@ -20,6 +20,11 @@ class Engine:
         self.calls: list[str] = []
         self.asked: list[dict[str, Any]] = []
 
+        self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
+
+    def info(self) -> dict[str, Any]:
+        return {"Swarm": self.swarm}
+
     def version(self) -> dict[str, str]:
         return {"Version": "20.10.24"}
 
@@ -61,7 +66,7 @@ class Engine:
     def inspect_container(self, container: str) -> dict[str, Any]:
         known = self._container(container)
         state = {key: known[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in known}
-        return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", **state}}
+        return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 0, **state}}
 
     def networks(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
         return [one for one in self.joined if _bears(one, filters)]

@@ -58,11 +58,11 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
     stopped = [name for name in _hostnames(held) if name not in found or found[name]["State"] != "running"]
     if stopped:
         return [f"{name} is {found[name]['State'] if name in found else 'missing'} on {held.agent}" for name in stopped]
-    sources = [Endpoint(name, _pid(client, found[name]["Id"])) for name in _hostnames(held)]
+    sources = [Endpoint(name, containers.pid_of(client, found[name]["Id"])) for name in _hostnames(held)]
     until = time.monotonic() + seconds
     network = held.plan.network
     if network:
-        targets = [Target(one.hostname, one.address) for one in held.plan.kernels if one.address]
+        targets = [Target(one.hostname, one.address, one.ssh_port) for one in held.plan.kernels if one.address]
         missing = unreached(sources, targets, network.mtu, seconds)
         if missing:
             return missing
@@ -85,7 +85,3 @@ def _login(client: docker.APIClient, held: Held, kernel: Kernel, until: float) -
 
 def _hostnames(held: Held) -> list[str]:
     return [kernel.hostname for kernel in held.kernels]
-
-
-def _pid(client: docker.APIClient, container: str) -> int:
-    return int(client.inspect_container(container)["State"]["Pid"])

@@ -156,13 +156,20 @@ def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | No
         return f"{here} no longer has room for {_described(wanted.kernels)}"
     if facts.missing_paths:
         return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
-    return _taken(plan.network, facts) if plan.network else None
+    return _taken(plan.network, plan.host_ports(here), facts) if plan.network else None
 
 
-def _taken(network: Network, facts: AgentFacts) -> str | None:
+def _taken(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:
+    taken = sorted(facts.tcp_ports.intersection(host_ports))
+    if taken:
+        return f"the port {taken[0]} was taken on {facts.name} by another run"
+    if host_ports and not facts.allow_host_network:
+        return f"agent_allow_host_network: {facts.name} no longer shares its network with containers"
     if network.vni in facts.vnis:
         return f"the network identifier {network.vni} was taken on {facts.name} by another run"
-    if _overlaps(network.subnet, facts.networks):
+    if network.port in facts.udp_ports:
+        return f"the port {network.port} was taken on {facts.name} by {facts.udp_ports[network.port]}"
+    if network.subnet and _overlaps(network.subnet, facts.networks):
         return f"the subnet {network.subnet} was taken on {facts.name} by another run"
     return None
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import EXPECTED
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED, Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
     NotClaimed,
     claimed,
@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime i
 from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute
 
 if TYPE_CHECKING:
     import docker
@@ -94,7 +94,7 @@ def reap(
     except Damaged as error:
         over, failures["expired"] = [], str(error)
     acts = [(one, _remove) for one in end]
-    acts += [(one, _remove_expired) for one in over if one not in end]
+    acts += [(one, remove_expired) for one in over if one not in end]
     acts += [(one, _restart) for one in restart]
     for session_id, act in acts:
         try:
@@ -111,7 +111,8 @@ def _remove(client: docker.APIClient, store: Store, session_id: str, dry: bool) 
     return remove_claimed(client, store, session_id, None, dry=dry), ""
 
 
-def _remove_expired(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
+def remove_expired(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
+    """Remove a slice whose claim's time is over, and return what was removed; the sentence of a failure is empty."""
     with store.lock(), store.session_lock(session_id):
         held = store.session(session_id)
         # A run may have committed it, or claimed it anew, while this one waited for the locks.
@@ -130,13 +131,12 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
         wanted = [one.hostname for one in held.kernels if not (held.plan.command and one.hostname == MAIN1)]
         wrong = [f"{name} was removed on {held.agent} and cannot be restarted" for name in wanted if name not in found]
         stopped = [found[name] for name in wanted if name in found and found[name]["State"] != "running"]
-        link = vxlan.desired_vxlan(held.plan, held.agent)
-        steps = vxlan.plan_vxlan(link) if link else []
-        linked = [change for change, _ip, _bridge in steps]
+        steps = plan_links(held.plan, held.agent)
+        linked = [step.change for step in steps]
         started = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
         if dry:
             return linked + started, "; ".join(wrong)
-        vxlan.apply_vxlan(steps)
+        iproute.apply(steps)
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             refusals = list(pool.map(lambda one: _start(client, one), stopped))
         done = [change for change, refusal in zip(started, refusals) if not refusal]

@@ -12,11 +12,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, NotProvisioned
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED, Refused
 
 CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
     "docker_host": {"type": "str", "default": "unix:///var/run/docker.sock"},
@@ -39,9 +35,8 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "cpu_overcommit": {"type": "int", "default": 1},
     "max_containers": {"type": "int", "default": 0},
     "underlay_address": {"type": "str", "default": ""},
+    "allow_host_network": {"type": "bool", "default": False},
 }
-
-EXPECTED = (Damaged, EngineUnavailable, ImageUnavailable, NetworkError, NotProvisioned, OSError, ValueError)
 
 
 def finish(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:

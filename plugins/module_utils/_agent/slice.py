@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
@@ -23,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import
     PublicKeys,
     authorized_keys,
     known_hosts,
+    ports,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
@@ -32,7 +35,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
 
 if TYPE_CHECKING:
     import docker
@@ -81,7 +84,6 @@ class Wanted:
 
     files: list[DesiredFile]
     network: networks.BridgeNetwork | None
-    link: vxlan.Vxlan | None
     containers: list[containers.Container]
 
 
@@ -132,16 +134,22 @@ def apply_slice(
     files = plan_files(wanted.files)
     if not dry:
         write_files(file for file, _change in files)
+        store.seal(held.plan.id, [file.path for file in wanted.files])
     changes = [change for _file, change in files]
     changes += _apply_network(client, wanted.network, dry=dry)
-    changes += _apply_link(wanted.link, dry=dry)
+    # Nobody is let in before the rules are true that keep sessions apart.
+    changes += isolate(store, dry=dry)
+    changes += _apply_links(held, dry=dry)
+    plugs = plan_plugs(client, held)
     # The command of a batch session runs once: its container is neither started nor made again.
     batch = [MAIN1] if store.go_file(held.plan.id).exists() else []
     repairable = [one for one in wanted.containers if one.hostname not in batch]
-    steps = containers.plan_containers(containers.find_containers(client, held.plan.id), repairable)
+    found = containers.find_containers(client, held.plan.id)
+    steps = containers.plan_containers(found, repairable, plugs.lost)
     if not dry:
         containers.apply_containers(client, steps)
-    return changes + [step.change for step in steps]
+        iproute.apply(plugs.steps)
+    return [*changes, *(step.change for step in steps), *(step.change for step in plugs.steps)]
 
 
 def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry: bool = False) -> list[Change]:
@@ -161,6 +169,7 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
     changes += networks.remove_networks(client, session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
+        isolate(store, dry=False)
     return changes
 
 
@@ -176,7 +185,7 @@ def desired_slice(
         given = parse_environment(contents.environments[kernel.hostname])
         container = _container(held, kernel, given, images[kernel.image], str(folder), store.kit(), default_network)
         wanted.append(dataclasses.replace(container, ssh_files=_ssh_digest(held.plan, kernel, contents)))
-    return Wanted(files, networks.desired_network(held.plan), vxlan.desired_vxlan(held.plan, held.agent), wanted)
+    return Wanted(files, networks.desired_network(held.plan), wanted)
 
 
 def _images(client: docker.APIClient, held: Held, *, dry: bool) -> dict[str, Image]:
@@ -197,6 +206,8 @@ def _files(folder: Path, held: Held, kernel: Kernel, contents: Contents) -> list
     command = [DesiredFile(folder / "command", plan.command, secret=True)] if plan.command and kernel.rank == 0 else []
     nodes = device_nodes(held.pinned.get(kernel.hostname, Pinned()).device_ids)
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
+    listening = ports(plan.kernels)
+    shared = [DesiredFile(folder / "ports", listening)] if listening else []
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
         DesiredFile(folder / "environment", contents.environments[kernel.hostname], secret=True),
@@ -205,6 +216,7 @@ def _files(folder: Path, held: Held, kernel: Kernel, contents: Contents) -> list
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
         *command,
         *devices,
+        *shared,
     ]
 
 
@@ -236,6 +248,7 @@ def _container(
         network=plan.network.name if plan.network else None,
         address=kernel.address,
         mac=kernel.mac,
+        interface=plan.interface_on(kernel.agent),
         labels=_labels(plan, kernel, pinned, image.digest),
     )
 
@@ -265,8 +278,8 @@ def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | No
     return [change]
 
 
-def _apply_link(wanted: vxlan.Vxlan | None, *, dry: bool) -> list[Change]:
-    steps = vxlan.plan_vxlan(wanted) if wanted else []
+def _apply_links(held: Held, *, dry: bool) -> list[Change]:
+    steps = plan_links(held.plan, held.agent)
     if not dry:
-        vxlan.apply_vxlan(steps)
-    return [change for change, _ip, _bridge in steps]
+        iproute.apply(steps)
+    return [step.change for step in steps]

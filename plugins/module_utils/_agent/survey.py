@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import find_containers, how_it_ended
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import subnets
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import swarm_port
 from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import find_accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
@@ -40,6 +41,7 @@ class Settings:
     cpu_overcommit: int
     max_containers: int
     underlay_address: str
+    allow_host_network: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,7 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
     live = living(held, now, questions.gone)
     orphans = _orphans(containers, held)
     found = find_accelerators(settings.slots)
+    underlay = network.find_underlay(settings.underlay_address)
     return {
         "resource_group": settings.resource_group,
         "schedulable": settings.schedulable,
@@ -79,7 +82,11 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "warnings": found.warnings,
         "containers": sum(len(one.kernels) for one in live) + len(orphans),
         "max_containers": settings.max_containers,
-        "underlay": _underlay(settings.underlay_address),
+        "underlay": dataclasses.asdict(underlay) if underlay else None,
+        "addresses": network.own_addresses(underlay),
+        "udp_ports": {**network.udp_ports(), **swarm_port(client)},
+        "tcp_ports": sorted({*network.tcp_ports(), *(port for one in live for port in one.plan.host_ports(one.agent))}),
+        "allow_host_network": settings.allow_host_network,
         "networks": sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)}),
         "vnis": sorted({*network.vnis_in_use(), *_claimed_vnis(live)}),
         "images": {name: _digest_of(client, name) for name in questions.images},
@@ -136,13 +143,8 @@ def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def _underlay(address: str) -> dict[str, Any] | None:
-    found = network.find_underlay(address)
-    return dataclasses.asdict(found) if found else None
-
-
 def _claimed_subnets(held: Iterable[Held]) -> set[str]:
-    return {one.plan.network.subnet for one in held if one.plan.network}
+    return {one.plan.network.subnet for one in held if one.plan.network and one.plan.network.subnet}
 
 
 def _claimed_vnis(held: Iterable[Held]) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 VXLAN_OVERHEAD_V4 = 50
 """Ethernet 14 + IPv4 20 + UDP 8 + VXLAN 8 bytes (RFC 7348)."""
@@ -52,6 +52,19 @@ def pick_vni(first: int, last: int, used: Collection[int], seed: str) -> int | N
     return next((vni for vni in candidates if vni not in taken), None)
 
 
+def free_ports(first: int, last: int, used: Collection[int], seed: str) -> Iterator[int]:
+    """Give each port from ``first`` to ``last`` that is not used, beginning at a place derived from ``seed``."""
+    span = last - first + 1
+    start = _hash(seed) % span
+    candidates = (first + (start + offset) % span for offset in range(span))
+    return (port for port in candidates if port not in used)
+
+
+def upper_half(subnet: str) -> str:
+    """Return the half of a subnet that has the higher addresses."""
+    return str(list(ipaddress.IPv4Network(subnet).subnets())[1])
+
+
 def address_of(subnet: str, rank: int) -> str:
     """Return the address of the container of that zero-based rank; the engine keeps the first one of the subnet."""
     return str(ipaddress.IPv4Network(subnet)[rank + 2])
@@ -70,6 +83,14 @@ def vxlan_mtu(underlays: Sequence[tuple[str, int]]) -> int:
 def overhead(address: str) -> int:
     """Return the bytes that VXLAN adds to a frame sent to that underlay address."""
     return VXLAN_OVERHEAD_V6 if ipaddress.ip_address(address).version == 6 else VXLAN_OVERHEAD_V4
+
+
+def collapsed(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Return as few networks as hold exactly these IPv4 and IPv6 addresses, those of IPv4 first."""
+    networks = [ipaddress.ip_network(address) for address in addresses]
+    v4 = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv4Network))
+    v6 = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv6Network))
+    return tuple(str(one) for one in (*v4, *v6))
 
 
 def _hash(seed: str) -> int:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core import swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import (
@@ -18,7 +19,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.placement 
     Placement,
     place,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan, make_plan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import (
+    SWARM,
+    PlanError,
+    SessionPlan,
+    make_plan,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions, status_of
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
@@ -94,7 +100,7 @@ def decide(
     agents = [AgentFacts.from_dict(name, data) for name, data in sorted(readings.facts.items())]
     if known:
         return Decision(known, True, _missing_images(known, agents), _committed_keys(known, readings))
-    placement = _place(spec, _eligible(spec, agents, readings.left_out))
+    placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
     if isinstance(placement, NoRoom):
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
@@ -108,19 +114,21 @@ def can_start_when_empty(spec: SessionSpec, readings: Readings) -> bool:
     try:
         if _known_plan(spec, readings):
             return True
-        return isinstance(_place(spec, _eligible(spec, agents, readings.left_out)), Placement)
+        placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
+        return isinstance(placement, Placement)
     except (SpecError, PlanError):
         return False
 
 
-def _place(spec: SessionSpec, eligible: Sequence[AgentFacts]) -> Placement | NoRoom:
-    """Return the first placement that is found: preferred agents come first, and architectures are never mixed.
+def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str]) -> Placement | NoRoom:
+    """Return the first placement that is found: preferred agents come first; neither architectures nor swarms mix.
 
     An image that is there on some agents is taken to be of their architecture, one that is nowhere to fit any.
     """
     with_image = [agent for agent in eligible if any(agent.images.get(image) for image in spec.images)]
-    architectures = sorted({agent.architecture for agent in with_image or eligible})
-    pools = [[agent for agent in eligible if agent.architecture == one] for one in architectures] or [[]]
+    kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
+    wanted = sorted({kinds[agent.name] for agent in with_image or eligible})
+    pools = [[agent for agent in eligible if kinds[agent.name] == one] for one in wanted] or [[]]
     if spec.designated_agents and spec.designated_agents_mode == "preferred":
         preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
         pools = [pool for pool in preferred if pool] + pools
@@ -136,7 +144,7 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts]) -> Placement | NoR
 
 def _holding(agent: str, data: Mapping[str, Any], plan: SessionPlan) -> Mapping[str, Any]:
     kernels = plan.kernels_on(agent)
-    if not kernels:
+    if agent not in plan.agents:
         return data
     taken = dict(data["taken"])
     for slot, amount in (item for kernel in kernels for item in kernel.resources.items()):
@@ -147,16 +155,18 @@ def _holding(agent: str, data: Mapping[str, Any], plan: SessionPlan) -> Mapping[
         **data,
         "taken": taken,
         "containers": data["containers"] + len(kernels),
-        "networks": [*data["networks"], *([plan.network.subnet] if plan.network else [])],
+        "networks": [*data["networks"], *([plan.network.subnet] if plan.network and plan.network.subnet else [])],
+        "tcp_ports": [*data["tcp_ports"], *plan.host_ports(agent)],
         "vnis": [*data["vnis"], *([plan.network.vni] if plan.network and plan.network.vni else [])],
         "sessions": [*data["sessions"], held],
     }
 
 
 def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str, str]]:
-    parts = found_sessions(readings.facts)[plan.id]
-    keys = {hostname: both for part in parts if part.committed for hostname, both in part.public_keys.items()}
-    return keys if {kernel.hostname for kernel in plan.kernels} == set(keys) else {}
+    parts = [part for part in found_sessions(readings.facts)[plan.id] if part.committed]
+    keys = {hostname: both for part in parts for hostname, both in part.public_keys.items()}
+    whole = {part.agent for part in parts} >= set(plan.agents)
+    return keys if whole and {kernel.hostname for kernel in plan.kernels} == set(keys) else {}
 
 
 def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
@@ -193,6 +203,7 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping
         known = ", ".join(sorted({agent.architecture for agent in group}))
         raise SpecError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
     allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
+    allowed = _in_swarm(spec, _sharing_network(spec, allowed), agents)
     _refuse_slots(spec, allowed)
     return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
 
@@ -225,6 +236,40 @@ def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
             whose = "designated agent" if _strict(spec) else f"agent of resource group {spec.resource_group!r}"
             offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
             raise SpecError(f"{where}: no {whose} offers it; offered are {offered}.")
+
+
+def _sharing_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents whose own network the session may share, should it lie on several; a sentence where none is."""
+    if spec.network_driver != "host" or spec.cluster_mode != "multi-node" or spec.cluster_size == 1:
+        return list(agents)
+    sharing = [agent for agent in agents if agent.allow_host_network]
+    if not sharing:
+        names = ", ".join(agent.name for agent in agents)
+        raise SpecError(
+            f"session_network_driver: 'host' needs agent_allow_host_network: true, and none of {names} has it."
+        )
+    return sharing
+
+
+def _asks_swarm(spec: SessionSpec) -> bool:
+    """Return whether the session needs a swarm, should it lie on several agents."""
+    return spec.network_driver == SWARM and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
+
+
+def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
+    """Return the manager of the swarm of each agent, by name; nothing where the session needs no swarm."""
+    return swarm.managers(agents) if _asks_swarm(spec) else {}
+
+
+def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that a swarm can join, should the session lie on several; raise a sentence where none is."""
+    if not _asks_swarm(spec):
+        return list(allowed)
+    swarms = swarm.managers(agents)
+    inside = [agent for agent in allowed if agent.name in swarms]
+    if not inside:
+        raise PlanError(swarm.why_none(allowed))
+    return inside
 
 
 def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:

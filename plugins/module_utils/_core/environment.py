@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import INTERFACE_PREFIX, Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SESSION_INTERFACE, Kernel, SessionPlan
 
 DEFAULT_MASTER_PORT = 29500
 
@@ -35,18 +35,19 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
     }
 
 
-def complete(image: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+def complete(image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE) -> dict[str, str]:
     """Return the whole environment of a container: the image's, then what is given, then what follows from both.
 
+    ``interface`` is the one at which the container meets the others, empty where it is not known before the start.
     What is derived never replaces a value that the image or the user has set, unless that value is empty, and is
     left out in sessions of one. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` belong to launchers such as torchrun.
     """
     merged = {**image, **given}
-    derived = training_environment(merged) if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) > 1 else {}
-    return {**merged, **{key: value for key, value in derived.items() if not merged.get(key)}}
+    derived = training_environment(merged, interface) if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) > 1 else {}
+    return {**merged, **{key: value for key, value in derived.items() if value and not merged.get(key)}}
 
 
-def training_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def training_environment(environment: Mapping[str, str], interface: str) -> dict[str, str]:
     """Return what frameworks of distributed training look for, derived from the session's own variables.
 
     ``TF_CONFIG`` gives each worker the base port plus its position, as TensorFlow's cluster resolver reads it. Raises
@@ -63,8 +64,8 @@ def training_environment(environment: Mapping[str, str]) -> dict[str, str]:
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": str(port),
         "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
-        "NCCL_SOCKET_IFNAME": f"{INTERFACE_PREFIX}0",
-        "GLOO_SOCKET_IFNAME": f"{INTERFACE_PREFIX}0",
+        "NCCL_SOCKET_IFNAME": interface,
+        "GLOO_SOCKET_IFNAME": interface,
     }
 
 

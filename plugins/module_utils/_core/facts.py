@@ -13,11 +13,32 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Underlay:
-    """Where an agent meets its peers. ``address`` is IPv4 or IPv6; ``mtu`` is that of its interface, in bytes."""
+    """Where an agent meets its peers: its IPv4 or IPv6 address, and the interface that has it with its MTU in bytes.
+
+    ``mac`` is that of the interface, empty where it has none. ``public_key`` is that of a WireGuard interface, and
+    ``endpoint`` (``address:port``) where its peers reach that; both are empty for an underlay that is not encrypted.
+    """
 
     address: str
     interface: str
     mtu: int
+    mac: str = ""
+    public_key: str = ""
+    endpoint: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Swarm:
+    """An agent's place in a Docker Swarm: the id of its ``node``, and the ``address`` that the others send to.
+
+    ``nodes`` are the ids of those that are ready, and ``port`` is the UDP port of the swarm's overlays, where the agent
+    manages the swarm; other agents know neither.
+    """
+
+    node: str
+    address: str
+    nodes: tuple[str, ...] = ()
+    port: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +74,11 @@ class AgentFacts:
     address ranges in use on the agent, ``vnis`` the VXLAN network identifiers. ``missing_paths`` are those of the
     asked folders that are not there, ``latest_session`` is when the newest of its sessions was made, in seconds since
     the epoch, and ``holdings`` are what its sessions take: those that were given up hold nothing. ``architecture`` is
-    as the kernel names it, empty where it is not known.
+    as the kernel names it, empty where it is not known. ``addresses`` are those at which the agent itself can be
+    reached, of both families, and ``udp_ports`` says who uses a UDP port there that is not ours. ``tcp_ports`` are the
+    TCP ports that somebody listens at or a session has claimed, and ``allow_host_network`` says whether containers may
+    share the agent's own network. ``swarm`` is ``None`` for an agent that is in none, and ``tunnel_ports`` are the UDP
+    ports of its sessions' VXLANs.
     """
 
     name: str
@@ -72,6 +97,12 @@ class AgentFacts:
     latest_session: float
     architecture: str = ""
     holdings: tuple[Holding, ...] = ()
+    addresses: tuple[str, ...] = ()
+    udp_ports: dict[int, str] = dataclasses.field(default_factory=dict)
+    tcp_ports: frozenset[int] = frozenset()
+    allow_host_network: bool = False
+    swarm: Swarm | None = None
+    tunnel_ports: frozenset[int] = frozenset()
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -86,7 +117,8 @@ class AgentFacts:
     @classmethod
     def from_dict(cls, name: str, data: Mapping[str, Any]) -> AgentFacts:
         """Return the facts that ``backendai.cluster.agent_info`` gave for the agent of that inventory name."""
-        underlay = data["underlay"]
+        underlay, swarm = data["underlay"], data["swarm"]
+        networks = [session["plan"]["network"] for session in data["sessions"]]
         return cls(
             name=name,
             resource_group=str(data["resource_group"]),
@@ -104,4 +136,10 @@ class AgentFacts:
             latest_session=max((session["plan"]["created_at"] for session in data["sessions"]), default=0.0),
             architecture=str(data.get("architecture", "")),
             holdings=tuple(Holding.of(name, session["plan"]) for session in data["sessions"] if not session["expired"]),
+            addresses=tuple(data["addresses"]),
+            udp_ports={int(port): user for port, user in data["udp_ports"].items()},
+            tcp_ports=frozenset(data["tcp_ports"]),
+            allow_host_network=bool(data["allow_host_network"]),
+            swarm=Swarm(**{**swarm, "nodes": tuple(swarm["nodes"])}) if swarm else None,
+            tunnel_ports=frozenset(network["port"] for network in networks if network and network["port"]),
         )

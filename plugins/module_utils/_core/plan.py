@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core import addressing
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core import addressing, swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._core.mounts import Mount
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import format_slots
@@ -22,6 +23,23 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.spec impor
 
 INTERFACE_PREFIX = "cluster"
 """The engine appends a number, so that the session interface of every container is ``cluster0``."""
+
+SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
+
+
+BRIDGE_PREFIX, LINK_PREFIX = "bai-", "bax-"
+"""How the bridges and VXLAN links of sessions are called on their agents."""
+
+SSH_PORT = 22
+
+SWARM = "swarm"
+"""The driver of a session whose agents are joined by an overlay of a Docker Swarm that is there already."""
+
+HOST_NETWORK = "host"
+"""The driver of a session whose containers share their agents' own network, and what the engine calls that network."""
+
+DEFAULT_BRIDGE = "backendai0"
+"""The bridge of the network that every container joins beside its session's."""
 
 
 class PlanError(ValueError):
@@ -33,7 +51,8 @@ class Kernel:
     """One container of the session.
 
     ``resources`` are bytes for memory, counts for the rest. ``address`` and ``mac`` are on the session network, absent
-    in a session of one.
+    in a session of one. On the agents' own network the address is the agent's, there is no ``mac``, and ``ssh_port``
+    tells the containers of one agent apart.
     """
 
     id: str
@@ -47,31 +66,36 @@ class Kernel:
     address: str | None
     mac: str | None
     container: str
+    ssh_port: int = SSH_PORT
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
     """The session's network. ``vni`` and ``port`` are those of the VXLAN, ``None`` on a private bridge.
 
-    ``bridge`` and ``link`` are names of interfaces on the agents; ``mtu`` is in bytes.
+    ``bridge`` and ``link`` are names of interfaces on the agents; ``mtu`` is in bytes. The agents' own network (driver
+    ``host``) has none of these but an MTU. An overlay of Docker Swarm has a subnet, and the ``manager`` that makes it.
     """
 
     driver: str
     name: str
-    subnet: str
+    subnet: str | None
     mtu: int
-    bridge: str
+    bridge: str | None
     vni: int | None = None
     port: int | None = None
     link: str | None = None
+    manager: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class SessionPlan:
     """Everything that is decided about a session.
 
-    ``underlays`` are the tunnel addresses of its agents. ``command`` is the text of a batch session's shell command,
-    empty for others; ``failure_policy`` says what follows when a container dies. ``user`` is whose share it counts to.
+    ``underlays`` is where its agents meet, empty where they need not. ``agent_addresses`` are the networks that make up
+    the addresses of all agents that were known when it was planned: containers reach none of them. ``command`` is the
+    text of a batch session's shell command, empty for others; ``failure_policy`` says what follows when a container
+    dies. ``user`` is whose share it counts to.
     """
 
     id: str
@@ -85,13 +109,15 @@ class SessionPlan:
     mounts: tuple[Mount, ...]
     network: Network | None
     kernels: tuple[Kernel, ...]
-    underlays: dict[str, str]
+    underlays: dict[str, Underlay]
+    agent_addresses: tuple[str, ...]
     created_at: float
 
     @property
     def agents(self) -> list[str]:
-        """The agents that take part, in rank order."""
-        return list(dict.fromkeys(kernel.agent for kernel in self.kernels))
+        """The agents that take part, in rank order; one that has no container but makes their network is the last."""
+        manager = [self.network.manager] if self.network and self.network.manager else []
+        return list(dict.fromkeys([*(kernel.agent for kernel in self.kernels), *manager]))
 
     @property
     def images(self) -> list[str]:
@@ -102,10 +128,25 @@ class SessionPlan:
         """Return the containers of one agent, in rank order."""
         return [kernel for kernel in self.kernels if kernel.agent == agent]
 
+    def interface_on(self, agent: str) -> str:
+        """Return the interface at which containers on ``agent`` meet the others, by its name inside of them.
+
+        Docker Swarm names it when a container starts: then it is empty.
+        """
+        if self.network is not None and self.network.manager:
+            return ""
+        shared = self.network is not None and self.network.driver == HOST_NETWORK
+        return self.underlays[agent].interface if shared else SESSION_INTERFACE
+
+    def host_ports(self, agent: str) -> list[int]:
+        """Return the ports of the agent's own network at which containers of the session listen, in rank order."""
+        shared = self.network is not None and self.network.driver == HOST_NETWORK
+        return [kernel.ssh_port for kernel in self.kernels_on(agent) if shared]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data; :meth:`from_dict` gives it back."""
         data = dataclasses.asdict(self)
-        return {**data, "mounts": list(data["mounts"]), "kernels": list(data["kernels"])}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionPlan:
@@ -116,6 +157,8 @@ class SessionPlan:
                 "mounts": tuple(Mount(**mount) for mount in data["mounts"]),
                 "network": Network(**data["network"]) if data["network"] else None,
                 "kernels": tuple(Kernel(**kernel) for kernel in data["kernels"]),
+                "underlays": {agent: Underlay(**underlay) for agent, underlay in data["underlays"].items()},
+                "agent_addresses": tuple(data["agent_addresses"]),
             }
         )
 
@@ -125,11 +168,21 @@ class SessionPlan:
         text = [f"session {self.name}: {self.cluster_mode}, {len(self.kernels)} containers of {images}"]
         if self.network:
             vni = f", vni {self.network.vni}" if self.network.vni else ""
-            text.append(f"network {self.network.driver} {self.network.subnet}, mtu {self.network.mtu}{vni}")
+            subnet = f" {self.network.subnet}" if self.network.subnet else ""
+            text.append(f"network {self.network.driver}{subnet}, mtu {self.network.mtu}{vni}")
         return text + [
-            f"{one.hostname} on {one.agent}: {one.address or '-'}, {format_slots(one.resources)}"
-            for one in self.kernels
+            f"{one.hostname} on {one.agent}: {_where(one)}, {format_slots(one.resources)}" for one in self.kernels
         ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a container meets the others."""
+
+    agent: str
+    address: str | None = None
+    mac: str | None = None
+    ssh_port: int = SSH_PORT
 
 
 def make_plan(
@@ -144,12 +197,13 @@ def make_plan(
     """Return the plan of a session placed on agents: the same input gives the same plan.
 
     ``agents`` are all that were read; only those of the placement count. Raises :class:`PlanError` when the pool of
-    addresses or network identifiers is exhausted, or an agent's underlay address is not known or its MTU too small.
+    addresses or network identifiers is exhausted, an agent's underlay address is not known or its MTU too small, or
+    the port of the tunnels is taken.
     """
     by_name = {agent.name: agent for agent in agents}
     chosen = [by_name[name] for name in placement.agents]
-    network = _network(spec, chosen, pools, session_id)
-    tunnelled = network is not None and network.driver == "vxlan"
+    network = _network(spec, chosen, agents, pools, session_id)
+    meeting = network is not None and network.driver in ("vxlan", HOST_NETWORK)
     return SessionPlan(
         id=session_id,
         name=spec.name,
@@ -161,80 +215,169 @@ def make_plan(
         failure_policy=spec.failure_policy,
         mounts=spec.mounts,
         network=network,
-        kernels=_kernels(spec, session_id, placement.hosts, network),
-        underlays={agent.name: agent.underlay.address for agent in chosen if tunnelled and agent.underlay},
+        kernels=_kernels(spec, session_id, _places(placement.hosts, network, by_name, pools, session_id)),
+        underlays={agent.name: agent.underlay for agent in chosen if meeting and agent.underlay},
+        agent_addresses=addressing.collapsed(address for agent in agents for address in agent.addresses),
         created_at=now,
     )
 
 
-def _kernels(spec: SessionSpec, session_id: str, hosts: Sequence[str], network: Network | None) -> tuple[Kernel, ...]:
+def _where(kernel: Kernel) -> str:
+    port = f":{kernel.ssh_port}" if kernel.ssh_port != SSH_PORT else ""
+    return f"{kernel.address or '-'}{port}"
+
+
+def _kernels(spec: SessionSpec, session_id: str, places: Sequence[_Place]) -> tuple[Kernel, ...]:
     members = [(role, index) for role in spec.groups for index in range(1, role.replicas + 1)]
     return tuple(
-        _kernel(spec.name, session_id, role, index, rank, hosts[rank], network)
-        for rank, (role, index) in enumerate(members)
+        _kernel(spec.name, session_id, role, index, rank, places[rank]) for rank, (role, index) in enumerate(members)
     )
 
 
-def _kernel(
-    name: str, session_id: str, role: Role, index: int, rank: int, agent: str, network: Network | None
-) -> Kernel:
+def _kernel(name: str, session_id: str, role: Role, index: int, rank: int, place: _Place) -> Kernel:
     hostname = f"{role.name}{index}"
-    address = addressing.address_of(network.subnet, rank) if network else None
     return Kernel(
         id=session_id if role.name == MAIN else str(uuid.uuid5(uuid.UUID(session_id), hostname)),
         role=role.name,
         index=index,
         rank=rank,
         hostname=hostname,
-        agent=agent,
         image=role.image,
         resources=dict(role.resources),
-        address=address,
-        mac=addressing.mac_of(address) if address else None,
         container=f"backendai-{name}-{hostname}",
+        **dataclasses.asdict(place),
     )
 
 
-def _network(spec: SessionSpec, chosen: Sequence[AgentFacts], pools: Pools, session_id: str) -> Network | None:
+def _places(
+    hosts: Sequence[str], network: Network | None, agents: Mapping[str, AgentFacts], pools: Pools, session_id: str
+) -> list[_Place]:
+    """Return where each container meets the others, in rank order."""
+    if network is None:
+        return [_Place(agent) for agent in hosts]
+    if network.subnet is not None:
+        addresses = [addressing.address_of(network.subnet, rank) for rank in range(len(hosts))]
+        # Engine 20.10 takes no MAC for an overlay, and Swarm needs none.
+        macs = [None if network.manager else addressing.mac_of(address) for address in addresses]
+        return [_Place(*place) for place in zip(hosts, addresses, macs)]
+    first, last = pools.first_host_port, pools.last_host_port
+    free = {name: addressing.free_ports(first, last, agents[name].tcp_ports, session_id) for name in set(hosts)}
+    return [_host_place(agents[name], next(free[name], None), pools) for name in hosts]
+
+
+def _host_place(agent: AgentFacts, port: int | None, pools: Pools) -> _Place:
+    if port is None:
+        pool = f"{pools.first_host_port}-{pools.last_host_port}"
+        raise PlanError(f"session_host_port_pool: {pool} has no port left on {agent.name}")
+    return _Place(agent.name, agent.underlay.address if agent.underlay else None, None, port)
+
+
+def _network(
+    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
+) -> Network | None:
     if spec.cluster_size == 1:
         return None
-    used = [network for agent in chosen for network in agent.networks]
-    subnet = addressing.pick_subnet(pools.network, spec.cluster_size, used, session_id)
-    if subnet is None:
-        raise PlanError(f"session_network_pool: {pools.network} has no subnet left for {spec.cluster_size} containers")
-    name, bridge = f"backendai-{spec.name}", f"bai-{_tag(session_id)}"
+    if spec.network_driver == HOST_NETWORK and len(chosen) > 1:
+        return _host_network(chosen)
+    if spec.network_driver == SWARM and len(chosen) > 1:
+        return _overlay(spec, chosen, agents, pools, session_id)
+    subnet = _subnet(spec.cluster_size, chosen, pools, session_id)
+    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_tag(session_id)}"
     if len(chosen) == 1:
         return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
     vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
     if vni is None:
         raise PlanError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
-    mtu = addressing.vxlan_mtu(_underlays(chosen))
+    mtu = addressing.vxlan_mtu(_underlays(chosen, "a tunnel", tunnelled=True))
+    _refuse_taken_port(chosen, pools.vxlan_port)
     return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, link_of(session_id))
+
+
+def _subnet(containers: int, agents: Sequence[AgentFacts], pools: Pools, session_id: str) -> str:
+    """Return a subnet for that many containers that none of the agents uses."""
+    used = [network for agent in agents for network in agent.networks]
+    subnet = addressing.pick_subnet(pools.network, containers, used, session_id)
+    if subnet is None:
+        why = _overlap(pools.network, agents)
+        raise PlanError(f"session_network_pool: {pools.network} has no subnet left for {containers} containers{why}")
+    return subnet
+
+
+def _overlay(
+    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
+) -> Network:
+    """Return the overlay that one of the agents makes as a manager of their swarm.
+
+    Swarm takes an address of its own on every node: it has the upper half of the subnet, the containers the lower one.
+    """
+    managing = swarm.managers(agents)
+    (name,) = {managing[agent.name] for agent in chosen}
+    manager = next(agent for agent in agents if agent.name == name)
+    if wrong := swarm.obstacle(chosen, manager):
+        raise PlanError(wrong)
+    mtu = addressing.vxlan_mtu(_underlays(chosen, "an overlay", tunnelled=True))
+    subnet = _subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
+    return Network(SWARM, f"backendai-{spec.name}", subnet, mtu, None, manager=name)
+
+
+def _host_network(chosen: Sequence[AgentFacts]) -> Network:
+    """Return the agents' own network, which containers share."""
+    found = _underlays(chosen, "the network driver host", tunnelled=False)
+    for agent, (address, _mtu) in zip(chosen, found):
+        if ":" in address:
+            raise PlanError(f"agent_underlay_address: {agent.name} has {address}, the network driver host needs IPv4")
+    return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in found), None)
+
+
+def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
+    """Return a phrase for the first agent that uses the whole pool for something else; empty where none does."""
+    for agent in chosen:
+        for text in agent.networks:
+            network = ipaddress.ip_network(text, strict=False)
+            if network.version == 4 and network.prefixlen and ipaddress.IPv4Network(pool).subnet_of(network):
+                return f": {agent.name} uses {text}"
+    return ""
+
+
+def _refuse_taken_port(chosen: Iterable[AgentFacts], port: int) -> None:
+    for agent in chosen:
+        if port in agent.udp_ports:
+            raise PlanError(
+                f"session_vxlan_port: {port} is used on {agent.name} by {agent.udp_ports[port]}; choose another port,"
+                " the same for all sessions"
+            )
 
 
 def link_of(session_id: str) -> str:
     """Return the name of a session's VXLAN link, the same on every agent; names of links have 15 characters at most."""
-    return f"bax-{_tag(session_id)}"
+    return f"{LINK_PREFIX}{_tag(session_id)}"
 
 
 def _tag(session_id: str) -> str:
     return session_id.replace("-", "")[:10]
 
 
-def _underlays(chosen: Iterable[AgentFacts]) -> list[tuple[str, int]]:
-    """Return (address, MTU) of every agent; a tunnel needs them all, and room for the smallest frame."""
+def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> list[tuple[str, int]]:
+    """Return (address, MTU) of every agent; ``what`` needs them all, and room for the smallest frame."""
     found = []
     for agent in chosen:
         if agent.underlay is None:
             raise PlanError(f"agent_underlay_address: no address of {agent.name} is known that its peers could reach")
-        least = addressing.MIN_MTU + addressing.overhead(agent.underlay.address)
+        least = addressing.MIN_MTU + (addressing.overhead(agent.underlay.address) if tunnelled else 0)
         if agent.underlay.mtu < least:
             here = f"{agent.underlay.interface} of {agent.name} has an MTU of {agent.underlay.mtu}"
-            raise PlanError(f"agent_underlay_address: {here}, a tunnel needs at least {least}")
+            raise PlanError(f"agent_underlay_address: {here}, {what} needs at least {least}")
         found.append((agent.name, agent.underlay.address, agent.underlay.mtu))
+    secret = [agent.name for agent in chosen if agent.underlay and agent.underlay.public_key]
+    if secret and len(secret) < len(found):
+        plain = ", ".join(name for name, _address, _mtu in found if name not in secret)
+        raise PlanError(
+            f"agent_underlay_encryption: {', '.join(secret)} has wireguard and {plain} has none;"
+            f" {what} needs it on both"
+        )
     name, address, _mtu = found[0]
     for other, peer, _mtu in found:
         if (":" in peer) != (":" in address):
             both = f"{name} has {address} and {other} has {peer}"
-            raise PlanError(f"agent_underlay_address: {both}, a tunnel needs addresses of one kind")
+            raise PlanError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
     return [(address, mtu) for _name, address, mtu in found]

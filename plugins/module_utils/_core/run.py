@@ -39,6 +39,7 @@ RUN_OPTIONS = (
     "network_pool",
     "vni_pool",
     "vxlan_port",
+    "host_port_pool",
     "hosts_template",
     "ssh_config_template",
     "environment_template",
@@ -48,12 +49,17 @@ RUN_OPTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class Pools:
-    """Where networks of sessions come from: addresses, VXLAN network identifiers, the UDP port of the tunnels."""
+    """Where networks of sessions come from: addresses, VXLAN network identifiers, the UDP port of the tunnels.
+
+    ``first_host_port`` to ``last_host_port`` are for the sshds of containers that share their agents' network.
+    """
 
     network: str
     first_vni: int
     last_vni: int
     vxlan_port: int
+    first_host_port: int
+    last_host_port: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +105,23 @@ def parse_pools(variables: Mapping[str, Any]) -> Pools:
             problems.refuse("session_network_pool", network, "must be a /29 or larger")
     except ValueError:
         problems.refuse("session_network_pool", network, "must be an IPv4 network such as 10.128.0.0/9")
-    vnis = text(problems, "session_vni_pool", variables.get("session_vni_pool"))
-    first, _dash, last = vnis.partition("-")
-    valid = first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 1 << 24
-    if vnis and not valid:
-        problems.refuse("session_vni_pool", vnis, "must be a range within 1-16777215, such as 4096-16777215")
+    first_vni, last_vni = _range(problems, "session_vni_pool", variables, (1, 16777215), "4096-16777215")
     port = whole_number(problems, "session_vxlan_port", variables.get("session_vxlan_port"), 1, 65535)
+    first_port, last_port = _range(problems, "session_host_port_pool", variables, (1024, 65535), "30000-32767")
     if problems:
         raise SpecError(str(problems))
-    return Pools(network, int(first), int(last), port)
+    return Pools(network, first_vni, last_vni, port, first_port, last_port)
+
+
+def _range(
+    problems: Problems, option: str, variables: Mapping[str, Any], allowed: tuple[int, int], example: str
+) -> tuple[int, int]:
+    """Return the first and the last number of an option such as ``4096-16777215``; note a problem where it is none."""
+    least, most = allowed
+    given = text(problems, option, variables.get(option))
+    first, _dash, last = given.partition("-")
+    if first.isdecimal() and last.isdecimal() and least <= int(first) <= int(last) <= most:
+        return int(first), int(last)
+    if given:
+        problems.refuse(option, given, f"must be a range within {least}-{most}, such as {example}")
+    return allowed

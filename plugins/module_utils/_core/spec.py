@@ -254,8 +254,6 @@ def _refuse_unoffered(problems: Problems, values: Mapping[str, Any], spec: Sessi
     """Refuse what the contract names and this version cannot do: better than to take it and not do it."""
     if entries(problems, "session_apps", values["apps"], ("name", "port", "protocol", "command")):
         problems.add("session_apps: apps are not offered by this version; leave it empty")
-    if spec.network_driver in ("swarm", "host"):
-        problems.refuse("session_network_driver", spec.network_driver, "is not offered by this version; use vxlan")
     for role in spec.groups:
         if role.resources.get("shmem", 0) > role.resources.get("mem", 0):
             where = f"session_roles.{role.name}.resources" if spec.roles else "session_resources"

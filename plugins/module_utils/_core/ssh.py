@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SSH_PORT, Kernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +25,20 @@ class PublicKeys:
 
 def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:
     """Return a complete ``known_hosts``: the host key of every container under its name and address."""
+    return "".join(f"{_names(kernel)} {keys[kernel.hostname].host}\n" for kernel in kernels)
+
+
+def ports(kernels: Iterable[Kernel]) -> str:
+    """Return where containers listen that share their agents' network: ``hostname address port`` in each line."""
     return "".join(
-        f"{','.join(filter(None, (kernel.hostname, kernel.address)))} {keys[kernel.hostname].host}\n"
-        for kernel in kernels
+        f"{kernel.hostname} {kernel.address} {kernel.ssh_port}\n" for kernel in kernels if kernel.ssh_port != SSH_PORT
     )
+
+
+def _names(kernel: Kernel) -> str:
+    """Return what a container is known as; with a port of its own, in the form that ``ssh`` looks for then."""
+    names = filter(None, (kernel.hostname, kernel.address))
+    return ",".join(name if kernel.ssh_port == SSH_PORT else f"[{name}]:{kernel.ssh_port}" for name in names)
 
 
 def authorized_keys(

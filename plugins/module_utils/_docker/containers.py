@@ -12,12 +12,13 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import complete
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import device_nodes
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import HOST_NETWORK, SESSION_INTERFACE
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Container:
     address and MAC there; without it the container has the agent's default network alone. ``given`` is the environment
     that the session sets; it may hold the user's secrets and is never shown. ``image_environment`` is what the image
     brings, ``kit`` the folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder
-    when it starts.
+    when it starts, ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it
+    has no other.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Container:
     mac: str | None
     labels: dict[str, str]
     ssh_files: str = ""
+    interface: str = SESSION_INTERFACE
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the container is made.
@@ -84,6 +87,11 @@ def find_containers(client: docker.APIClient, session_id: str | None = None) -> 
     return list(client.containers(all=True, filters=labels.owned(session_id)))
 
 
+def pid_of(client: docker.APIClient, container: str) -> int:
+    """Return the first process of a container, by its number on the agent; 0 where it does not run."""
+    return int(client.inspect_container(container)["State"]["Pid"])
+
+
 def how_it_ended(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
     """Return a stopped container's exit code and the time of its end, in seconds since the epoch.
 
@@ -107,8 +115,14 @@ def foreign_names(client: docker.APIClient, names: Collection[str], session_id: 
     return sorted(name for one in others for name in names if f"/{name}" in (one["Names"] or ()))
 
 
-def plan_containers(found: Sequence[dict[str, Any]], wanted: Iterable[Container]) -> list[Step]:
-    """Return what must happen for the containers to be there as wanted, and running."""
+def plan_containers(
+    found: Sequence[dict[str, Any]], wanted: Iterable[Container], unplugged: Mapping[str, str] | None = None
+) -> list[Step]:
+    """Return what must happen for the containers to be there as wanted, and running.
+
+    ``unplugged`` names, by hostname, the interface that a running container has lost: it is made anew.
+    """
+    lost = unplugged or {}
     by_hostname = {one["Labels"].get(labels.HOSTNAME): one for one in found}
     steps = []
     for container in wanted:
@@ -120,6 +134,9 @@ def plan_containers(found: Sequence[dict[str, Any]], wanted: Iterable[Container]
             steps.append(
                 Step(container, Change(subject, f"{there['State']}, made differently", after), there["Id"], True)
             )
+        elif container.hostname in lost:
+            before = f"{there['State']}, without {lost[container.hostname]}"
+            steps.append(Step(container, Change(subject, before, after), there["Id"], True))
         elif there["State"] != "running":
             steps.append(Step(container, Change(subject, there["State"], after), there["Id"], False))
     return steps
@@ -128,6 +145,17 @@ def plan_containers(found: Sequence[dict[str, Any]], wanted: Iterable[Container]
 def apply_containers(client: docker.APIClient, steps: Sequence[Step]) -> None:
     """Take all steps, several at once. The first error is raised after every step has ended."""
     _at_once(lambda step: _take(client, step), steps)
+
+
+def start_stopped(client: docker.APIClient, session_id: str, hostnames: Collection[str]) -> list[Change]:
+    """Start those of a session's containers that do not run, several at once, and return what was started."""
+    stopped = [
+        one
+        for one in find_containers(client, session_id)
+        if one["Labels"].get(labels.HOSTNAME) in hostnames and one["State"] != "running"
+    ]
+    _at_once(lambda one: client.start(one["Id"]), stopped)
+    return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
 
 
 def remove_containers(client: docker.APIClient, found: Sequence[dict[str, Any]]) -> list[Change]:
@@ -148,7 +176,8 @@ def _take(client: docker.APIClient, step: Step) -> None:
 def _create(client: docker.APIClient, wanted: Container) -> str:
     """Make the container with the session network first, then the default one: API 1.41 takes one at a time."""
     networking = None
-    if wanted.network:
+    joins = wanted.network not in (None, HOST_NETWORK)
+    if joins:
         endpoint = client.create_endpoint_config(ipv4_address=wanted.address)
         networking = {"EndpointsConfig": {wanted.network: endpoint}}
     made = client.create_container(
@@ -176,7 +205,7 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
             restart_policy={"Name": "no"},
         ),
     )["Id"]
-    if wanted.network:
+    if joins:
         client.connect_container_to_network(made, wanted.default_network)
     return str(made)
 
@@ -203,7 +232,7 @@ def _environment(container: Container) -> dict[str, str]:
     Where NVIDIA's runtime is the engine's default one, images with CUDA would be shown all GPUs, and so would a user
     who sets the variable that asks for them: it says what the container has, wherever it could count.
     """
-    environment = complete(container.image_environment, container.given)
+    environment = complete(container.image_environment, container.given, container.interface)
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpus) or "void"

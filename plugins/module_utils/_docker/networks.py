@@ -35,9 +35,9 @@ class BridgeNetwork:
 
 
 def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
-    """Return the network that the plan wants on each of its agents; ``None`` in a session of one."""
+    """Return the network that the plan wants on each of its agents; ``None`` where the session needs none."""
     network = plan.network
-    if network is None:
+    if network is None or network.subnet is None or network.bridge is None:
         return None
     return BridgeNetwork(network.name, network.subnet, network.mtu, network.bridge, plan.id)
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import json
 import os
 import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,18 @@ class Store:
         with _locked(handle):
             yield
 
+    @contextlib.contextmanager
+    def isolation_lock(self) -> Iterator[None]:
+        """Hold the lock of the rules that follow from all sessions together; whoever has it asks for no other."""
+        try:
+            handle = os.open(self._sessions, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise NotProvisioned(
+                f"{self._sessions} is missing: run backendai.cluster.provision_agents on this host."
+            ) from error
+        with _locked(handle):
+            yield
+
     def kit(self) -> str:
         """Return the folder of the runtime kit in use, its version resolved."""
         kit = self._root / "kit" / "current"
@@ -125,12 +138,22 @@ class Store:
         return str(kit.resolve())
 
     def sessions(self) -> list[Held]:
-        """Return every session that this agent holds, committed or not, in the order of their ids."""
+        """Return every session that this agent holds, committed or not, in the order of their ids.
+
+        Raises :class:`Damaged` when one of them cannot be read.
+        """
+        readable, damaged = self.readable()
+        if damaged:
+            raise damaged[0]
+        return readable
+
+    def readable(self) -> tuple[list[Held], list[Damaged]]:
+        """Return the sessions that can be read, in the order of their ids, and what is wrong with the others."""
         if not self._sessions.is_dir():
-            return []
+            return [], []
         names = sorted(folder.name for folder in self._sessions.iterdir() if _ID.fullmatch(folder.name))
-        found = map(self.session, names)
-        return [held for held in found if held]
+        found = [self._held_or_damaged(name) for name in names]
+        return [one for one in found if isinstance(one, Held)], [one for one in found if isinstance(one, Damaged)]
 
     def session(self, session_id: str) -> Held | None:
         """Return one session; ``None`` where this agent holds none of that id."""
@@ -142,11 +165,31 @@ class Store:
         except (ValueError, KeyError, TypeError) as error:
             raise Damaged(f"{path} is damaged ({error}): move {path.parent} away, then end what it held.") from error
 
+    def _held_or_damaged(self, session_id: str) -> Held | Damaged | None:
+        try:
+            return self.session(session_id)
+        except Damaged as error:
+            return error
+
     def save(self, held: Held) -> None:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         folder = self.folder(held.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
         write_atomically(folder / "session.json", json.dumps({**dataclasses.asdict(held), "plan": held.plan.to_dict()}))
+
+    def seal(self, session_id: str, paths: Iterable[Path]) -> None:
+        """Note what files of a session hold, so that a later look can tell whether they still do."""
+        seals = {str(path.relative_to(self.folder(session_id))): _digest(path) for path in paths}
+        write_atomically(self.folder(session_id) / "seals.json", json.dumps(seals))
+
+    def broken_seals(self, session_id: str) -> list[Path]:
+        """Return the files of a session that are gone, or no longer hold what they did when they were sealed."""
+        folder = self.folder(session_id)
+        try:
+            seals = json.loads((folder / "seals.json").read_text())
+        except FileNotFoundError:
+            return []
+        return [folder / name for name, digest in seals.items() if _digest(folder / name) != digest]
 
     def commit(self, held: Held) -> None:
         """Take the time limit off a session that has proven itself."""
@@ -183,6 +226,11 @@ def _locked(handle: int) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _digest(path: Path) -> str | None:
+    """Return a digest of a file's content; ``None`` where it is not there."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def deadline(seconds: int) -> float:

@@ -2,23 +2,42 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ``ip`` and ``bridge`` commands of iproute2: JSON out, batches in."""
+"""The ``ip`` and ``bridge`` commands of iproute2: JSON out, batches in, here or in a container's network namespace."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 
 
 class NetworkError(Exception):
     """A command of iproute2 failed; the message holds the command and what it said."""
 
 
-def show(*command: str) -> list[dict[str, Any]]:
-    """Return what a listing such as ``ip -j link show`` holds; empty where the device is not there."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A change, with its lines for ``ip`` and for ``bridge``.
+
+    With ``pid``, the lines for ``ip`` are meant for the network namespace of that process.
+    """
+
+    change: Change
+    ip: tuple[str, ...] = ()
+    bridge: tuple[str, ...] = ()
+    pid: int | None = None
+
+
+def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
+    """Return what a listing such as ``ip -j link show`` holds; empty where the device is not there.
+
+    With ``pid``, it is asked for in the network namespace of that process.
+    """
+    done = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
     if done.returncode:
         if "does not exist" in done.stderr or "Cannot find device" in done.stderr:
             return []
@@ -26,11 +45,27 @@ def show(*command: str) -> list[dict[str, Any]]:
     return [entry for entry in json.loads(done.stdout or "[]") if entry]
 
 
-def batch(tool: str, lines: Sequence[str]) -> None:
-    """Run the lines in one process of ``tool`` (``ip`` or ``bridge``); the first that fails ends the batch."""
+def apply(steps: Iterable[Step]) -> None:
+    """Take all steps: those of ``ip`` in one process, those of ``bridge`` in another, and one for each container.
+
+    Raises :class:`NetworkError`; the first line that fails ends its batch.
+    """
+    listed = list(steps)
+    _batch("ip", [line for step in listed if step.pid is None for line in step.ip])
+    _batch("bridge", [line for step in listed for line in step.bridge])
+    for pid in dict.fromkeys(step.pid for step in listed if step.pid is not None):
+        _batch("ip", [line for step in listed if step.pid == pid for line in step.ip], pid)
+
+
+def _batch(tool: str, lines: Sequence[str], pid: int | None = None) -> None:
     if not lines:
         return
     text = "".join(f"{line}\n" for line in lines)
-    done = subprocess.run([tool, "-batch", "-"], input=text, capture_output=True, text=True, check=False)
+    command = [*_enter(pid), tool, "-batch", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NetworkError(f"{tool} -batch: {' '.join(done.stderr.split())}")
+
+
+def _enter(pid: int | None) -> list[str]:
+    return [] if pid is None else ["nsenter", f"--target={pid}", "--net"]

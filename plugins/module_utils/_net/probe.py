@@ -16,12 +16,16 @@ import dataclasses
 import os
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Iterator, Sequence
 
-SSH_PORT = 22
-ICMP_AND_IP_HEADERS = 28
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SSH_PORT
+from ansible_collections.backendai.cluster.plugins.module_utils._net.icmp import (
+    ICMP_AND_IP_HEADERS,
+    echo_request,
+    is_reply,
+)
+
 RETRY_SECONDS = 0.05
 
 _CLONE_NEWNET = 0x40000000
@@ -39,42 +43,54 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A container to reach: its hostname and its address on the session network."""
+    """A container to reach: its hostname, its address on the session network, and the port of its sshd."""
 
     hostname: str
     address: str
+    port: int = SSH_PORT
+
+
+@dataclasses.dataclass(frozen=True)
+class Met:
+    """How one container meets another, by their hostnames.
+
+    ``tcp``: its sshd greets. ``frame``: a full-size frame that may not be fragmented is echoed.
+    """
+
+    source: str
+    target: str
+    tcp: bool
+    frame: bool
 
 
 @dataclasses.dataclass(eq=False)
 class _Probe:
-    """One pair. ``what`` is still to be seen: an SSH greeting over TCP, or an echo of a full-size frame."""
+    """One thing of one pair that is still to be seen: an SSH greeting over TCP, or else the echo of a full frame."""
 
     source: Endpoint
     target: Target
-    what: str
+    over_tcp: bool
     socket: socket.socket | None = None
 
 
-def unreached(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[str]:
-    """Return a sentence for each pair that does not meet within ``seconds``; an empty list when all do.
+def probe(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[Met]:
+    """Return how every source meets every other target, source by source.
 
-    Every source must read an SSH greeting from every other target over TCP, and get the echo of a frame of ``mtu``
-    bytes that may not be fragmented. What fails is tried again until the time is over: containers start in any order.
+    Over TCP it must read an SSH greeting, and it must get the echo of a frame of ``mtu`` bytes that may not be
+    fragmented. What fails is tried again for ``seconds``: containers start in any order.
     """
-    probes = [
-        _Probe(source, target, what)
-        for source in sources
-        for target in targets
-        if target.hostname != source.hostname
-        for what in ("ssh over tcp", f"frames of {mtu} bytes")
-    ]
+    pairs = [(source, target) for source in sources for target in targets if target.hostname != source.hostname]
+    missing = [_Probe(source, target, over_tcp) for source, target in pairs for over_tcp in (True, False)]
     until = time.monotonic() + seconds
-    missing = probes
     while missing and time.monotonic() < until:
         missing = _round(missing, mtu, min(1.0, until - time.monotonic()))
         if missing:
             time.sleep(RETRY_SECONDS)
-    return [f"{one.source.hostname} does not reach {one.target.hostname} with {one.what}" for one in missing]
+    lost = {(one.source, one.target, one.over_tcp) for one in missing}
+    return [
+        Met(source.hostname, target.hostname, (source, target, True) not in lost, (source, target, False) not in lost)
+        for source, target in pairs
+    ]
 
 
 @contextlib.contextmanager
@@ -117,17 +133,17 @@ def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
 
 
 def _open(probe: _Probe, mtu: int, waiting: selectors.BaseSelector) -> None:
-    if probe.what == "ssh over tcp":
+    if probe.over_tcp:
         opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         opened.setblocking(False)
-        opened.connect_ex((probe.target.address, SSH_PORT))
+        opened.connect_ex((probe.target.address, probe.target.port))
     else:
         opened = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         opened.setblocking(False)
         opened.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
         opened.connect((probe.target.address, 0))
         with contextlib.suppress(OSError):
-            opened.send(_echo_request(mtu - ICMP_AND_IP_HEADERS))
+            opened.send(echo_request(mtu - ICMP_AND_IP_HEADERS))
     probe.socket = opened
     waiting.register(opened, selectors.EVENT_READ, probe)
 
@@ -140,23 +156,6 @@ def _answered(probe: _Probe) -> bool | None:
         return None
     except OSError:
         return False
-    if probe.what == "ssh over tcp":
+    if probe.over_tcp:
         return received.startswith(b"SSH-")
-    header = (received[0] & 0x0F) * 4 if received else 0
-    return True if received[header : header + 1] == b"\0" else None
-
-
-def _echo_request(size: int) -> bytes:
-    """Return an ICMP echo request with that many bytes of payload (RFC 792)."""
-    payload = bytes(size)
-    checksum = _checksum(struct.pack("!BBHHH", 8, 0, 0, os.getpid() & 0xFFFF, 1) + payload)
-    return struct.pack("!BBHHH", 8, 0, checksum, os.getpid() & 0xFFFF, 1) + payload
-
-
-def _checksum(data: bytes) -> int:
-    """Return the internet checksum (RFC 1071)."""
-    padded = data + b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    return True if is_reply(received) else None

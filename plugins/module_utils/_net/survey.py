@@ -7,10 +7,18 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import LINK_PREFIX
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import show
+
+_INSIDE = ("bridge", "dummy", "veth", "vxlan")
+"""Kinds of links that a host makes for itself."""
+
+_LISTENING = "0A"
+"""The state of a TCP socket that takes connections, as ``/proc/net/tcp`` has it."""
 
 
 def networks_in_use() -> list[str]:
@@ -36,8 +44,59 @@ def find_underlay(address: str) -> Underlay | None:
     wanted = address or _default_source(links) or _connection_address()
     for link in links:
         if any(entry.get("local") == wanted for entry in link["addr_info"]):
-            return Underlay(wanted, link["ifname"], link["mtu"])
+            return Underlay(wanted, link["ifname"], link["mtu"], _mac(link))
     return None
+
+
+def own_addresses(underlay: Underlay | None) -> list[str]:
+    """Return the addresses at which this host itself can be reached, IPv4 and IPv6.
+
+    Those of bridges and the like belong to what is inside of the host, unless the underlay is one of them.
+    """
+    return sorted(
+        {
+            entry["local"]
+            for link in show("ip", "-j", "-d", "addr", "show")
+            if link["ifname"] == (underlay and underlay.interface)
+            or link.get("linkinfo", {}).get("info_kind") not in _INSIDE
+            for entry in link["addr_info"]
+            if entry["scope"] == "global"
+        }
+    )
+
+
+def udp_ports() -> dict[int, str]:
+    """Return the UDP ports that others than sessions' tunnels use on this host, and who does."""
+    links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
+    port_of = {link["ifname"]: link["linkinfo"]["info_data"].get("port") for link in links}
+    ours = {port for name, port in port_of.items() if name.startswith(LINK_PREFIX)}
+    open_ports = {port for family in ("udp", "udp6") for port in _ports_of(Path("/proc/net", family))}
+    foreign = {port: f"the link {name}" for name, port in port_of.items() if not name.startswith(LINK_PREFIX)}
+    return {**dict.fromkeys(open_ports - ours, "another program"), **foreign}
+
+
+def tcp_ports() -> set[int]:
+    """Return the TCP ports that somebody listens at on this host."""
+    return {port for family in ("tcp", "tcp6") for port in _ports_of(Path("/proc/net", family), _LISTENING)}
+
+
+def on_link(address: str) -> bool:
+    """Return whether a host is on the same segment as this one: no router lies between."""
+    return not any("gateway" in route or "via" in route for route in show("ip", "-j", "route", "get", address))
+
+
+def _mac(link: dict[str, Any]) -> str:
+    return str(link.get("address", "")) if link.get("link_type") == "ether" else ""
+
+
+def _ports_of(table: Path, state: str = "") -> set[int]:
+    """Return the local ports of the kernel's table of sockets, of those in one ``state`` where one is given.
+
+    Its lines are ``sl local_address rem_address st …``, addresses as ``HEX:HEXPORT``.
+    """
+    lines = table.read_text().splitlines()[1:] if table.exists() else []
+    sockets = (line.split() for line in lines)
+    return {int(fields[1].rpartition(":")[2], 16) for fields in sockets if state in ("", fields[3])}
 
 
 def _default_source(links: list[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import batch, show
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step, apply, show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,24 +40,20 @@ class Vxlan:
     peers: tuple[Peer, ...]
 
 
-Step = tuple[Change, list[str], list[str]]
-"""A change, with its lines for ``ip`` and for ``bridge``."""
-
-
 def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
     """Return the link that the plan wants on an agent; ``None`` where the session needs none."""
     network = plan.network
-    if network is None or network.vni is None or network.port is None or network.link is None:
+    if network is None or network.vni is None or network.port is None or network.link is None or network.bridge is None:
         return None
     peers = [
-        Peer(kernel.address, kernel.mac, plan.underlays[kernel.agent])
+        Peer(kernel.address, kernel.mac, plan.underlays[kernel.agent].address)
         for kernel in plan.kernels
         if kernel.agent != agent and kernel.address and kernel.mac
     ]
     return Vxlan(
         name=network.link,
         vni=network.vni,
-        local=plan.underlays[agent],
+        local=plan.underlays[agent].address,
         port=network.port,
         mtu=network.mtu,
         bridge=network.bridge,
@@ -71,7 +67,7 @@ def read_link(name: str) -> dict[str, Any] | None:
 
 
 def plan_vxlan(wanted: Vxlan) -> list[Step]:
-    """Return what must change for a link to be as wanted: each change with its lines for ``ip`` and for ``bridge``."""
+    """Return what must change for a link to be as wanted."""
     link = read_link(wanted.name)
     why = _why_recreate(wanted, link) if link else "missing"
     if why:
@@ -79,21 +75,15 @@ def plan_vxlan(wanted: Vxlan) -> list[Step]:
         before = why if link else None
         entries = [_add_peer(wanted.name, peer) for peer in wanted.peers]
         change = Change(f"link {wanted.name}", before, _phrase(wanted))
-        ip_lines = [*remove, *_create(wanted), *(ip for ip, _bridge in entries)]
-        return [(change, ip_lines, [bridge for _ip, bridge in entries])]
+        ip_lines = (*remove, *_create(wanted), *(ip for ip, _bridge in entries))
+        return [Step(change, ip_lines, tuple(bridge for _ip, bridge in entries))]
     return [*_adjustments(wanted, link or {}), *_entries(wanted)]
-
-
-def apply_vxlan(changes: list[Step]) -> None:
-    """Make the changes, two processes in all. Raises :class:`NetworkError`."""
-    batch("ip", [line for _change, lines, _bridge in changes for line in lines])
-    batch("bridge", [line for _change, _ip, lines in changes for line in lines])
 
 
 def remove_link(name: str) -> None:
     """Remove a link, its entries with it; nothing happens where it is not there."""
     if read_link(name):
-        batch("ip", [f"link del dev {name}"])
+        apply([Step(Change(f"link {name}", "there", None), (f"link del dev {name}",))])
 
 
 def _create(wanted: Vxlan) -> list[str]:
@@ -121,12 +111,12 @@ def _adjustments(wanted: Vxlan, link: dict[str, Any]) -> list[Step]:
     found: list[Step] = []
     if link.get("mtu") != wanted.mtu:
         change = Change(subject, f"mtu {link.get('mtu')}", f"mtu {wanted.mtu}")
-        found.append((change, [f"link set dev {wanted.name} mtu {wanted.mtu}"], []))
+        found.append(Step(change, (f"link set dev {wanted.name} mtu {wanted.mtu}",)))
     if link.get("master") != wanted.bridge:
         change = Change(subject, f"bridge {link.get('master')}", f"bridge {wanted.bridge}")
-        found.append((change, [f"link set dev {wanted.name} master {wanted.bridge}"], []))
+        found.append(Step(change, (f"link set dev {wanted.name} master {wanted.bridge}",)))
     if "UP" not in link.get("flags", []):
-        found.append((Change(subject, "down", "up"), [f"link set dev {wanted.name} up"], []))
+        found.append(Step(Change(subject, "down", "up"), (f"link set dev {wanted.name} up",)))
     return found
 
 
@@ -143,17 +133,17 @@ def _entries(wanted: Vxlan) -> list[Step]:
     found: list[Step] = []
     for mac, underlay in sorted(forwarding - {(peer.mac, peer.underlay) for peer in wanted.peers}):
         change = Change(f"forwarding entry {mac} on {name}", f"to {underlay}", None)
-        found.append((change, [], [f"fdb del {mac} dev {name} dst {underlay}"]))
+        found.append(Step(change, bridge=(f"fdb del {mac} dev {name} dst {underlay}",)))
     for address, mac in sorted(neighbours - {(peer.address, peer.mac) for peer in wanted.peers}):
         change = Change(f"neighbour {address} on {name}", mac, None)
-        found.append((change, [f"neigh del {address} dev {name}"], []))
+        found.append(Step(change, (f"neigh del {address} dev {name}",)))
     for peer in wanted.peers:
         ip_line, bridge_line = _add_peer(name, peer)
         if (peer.mac, peer.underlay) not in forwarding:
             change = Change(f"forwarding entry {peer.mac} on {name}", None, f"to {peer.underlay}")
-            found.append((change, [], [bridge_line]))
+            found.append(Step(change, bridge=(bridge_line,)))
         if (peer.address, peer.mac) not in neighbours:
-            found.append((Change(f"neighbour {peer.address} on {name}", None, peer.mac), [ip_line], []))
+            found.append(Step(Change(f"neighbour {peer.address} on {name}", None, peer.mac), (ip_line,)))
     return found
 
 

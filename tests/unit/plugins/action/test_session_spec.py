@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
@@ -13,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_spec import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
-from tests.unit.builders import IMAGE, SESSION_ID, requested, spec, variables
+from tests.unit.builders import IMAGE, POOLS, SESSION_ID, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
 
 
@@ -26,7 +27,7 @@ def refusal(run: Run, asked: dict[str, Any], purpose: str | None = None) -> str:
 def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> None:
     result = run(ActionModule, {}, variables(cluster_size="4", env='{"TOKEN": "hunter2"}'))
     assert result["spec"]["cluster_size"] == 4
-    assert result["pools"] == {"network": "10.128.0.0/9", "first_vni": 4096, "last_vni": 16777215, "vxlan_port": 4789}
+    assert result["pools"] == dataclasses.asdict(POOLS)
     assert result["changed"] is False
     assert result["_ansible_no_log"] is True
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import isolation
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel, kernel_of_names
 
 
 @pytest.fixture
@@ -25,3 +28,11 @@ def store(tmp_path: Path) -> Store:
     (tmp_path / "kit" / "0123456789ab").mkdir(parents=True)
     (tmp_path / "kit" / "current").symlink_to("0123456789ab")
     return Store(str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """Return the kernel of the agent: nothing of these tests reaches that of the machine."""
+    monkeypatch.setattr(isolation, "on_link", lambda _address: True)
+    with kernel_of_names() as names:
+        yield names

@@ -28,7 +28,7 @@ from tests.unit.builders import GIB, SESSION_ID, agent_data, held, plan
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
-SETTINGS = Settings("default", True, (), {}, 1, 0, "")
+SETTINGS = Settings("default", True, (), {}, 1, 0, "", False)
 KEYS = {name: PublicKeys(f"USER-{name}", f"HOST-{name}") for name in ("main1", "sub1")}
 CHANGES = [Change("claim train-llm on agent1", None, "2 containers")]
 Facts = Callable[..., None]

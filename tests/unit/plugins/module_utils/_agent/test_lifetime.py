@@ -22,10 +22,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
 
 MADE = plan({"agent1": 2, "agent2": 1})
 BATCH = plan({"agent1": 2, "agent2": 1}, command="python train.py")
@@ -64,27 +65,6 @@ class Mortal(Engine):
 def engine() -> Any:
     """Return an engine without containers."""
     return Mortal()
-
-
-@pytest.fixture(autouse=True)
-def links(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Return the links of the host: a command that makes or removes one is remembered here, and not run."""
-    there: set[str] = set()
-
-    def batch(_tool: str, lines: list[str]) -> None:
-        for line in lines:
-            words = line.split()
-            if words[:2] == ["link", "add"]:
-                there.add(words[2])
-            if words[:2] == ["link", "del"]:
-                there.remove(words[3])
-
-    monkeypatch.setattr(vxlan, "batch", batch)
-    monkeypatch.setattr(vxlan, "read_link", lambda name: {"ifname": name} if name in there else None)
-    monkeypatch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
-    monkeypatch.setattr(vxlan, "_adjustments", lambda _wanted, _link: [])
-    monkeypatch.setattr(vxlan, "_entries", lambda _wanted: [])
-    return there
 
 
 class Clock:
@@ -256,21 +236,21 @@ def test_a_claim_that_became_good_meanwhile_stays(
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
-def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: Store, links: set[str]) -> None:
+def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1")
     engine.run(MADE, "sub1", state="exited")
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([LINK, Change(SUB1, "exited", "running")], {})
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
-    assert len(links) == 1
+    assert len(kernel.links) == 1
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {})
 
 
-def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, links: set[str]) -> None:
+def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
     store.save(held(plan({"agent1": 1})))
     engine.run(MADE, "main1", state="created")
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([Change(MAIN1, "created", "running")], {})
-    assert links == set()
+    assert kernel.links == set()
 
 
 def test_main1_of_a_batch_session_is_left_as_it_ended(engine: Any, store: Store) -> None:
@@ -305,7 +285,7 @@ def test_nothing_is_started_on_a_link_that_cannot_be_made(
     def batch(_tool: str, _lines: list[str]) -> None:
         raise NetworkError("ip -batch: Device does not exist")
 
-    monkeypatch.setattr(vxlan, "batch", batch)
+    monkeypatch.setattr(iproute, "_batch", batch)
     store.save(held(MADE))
     engine.run(MADE, "main1", state="exited")
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {SESSION_ID: "ip -batch: Device does not exist"})
@@ -367,7 +347,7 @@ def test_what_may_not_happen_is_no_failure_of_a_session(
         reaped(engine, store, restart=(SESSION_ID,))
 
 
-def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Store, links: set[str]) -> None:
+def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Store, kernel: Kernel) -> None:
     ended, over = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     store.save(held(MADE))
     store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))
@@ -383,6 +363,6 @@ def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Sto
         ],
         {SESSION_ID: "main1 was removed on agent1 and cannot be restarted"},
     )
-    assert (engine.calls, links) == ([], set())
+    assert (engine.calls, kernel.links) == ([], set())
     assert len(store.sessions()) == 3
     assert reaped(engine, store, (ended,), (SESSION_ID,)) == told

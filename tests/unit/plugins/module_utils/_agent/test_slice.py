@@ -26,9 +26,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
 
 MADE = plan(
     {"agent1": 2, "agent2": 1},
@@ -43,27 +43,6 @@ CONTENTS = Contents(
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
 FILES = ("environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
-
-
-@pytest.fixture(autouse=True)
-def links(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Return the links of the host: a command that makes or removes one is remembered here, and not run."""
-    there: set[str] = set()
-
-    def batch(_tool: str, lines: list[str]) -> None:
-        for line in lines:
-            words = line.split()
-            if words[:2] == ["link", "add"]:
-                there.add(words[2])
-            if words[:2] == ["link", "del"]:
-                there.remove(words[3])
-
-    monkeypatch.setattr(vxlan, "batch", batch)
-    monkeypatch.setattr(vxlan, "read_link", lambda name: {"ifname": name} if name in there else None)
-    monkeypatch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
-    monkeypatch.setattr(vxlan, "_adjustments", lambda _wanted, _link: [])
-    monkeypatch.setattr(vxlan, "_entries", lambda _wanted: [])
-    return there
 
 
 def apply(engine: Engine, store: Store, nonce: str = "nonce-1", *, dry: bool = False, **changes: Any) -> list[Change]:
@@ -88,17 +67,18 @@ EVERYTHING = [
     "file …/sub1/ssh/known_hosts",
     "file …/sub1/ssh/authorized_keys",
     "network backendai-train-llm",
+    "firewall table inet backendai",
     f"link {MADE.network and MADE.network.link}",
     "container backendai-train-llm-main1",
     "container backendai-train-llm-sub1",
 ]
 
 
-def test_a_claimed_slice_is_made_from_the_ground_up(engine: Engine, store: Store, links: set[str]) -> None:
+def test_a_claimed_slice_is_made_from_the_ground_up(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, expires_at=9e12))
     assert subjects(apply(engine, store), store) == EVERYTHING
     assert engine.calls[0] == "create network backendai-train-llm"
-    assert len(links) == 1
+    assert len(kernel.links) == 1
     assert [one["State"] for one in engine.made] == ["running", "running"]
     for hostname in ("main1", "sub1"):
         folder = store.kernel_folder(SESSION_ID, hostname)
@@ -126,7 +106,7 @@ def test_a_slice_that_is_true_is_left_alone(engine: Engine, store: Store) -> Non
     ],
 )
 def test_what_drifted_is_repaired_and_nothing_else(
-    engine: Engine, store: Store, links: set[str], hurt: str, repaired: list[str]
+    engine: Engine, store: Store, kernel: Kernel, hurt: str, repaired: list[str]
 ) -> None:
     store.save(held(MADE))
     apply(engine, store)
@@ -137,7 +117,7 @@ def test_what_drifted_is_repaired_and_nothing_else(
     elif hurt == "network":
         engine.joined.clear()
     else:
-        links.clear()
+        kernel.links.clear()
     assert subjects(apply(engine, store), store) == repaired
     assert apply(engine, store) == []
 
@@ -171,13 +151,13 @@ def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(en
 
 @pytest.mark.parametrize("claimed_before", [True, False], ids=["claimed", "not claimed"])
 def test_check_mode_tells_everything_and_touches_nothing(
-    engine: Engine, store: Store, links: set[str], claimed_before: bool
+    engine: Engine, store: Store, kernel: Kernel, claimed_before: bool
 ) -> None:
     if claimed_before:
         store.save(held(MADE, expires_at=9e12))
     assert subjects(apply(engine, store, dry=True), store) == EVERYTHING
     assert engine.calls == []
-    assert links == set()
+    assert kernel.links == set()
     assert not store.kernel_folder(SESSION_ID, "main1").exists()
 
 
@@ -249,7 +229,7 @@ def test_a_run_may_change_what_it_claimed_and_what_is_committed(store: Store, st
     ],
 )
 def test_only_an_end_removes_what_the_run_did_not_claim(
-    engine: Any, store: Store, links: set[str], state: dict[str, Any], nonce: str | None, removed: bool
+    engine: Any, store: Store, kernel: Kernel, state: dict[str, Any], nonce: str | None, removed: bool
 ) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
@@ -257,10 +237,10 @@ def test_only_an_end_removes_what_the_run_did_not_claim(
     changes = remove_claimed(engine, store, SESSION_ID, nonce, dry=False)
     assert bool(changes) is removed
     assert (store.session(SESSION_ID) is None) is removed
-    assert (not engine.made and not engine.joined and not links) is removed
+    assert (not engine.made and not engine.joined and not kernel.links) is removed
 
 
-def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, links: set[str], tmp_path: Path) -> None:
+def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, kernel: Kernel, tmp_path: Path) -> None:
     store.save(held(MADE))
     apply(engine, store)
     changes = remove_claimed(engine, store, SESSION_ID, None, dry=False)
@@ -270,19 +250,19 @@ def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, li
         Change("network backendai-train-llm", "id-backendai", None),
         Change("session train-llm", "held", None),
     ]
-    assert (engine.made, engine.joined, links) == ([], [], set())
+    assert (engine.made, engine.joined, kernel.links) == ([], [], set())
     assert list((tmp_path / "sessions").iterdir()) == []
     assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
 
 
 def test_an_end_removes_the_link_although_the_folder_was_lost(
-    engine: Any, store: Store, links: set[str], tmp_path: Path
+    engine: Any, store: Store, kernel: Kernel, tmp_path: Path
 ) -> None:
     store.save(held(MADE))
     apply(engine, store)
     shutil.rmtree(tmp_path / "sessions" / SESSION_ID)
     remove_claimed(engine, store, SESSION_ID, None, dry=False)
-    assert (engine.made, engine.joined, links) == ([], [], set())
+    assert (engine.made, engine.joined, kernel.links) == ([], [], set())
 
 
 def test_an_end_in_check_mode_tells_what_would_go_and_touches_nothing(engine: Any, store: Store) -> None:
@@ -415,7 +395,7 @@ def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) 
         {IMAGE: Image("sha256:1", {})},
         "backendai-default",
     )
-    assert (wanted.network, wanted.link) == (None, None)
+    assert wanted.network is None
     assert (wanted.containers[0].network, wanted.containers[0].address, wanted.containers[0].mac) == (None, None, None)
 
 

@@ -28,7 +28,7 @@ from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "")
+SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "", False)
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +40,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "networks_in_use", lambda: ["192.0.2.0/24"])
     monkeypatch.setattr(surveying.network, "vnis_in_use", lambda: [7])
     monkeypatch.setattr(surveying.network, "find_underlay", lambda _address: Underlay("192.0.2.1", "eth0", 1500))
+    monkeypatch.setattr(surveying.network, "own_addresses", lambda _underlay: ["192.0.2.1"])
+    monkeypatch.setattr(surveying.network, "udp_ports", lambda: {53: "another program"})
+    monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
 
 
 def read(engine: Any, store: Store, questions: Questions | None = None, **settings: Any) -> dict[str, Any]:
@@ -69,6 +72,26 @@ def test_an_empty_agent(engine: Any, store: Store) -> None:
         "sessions": [],
     }
     assert (facts["networks"], facts["vnis"]) == (["192.0.2.0/24"], [7])
+    assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {53: "another program"})
+
+
+@pytest.mark.parametrize(
+    ("swarm", "ports"),
+    [
+        (
+            {"LocalNodeState": "active", "Cluster": {"DataPathPort": 7789}},
+            {53: "another program", 7789: "Docker Swarm"},
+        ),
+        ({"LocalNodeState": "active", "Cluster": {"DataPathPort": 0}}, {53: "another program", 4789: "Docker Swarm"}),
+        ({"LocalNodeState": "pending", "Cluster": None}, {53: "another program", 4789: "Docker Swarm"}),
+    ],
+    ids=["a manager knows its port", "a manager with the usual port", "a worker"],
+)
+def test_a_swarm_takes_the_port_of_its_overlays(
+    engine: Any, store: Store, swarm: dict[str, Any], ports: dict[int, str]
+) -> None:
+    engine.swarm = swarm
+    assert read(engine, store)["udp_ports"] == ports
 
 
 def test_the_facts_are_what_planning_reads(engine: Any, store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -124,13 +125,23 @@ def test_a_session_over_agents_has_a_tunnel_with_room_for_its_headers() -> None:
     assert made.network.vni is not None
     assert 4096 <= made.network.vni <= 16777215
     assert made.network.port == 4789
-    assert made.underlays == {"agent1": "192.0.2.1", "agent2": "192.0.2.2"}
+    assert {name: underlay.address for name, underlay in made.underlays.items()} == {
+        "agent1": "192.0.2.1",
+        "agent2": "192.0.2.2",
+    }
+
+
+def test_a_plan_knows_the_addresses_of_all_agents_that_were_read() -> None:
+    made = plan({"agent1": 1}, [agent_facts("agent1"), agent_facts("agent2", addresses=["192.0.2.3", "fd00::2"])])
+    assert made.agent_addresses == ("192.0.2.1/32", "192.0.2.3/32", "fd00::2/128")
+    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
 
 
 def test_names_of_interfaces_fit_into_the_15_characters_of_the_kernel() -> None:
     network = plan(TWO_AND_TWO).network
     assert network is not None
     assert network.link is not None
+    assert network.bridge is not None
     assert len(network.bridge) == len(network.link) == 14
     assert network.bridge != network.link
 
@@ -160,9 +171,27 @@ def test_what_any_chosen_agent_uses_is_avoided() -> None:
         (
             {"networks": ["10.0.0.0/8"]},
             POOLS,
-            "session_network_pool: 10.128.0.0/9 has no subnet left for 2 containers",
+            "session_network_pool: 10.128.0.0/9 has no subnet left for 2 containers: agent2 uses 10.0.0.0/8",
         ),
-        ({"vnis": [7]}, Pools("10.128.0.0/9", 7, 7, 4789), "session_vni_pool: 7-7 has no network identifier left"),
+        ({"vnis": [7]}, replace(POOLS, first_vni=7, last_vni=7), "session_vni_pool: 7-7 has no network identifier left"),
+        (
+            {"udp_ports": {4789: "Docker Swarm"}},
+            POOLS,
+            "session_vxlan_port: 4789 is used on agent2 by Docker Swarm; choose another port, the same for all sessions",
+        ),
+        (
+            {
+                "underlay": {
+                    "address": "fd62::2",
+                    "interface": "bai-wg",
+                    "mtu": 1420,
+                    "public_key": "k",
+                    "endpoint": "e",
+                }
+            },
+            POOLS,
+            "agent_underlay_encryption: agent2 has wireguard and agent1 has none; a tunnel needs it on both",
+        ),
         (
             {"underlay": None},
             POOLS,
@@ -179,7 +208,7 @@ def test_what_any_chosen_agent_uses_is_avoided() -> None:
             "agent_underlay_address: tun0 of agent2 has an MTU of 1349, a tunnel needs at least 1350",
         ),
     ],
-    ids=["addresses", "identifiers", "no underlay", "small underlay", "small IPv6 underlay"],
+    ids=["addresses", "identifiers", "port", "half encrypted", "no underlay", "small underlay", "small IPv6 underlay"],
 )
 def test_a_session_that_cannot_be_joined_is_refused(second: dict[str, Any], pools: Pools, sentence: str) -> None:
     assert refusal([agent_facts("agent1"), agent_facts("agent2", **second)], pools) == sentence

@@ -93,7 +93,7 @@ def test_plans_of_one_schedule_share_no_network() -> None:
     pools = dataclasses.replace(POOLS, network="10.0.0.0/28")
     answers = schedule([waits(number, cluster_size=4) for number in (1, 2, 3)], cluster(12), pools, FIFO, NOW)
     networks = [answer.plan.network for _entry, answer in answers if isinstance(answer, Decision)]
-    assert sorted(one.subnet for one in networks if one) == ["10.0.0.0/29", "10.0.0.8/29"]
+    assert sorted(one.subnet for one in networks if one and one.subnet) == ["10.0.0.0/29", "10.0.0.8/29"]
     assert [answer.reason for _entry, answer in answers if isinstance(answer, NoRoom)] == [
         "session_network_pool: 10.0.0.0/28 has no subnet left for 4 containers"
     ]

@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import stat
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -165,26 +167,33 @@ def test_a_lock_needs_a_provisioned_host(tmp_path: Path) -> None:
     )
 
 
-def _hold(path: str, session_id: str | None, inside: Event, leave: Event) -> None:
-    store = Store(path)
-    with store.session_lock(session_id) if session_id else store.lock():
+Lock = Callable[[Store], AbstractContextManager[None]]
+
+LOCKS: dict[str, Lock] = {
+    "the agent's lock": Store.lock,
+    "a session's lock": lambda store: store.session_lock(SESSION_ID),
+    "the lock of the rules": Store.isolation_lock,
+}
+
+
+def _hold(path: str, lock: Lock, inside: Event, leave: Event) -> None:
+    with lock(Store(path)):
         inside.set()
         leave.wait(10)
 
 
-def _pass_through(path: str, session_id: str | None, inside: Event) -> None:
-    store = Store(path)
-    with store.session_lock(session_id) if session_id else store.lock():
+def _pass_through(path: str, lock: Lock, inside: Event) -> None:
+    with lock(Store(path)):
         inside.set()
 
 
-@pytest.mark.parametrize("session_id", [None, SESSION_ID], ids=["the agent's lock", "a session's lock"])
-def test_a_lock_keeps_others_out_until_its_holder_is_gone(store: Store, tmp_path: Path, session_id: str | None) -> None:
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
+def test_a_lock_keeps_others_out_until_its_holder_is_gone(store: Store, tmp_path: Path, lock: Lock) -> None:
     store.folder(SESSION_ID).mkdir()
     processes = multiprocessing.get_context("fork")
     inside, leave, second = processes.Event(), processes.Event(), processes.Event()
-    holder = processes.Process(target=_hold, args=(str(tmp_path), session_id, inside, leave))
-    waiter = processes.Process(target=_pass_through, args=(str(tmp_path), session_id, second))
+    holder = processes.Process(target=_hold, args=(str(tmp_path), lock, inside, leave))
+    waiter = processes.Process(target=_pass_through, args=(str(tmp_path), lock, second))
     holder.start()
     assert inside.wait(10)
     waiter.start()
@@ -193,6 +202,12 @@ def test_a_lock_keeps_others_out_until_its_holder_is_gone(store: Store, tmp_path
     assert second.wait(10)
     for process in (holder, waiter):
         process.join(10)
+
+
+def test_the_lock_of_the_rules_needs_a_provisioned_host(tmp_path: Path) -> None:
+    with pytest.raises(NotProvisioned) as refused, Store(str(tmp_path)).isolation_lock():
+        pass
+    assert str(refused.value) == f"{tmp_path}/sessions is missing: run backendai.cluster.provision_agents on this host."
 
 
 def test_the_lock_of_a_session_that_is_not_there_keeps_nobody_out(store: Store) -> None:

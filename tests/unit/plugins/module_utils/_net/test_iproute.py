@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError, batch, show
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError, Step, apply, show
 
 
 class Ran:
@@ -51,19 +52,36 @@ def test_any_other_error_is_told_with_its_command(monkeypatch: pytest.MonkeyPatc
         show("ip", "-j", "link")
 
 
-def test_lines_go_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_can_be_that_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
-    batch("ip", ["link add a", "link set a up"])
-    assert processes.seen == [(("ip", "-batch", "-"), "link add a\nlink set a up\n")]
+    show("ip", "-j", "link", pid=42)
+    assert processes.seen == [(("nsenter", "--target=42", "--net", "ip", "-j", "link"), None)]
 
 
-def test_no_lines_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_steps_take_a_process_for_each_tool_and_one_for_each_container(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
-    batch("ip", [])
+    change = Change("link a", None, "there")
+    apply(
+        [
+            Step(change, ("link set c mtu 9",), pid=42),
+            Step(change, ("link add a", "link set a up"), ("fdb add b",)),
+            Step(change, ("link set d up",), pid=42),
+        ]
+    )
+    assert processes.seen == [
+        (("ip", "-batch", "-"), "link add a\nlink set a up\n"),
+        (("bridge", "-batch", "-"), "fdb add b\n"),
+        (("nsenter", "--target=42", "--net", "ip", "-batch", "-"), "link set c mtu 9\nlink set d up\n"),
+    ]
+
+
+def test_no_steps_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch)
+    apply([])
     assert processes.seen == []
 
 
 def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
     with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
-        batch("bridge", ["fdb add"])
+        apply([Step(Change("entry b", None, "there"), bridge=("fdb add",))])

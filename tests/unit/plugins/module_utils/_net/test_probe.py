@@ -47,10 +47,22 @@ def test_an_echo_request_fills_the_frame_and_carries_its_own_checksum(size: int)
 
 
 @pytest.fixture
-def greeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """Serve on the loopback address what the list holds, at the port where an sshd is looked for."""
+def server() -> Iterator[socket.socket]:
+    """Listen on the loopback address, at a port of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+@pytest.fixture
+def sub1(server: socket.socket) -> Target:
+    """Return the container that the server stands for."""
+    return Target("sub1", "127.0.0.1", server.getsockname()[1])
+
+
+@pytest.fixture
+def greeting(server: socket.socket) -> Iterator[list[bytes]]:
+    """Let the server say what the list holds."""
     says = [b"SSH-2.0-test\r\n"]
-    server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         while True:
@@ -62,34 +74,31 @@ def greeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
                 client.sendall(says[0])
 
     threading.Thread(target=serve, daemon=True).start()
-    monkeypatch.setattr(probe, "SSH_PORT", server.getsockname()[1])
     yield says
     server.shutdown(socket.SHUT_RDWR)
-    server.close()
 
 
 HERE = Endpoint("main1", os.getpid())
-LOOPBACK = Target("sub1", "127.0.0.1")
 
 
-def test_a_peer_that_greets_and_echoes_is_reached(greeting: list[bytes]) -> None:
+def test_a_peer_that_greets_and_echoes_is_reached(greeting: list[bytes], sub1: Target) -> None:
     assert greeting
-    assert unreached([HERE], [LOOPBACK, Target("main1", "192.0.2.9")], 1500, 5) == []
+    assert unreached([HERE], [sub1, Target("main1", "192.0.2.9")], 1500, 5) == []
 
 
-def test_a_peer_that_is_no_sshd_is_named(greeting: list[bytes]) -> None:
+def test_a_peer_that_is_no_sshd_is_named(greeting: list[bytes], sub1: Target) -> None:
     greeting[0] = b"HTTP/1.1 400\r\n"
-    assert unreached([HERE], [LOOPBACK], 1500, 0.2) == ["main1 does not reach sub1 with ssh over tcp"]
+    assert unreached([HERE], [sub1], 1500, 0.2) == ["main1 does not reach sub1 with ssh over tcp"]
 
 
 @pytest.mark.usefixtures("greeting")
-def test_a_frame_that_does_not_fit_is_named() -> None:
-    assert unreached([HERE], [LOOPBACK], 65537, 0.2) == ["main1 does not reach sub1 with frames of 65537 bytes"]
+def test_a_frame_that_does_not_fit_is_named(sub1: Target) -> None:
+    assert unreached([HERE], [sub1], 65537, 0.2) == ["main1 does not reach sub1 with frames of 65537 bytes"]
 
 
 @pytest.mark.usefixtures("greeting")
-def test_a_container_that_died_reaches_nobody() -> None:
-    assert unreached([Endpoint("main1", 2**22 + 1)], [LOOPBACK], 1500, 0.2) == [
+def test_a_container_that_died_reaches_nobody(sub1: Target) -> None:
+    assert unreached([Endpoint("main1", 2**22 + 1)], [sub1], 1500, 0.2) == [
         "main1 does not reach sub1 with ssh over tcp",
         "main1 does not reach sub1 with frames of 1500 bytes",
     ]

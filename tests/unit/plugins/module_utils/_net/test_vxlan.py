@@ -9,7 +9,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._net.vxlan import Peer, Step, Vxlan, desired_vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._net.vxlan import Peer, Vxlan, desired_vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step
 from tests.unit.builders import plan
 
 MAC2, MAC3 = "02:ba:0a:80:03:04", "02:ba:0a:80:03:05"
@@ -32,17 +33,17 @@ LINK = {
 }
 FORWARDING = [{"mac": MAC2, "dst": "192.0.2.2"}, {"mac": MAC3, "dst": "192.0.2.3"}, {"mac": "33:33:00:00:00:01"}]
 NEIGHBOURS = [{"dst": "10.128.3.4", "lladdr": MAC2}, {"dst": "10.128.3.5", "lladdr": MAC3}]
-CREATE = [
+CREATE = (
     "link add bax-1 mtu 1450 type vxlan id 4711 local 192.0.2.1 dstport 4789 nolearning proxy",
     "link set dev bax-1 addrgenmode none master bai-1",
     "link set dev bax-1 up",
     f"neigh replace 10.128.3.4 lladdr {MAC2} nud permanent dev bax-1",
     f"neigh replace 10.128.3.5 lladdr {MAC3} nud permanent dev bax-1",
-]
-FILL = [
+)
+FILL = (
     f"fdb replace {MAC2} dev bax-1 dst 192.0.2.2 self permanent",
     f"fdb replace {MAC3} dev bax-1 dst 192.0.2.3 self permanent",
-]
+)
 PHRASE = "vni 4711, mtu 1450, on bai-1, 2 remote containers"
 
 Planned = Callable[..., list[Step]]
@@ -70,7 +71,7 @@ def test_a_link_as_planned_is_no_change(planned: Planned) -> None:
 
 
 def test_a_missing_link_is_made_with_every_remote_container(planned: Planned) -> None:
-    assert planned(link=None) == [(Change("link bax-1", None, PHRASE), CREATE, FILL)]
+    assert planned(link=None) == [Step(Change("link bax-1", None, PHRASE), CREATE, FILL)]
 
 
 @pytest.mark.parametrize(
@@ -88,17 +89,17 @@ def test_what_cannot_be_changed_in_place_makes_the_link_anew_and_says_why(
     planned: Planned, drift: dict[str, Any], why: str
 ) -> None:
     link = {**LINK, "linkinfo": {"info_data": {**SETTINGS, **drift}}}
-    assert planned(link=link) == [(Change("link bax-1", why, PHRASE), ["link del dev bax-1", *CREATE], FILL)]
+    assert planned(link=link) == [Step(Change("link bax-1", why, PHRASE), ("link del dev bax-1", *CREATE), FILL)]
 
 
 def test_something_else_under_the_same_name_is_replaced(planned: Planned) -> None:
     why = "vni None, local address None, port None, proxy False"
-    assert planned(link={"ifname": "bax-1", "linkinfo": {"info_kind": "dummy"}})[0][0].before == why
+    assert planned(link={"ifname": "bax-1", "linkinfo": {"info_kind": "dummy"}})[0].change.before == why
 
 
 def test_an_ipv6_underlay_is_compared_under_its_own_key(planned: Planned) -> None:
     six = {key: value for key, value in SETTINGS.items() if key != "local"} | {"local6": "fd00::9"}
-    assert planned(link={**LINK, "linkinfo": {"info_data": six}})[0][0].before == "local address fd00::9"
+    assert planned(link={**LINK, "linkinfo": {"info_data": six}})[0].change.before == "local address fd00::9"
 
 
 @pytest.mark.parametrize(
@@ -114,18 +115,18 @@ def test_an_ipv6_underlay_is_compared_under_its_own_key(planned: Planned) -> Non
 def test_what_can_be_changed_in_place_is(
     planned: Planned, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
-    assert planned(link={**LINK, **drift}) == [(Change("link bax-1", *change), [line], [])]
+    assert planned(link={**LINK, **drift}) == [Step(Change("link bax-1", *change), (line,))]
 
 
 def test_a_missing_forwarding_entry_comes_back(planned: Planned) -> None:
     assert planned(forwarding=FORWARDING[1:]) == [
-        (Change(f"forwarding entry {MAC2} on bax-1", None, "to 192.0.2.2"), [], [FILL[0]])
+        Step(Change(f"forwarding entry {MAC2} on bax-1", None, "to 192.0.2.2"), bridge=(FILL[0],))
     ]
 
 
 def test_a_missing_neighbour_comes_back(planned: Planned) -> None:
     assert planned(neighbours=NEIGHBOURS[:1]) == [
-        (Change("neighbour 10.128.3.5 on bax-1", None, MAC3), [CREATE[4]], [])
+        Step(Change("neighbour 10.128.3.5 on bax-1", None, MAC3), (CREATE[4],))
     ]
 
 
@@ -135,17 +136,15 @@ def test_entries_that_are_not_in_the_plan_go(planned: Planned) -> None:
         forwarding=[*FORWARDING, {"mac": stray, "dst": "192.0.2.9"}, {"mac": "00:00:00:00:00:00", "dst": "192.0.2.9"}],
         neighbours=[*NEIGHBOURS, {"dst": "10.128.3.9", "lladdr": stray}],
     ) == [
-        (
+        Step(
             Change("forwarding entry 00:00:00:00:00:00 on bax-1", "to 192.0.2.9", None),
-            [],
-            ["fdb del 00:00:00:00:00:00 dev bax-1 dst 192.0.2.9"],
+            bridge=("fdb del 00:00:00:00:00:00 dev bax-1 dst 192.0.2.9",),
         ),
-        (
+        Step(
             Change(f"forwarding entry {stray} on bax-1", "to 192.0.2.9", None),
-            [],
-            [f"fdb del {stray} dev bax-1 dst 192.0.2.9"],
+            bridge=(f"fdb del {stray} dev bax-1 dst 192.0.2.9",),
         ),
-        (Change("neighbour 10.128.3.9 on bax-1", stray, None), ["neigh del 10.128.3.9 dev bax-1"], []),
+        Step(Change("neighbour 10.128.3.9 on bax-1", stray, None), ("neigh del 10.128.3.9 dev bax-1",)),
     ]
 
 
@@ -154,11 +153,11 @@ def test_an_entry_that_points_elsewhere_is_removed_before_it_is_put_right(planne
         forwarding=[{"mac": MAC2, "dst": "192.0.2.9"}, FORWARDING[1]],
         neighbours=[{"dst": "10.128.3.4", "lladdr": MAC3}, NEIGHBOURS[1]],
     )
-    assert [line for _change, _ip, lines in steps for line in lines] == [
+    assert [line for step in steps for line in step.bridge] == [
         f"fdb del {MAC2} dev bax-1 dst 192.0.2.9",
         FILL[0],
     ]
-    assert [line for _change, lines, _bridge in steps for line in lines] == [
+    assert [line for step in steps for line in step.ip] == [
         "neigh del 10.128.3.4 dev bax-1",
         CREATE[3],
     ]
@@ -195,21 +194,12 @@ def test_a_session_on_one_agent_needs_no_link(counts: dict[str, int]) -> None:
     assert desired_vxlan(plan(counts), "agent1") is None
 
 
-def test_all_changes_take_two_processes(monkeypatch: pytest.MonkeyPatch, planned: Planned) -> None:
-    ran: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(vxlan, "batch", lambda tool, lines: ran.append((tool, lines)))
-    vxlan.apply_vxlan(planned(link=None))
-    assert ran == [("ip", CREATE), ("bridge", FILL)]
-
-
-@pytest.mark.parametrize(
-    ("there", "ran"), [([LINK], [("ip", ["link del dev bax-1"])]), ([], [])], ids=["there", "gone"]
-)
+@pytest.mark.parametrize(("there", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["there", "gone"])
 def test_removing_a_link_may_be_repeated(
-    monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, list[str]]]
+    monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, ...]]
 ) -> None:
-    seen: list[tuple[str, list[str]]] = []
+    seen: list[tuple[str, ...]] = []
     monkeypatch.setattr(vxlan, "show", lambda *_command: there)
-    monkeypatch.setattr(vxlan, "batch", lambda tool, lines: seen.append((tool, lines)))
+    monkeypatch.setattr(vxlan, "apply", lambda steps: seen.extend(step.ip for step in steps))
     vxlan.remove_link("bax-1")
     assert seen == ran

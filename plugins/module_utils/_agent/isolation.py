@@ -1,0 +1,38 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Sessions kept apart on this agent: the firewall table, from all sessions that it holds."""
+
+from __future__ import annotations
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, peers, render
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import on_link
+from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+
+
+def isolate(store: Store, *, dry: bool) -> list[Change]:
+    """Make the firewall table true for all sessions that are held, and return what changed.
+
+    Claims that ran out count until they are removed; a session that cannot be read is cut off. With ``dry`` only the
+    difference is computed. Raises :class:`FirewallError`.
+    """
+    with store.isolation_lock():
+        slices = [(held.plan, held.agent) for held in store.readable()[0]]
+        addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
+        wanted = render(isolation_of(slices, {address for address in addresses if _routed(address)}))
+        changes = table.plan_table(wanted)
+        if changes and not dry:
+            table.apply_table(wanted)
+        return changes
+
+
+def _routed(address: str) -> bool:
+    """Return whether a router lies before a peer; one that no route leads to yet keeps the stricter rule."""
+    try:
+        return not on_link(address)
+    except NetworkError:
+        return False

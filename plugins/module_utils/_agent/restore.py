@@ -1,0 +1,132 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent does by itself, without Ansible: put back what a reboot, an engine restart or a lost link took away.
+
+The role ``agent`` installs this as a program that systemd runs when the engine has started, and every few seconds. It
+reads the sessions that the agent holds and makes them true with the same code that made them in the first place. What
+was claimed and never finished goes when its time is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.lifetime import remove_expired
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import start_stopped
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute
+
+if TYPE_CHECKING:
+    import docker
+
+ENGINE_SECONDS = 60
+"""How long the engine may take to answer after systemd has called it started."""
+
+Connected = Callable[[], "docker.APIClient"]
+
+
+def restore_links(held: Held) -> list[Change]:
+    """Put back the bridge and the tunnel of a session, without asking the engine."""
+    steps = plan_links(held.plan, held.agent)
+    iproute.apply(steps)
+    return [step.change for step in steps]
+
+
+def restore_containers(client: docker.APIClient, store: Store, held: Held) -> list[Change]:
+    """Start the containers of a session: their addresses on it, MACs, names and keys are what they were.
+
+    The command of a batch session runs once: main1, which ran it, is left to the next look at the sessions.
+    """
+    batch = {MAIN1} if store.go_file(held.plan.id).exists() else set()
+    hostnames = [kernel.hostname for kernel in held.kernels if kernel.hostname not in batch]
+    changes = start_stopped(client, held.plan.id, hostnames)
+    plugs = plan_plugs(client, held)
+    iproute.apply(plugs.steps)
+    return changes + [step.change for step in plugs.steps]
+
+
+def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Change], list[str]]:
+    """Put back every committed session, one after the other; return what changed, and a sentence for each failure.
+
+    Rules come first, so that nothing runs without them. A session that is being made or taken away is waited for. The
+    engine is asked only with ``start``, which brings containers back too, and for claims whose time is over.
+    """
+    changes = isolate(store, dry=False)
+    readable, damaged = store.readable()
+    failures = [str(error) for error in damaged]
+    for there in readable:
+        done, wrong = _restore_one(store, engine, there, start=start)
+        changes += done
+        failures += [wrong] if wrong else []
+    return changes, failures
+
+
+def _restore_one(store: Store, engine: Connected, there: Held, *, start: bool) -> tuple[list[Change], str]:
+    """Return what changed, and a sentence for what went wrong, empty when nothing did."""
+    try:
+        return _restored(store, engine, there, start=start), ""
+    except _failures() as error:
+        return [], f"{there.plan.name}: {' '.join(str(error).split())}"
+
+
+def _restored(store: Store, engine: Connected, there: Held, *, start: bool) -> list[Change]:
+    session_id = there.plan.id
+    if there.expired(time.time()):
+        return remove_expired(engine(), store, session_id, False)[0]
+    with store.session_lock(session_id):
+        held = store.session(session_id)
+        if held is None or not held.committed:
+            return []
+        linked = restore_links(held)
+        return linked + restore_containers(engine(), store, held) if start else linked
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what may go wrong with one session without keeping the others from coming back."""
+    try:
+        from docker.errors import DockerException
+    except ImportError:
+        return EXPECTED
+    return (*EXPECTED, DockerException)
+
+
+def _connect(docker_host: str) -> docker.APIClient:
+    until = time.monotonic() + ENGINE_SECONDS
+    while time.monotonic() < until:
+        with contextlib.suppress(EngineUnavailable):
+            return connect(docker_host)
+        time.sleep(0.2)
+    return connect(docker_host)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; what changed goes to the journal, and so does what could not be done."""
+    parser = argparse.ArgumentParser(prog="backendai-restore", description=__doc__)
+    parser.add_argument("--state-path", required=True)
+    parser.add_argument("--docker-host", required=True)
+    parser.add_argument("--start", action="store_true", help="start containers too; without it links and rules only")
+    options = parser.parse_args(arguments)
+    engine = functools.cache(lambda: _connect(options.docker_host))
+    try:
+        changes, failures = restore(Store(options.state_path), engine, start=options.start)
+    except EXPECTED as error:
+        changes, failures = [], [str(error)]
+    for change in changes:
+        sys.stdout.write(f"<5>{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}\n")
+    for failure in failures:
+        sys.stderr.write(f"<3>{failure}\n")
+    return 1 if failures else 0

@@ -1,0 +1,125 @@
+"""Throughput and round trips over TCP, between any two network namespaces.
+
+This file runs on an agent, inside a namespace: its text goes to ``python3 - WORDS``, so that nothing is installed there.
+
+``serve PORT SECONDS``: take what comes, and give echoes, for so many seconds at most, or until it is told to quit.
+``stream ADDRESS PORT COUNT SECONDS``: print the bits per second that arrive over so many connections together.
+``echo ADDRESS PORT COUNT``: print the median of so many round trips of one byte, in seconds.
+``quit ADDRESS PORT``: let the server end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import statistics
+import sys
+import threading
+import time
+
+SINK, ECHO, QUIT = b"s", b"e", b"q"
+CHUNK = 1 << 17
+PATIENCE = 10.0
+
+
+def serve(port: int, seconds: int) -> None:
+    """Answer every connection in a thread of its own."""
+    signal.alarm(seconds)
+    with socket.create_server(("", port), backlog=64) as listening:
+        while True:
+            connection, _address = listening.accept()
+            what = connection.recv(1)
+            if what == QUIT:
+                return
+            threading.Thread(target=_drain if what == SINK else _reply, args=(connection,), daemon=True).start()
+
+
+def stream(address: str, port: int, count: int, seconds: float) -> float:
+    """Return the bits per second that ``count`` connections bring to the other end together."""
+    rates: list[float] = []
+    until = time.monotonic() + seconds
+    threads = [threading.Thread(target=_fill, args=(address, port, until, rates)) for _number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if len(rates) < count:
+        raise ConnectionError(f"{count - len(rates)} of {count} streams broke")
+    return sum(rates)
+
+
+def echo(address: str, port: int, count: int) -> float:
+    """Return the median time of a round trip of one byte, in seconds."""
+    with _connected(address, port, ECHO) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return statistics.median(_round_trip(connection) for _number in range(count))
+
+
+def quit_server(address: str, port: int) -> None:
+    """Let the server end."""
+    _connected(address, port, QUIT).close()
+
+
+def _fill(address: str, port: int, until: float, rates: list[float]) -> None:
+    """Send until the time is over, and learn how many bits came a second."""
+    with _connected(address, port, SINK) as connection:
+        block = bytes(CHUNK)
+        while time.monotonic() < until:
+            connection.sendall(block)
+        connection.shutdown(socket.SHUT_WR)
+        rates.append(float(connection.makefile().read()))
+
+
+def _drain(connection: socket.socket) -> None:
+    with connection:
+        block = bytearray(CHUNK)
+        began, total = time.monotonic(), 0
+        while received := connection.recv_into(block):
+            total += received
+        connection.sendall(str(total * 8 / (time.monotonic() - began)).encode())
+
+
+def _reply(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connection:
+        while received := connection.recv(1):
+            connection.sendall(received)
+
+
+def _round_trip(connection: socket.socket) -> float:
+    began = time.perf_counter()
+    connection.sendall(b"\0")
+    if not connection.recv(1):
+        raise ConnectionError("the other end is gone")
+    return time.perf_counter() - began
+
+
+def _connected(address: str, port: int, what: bytes) -> socket.socket:
+    """Return a connection to the server, which may still be starting."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            connection = socket.create_connection((address, port), timeout=1)
+            connection.settimeout(PATIENCE)
+            connection.sendall(what)
+            return connection
+        time.sleep(0.05)
+    raise ConnectionError(f"nobody answers at {address}:{port}")
+
+
+def main(words: list[str]) -> None:
+    """Do what the words say."""
+    what, *rest = words
+    if what == "serve":
+        serve(int(rest[0]), int(rest[1]))
+    elif what == "stream":
+        print(stream(rest[0], int(rest[1]), int(rest[2]), float(rest[3])))
+    elif what == "echo":
+        print(echo(rest[0], int(rest[1]), int(rest[2])))
+    else:
+        quit_server(rest[0], int(rest[1]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,62 @@
+"""A host's kernel that is a few names: the links and the firewall table of an agent, without any command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import network
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._net.ports import Port, Ports
+from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+
+
+class Kernel:
+    """``links`` are the names of tunnels, ``table`` is the text of the firewall table, ``plugged`` are the ports.
+
+    ``unplugged`` names, by hostname, the interface that a container has lost.
+    """
+
+    def __init__(self) -> None:
+        self.links: set[str] = set()
+        self.table = ""
+        self.plugged: list[Port] = []
+        self.unplugged: dict[str, str] = {}
+
+    def batch(self, _tool: str, lines: list[str], _pid: int | None = None) -> None:
+        for line in lines:
+            words = line.split()
+            if words[:2] == ["link", "add"]:
+                self.links.add(words[2])
+            if words[:2] == ["link", "del"]:
+                self.links.remove(words[3])
+
+    def plan_table(self, wanted: str) -> list[Change]:
+        return [] if self.table == wanted else [Change("firewall table inet backendai", None, "there")]
+
+    def apply_table(self, wanted: str) -> None:
+        self.table = wanted
+
+    def plan_ports(self, wanted: Iterator[Port]) -> Ports:
+        self.plugged = list(wanted)
+        return Ports([], self.unplugged)
+
+
+@contextmanager
+def kernel_of_names() -> Iterator[Kernel]:
+    """Let the adapters of the network meet such a kernel: every link that is there is as it should be."""
+    kernel = Kernel()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iproute, "_batch", kernel.batch)
+        patch.setattr(vxlan, "read_link", lambda name: {"ifname": name} if name in kernel.links else None)
+        patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
+        patch.setattr(vxlan, "_adjustments", lambda _wanted, _link: [])
+        patch.setattr(vxlan, "_entries", lambda _wanted: [])
+        patch.setattr(network, "plan_bridge", lambda _bridge: [])
+        patch.setattr(network, "plan_ports", kernel.plan_ports)
+        patch.setattr(table, "plan_table", kernel.plan_table)
+        patch.setattr(table, "apply_table", kernel.apply_table)
+        yield kernel

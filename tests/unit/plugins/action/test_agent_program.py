@@ -1,0 +1,34 @@
+"""The program for agents: one file that Python runs, without Ansible."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from ansible_collections.backendai.cluster.plugins.action.agent_program import pack
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    assert pack() == pack()
+
+
+def test_the_program_runs_without_ansible(tmp_path: Path) -> None:
+    program = tmp_path / "restore.pyz"
+    program.write_bytes(pack())
+    # Neither site-packages nor the checkout can be seen: only what Python brings.
+    line = [sys.executable, "-I", "-S", str(program), "--state-path", str(tmp_path), "--docker-host", "unix:///x"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (f"<3>{tmp_path}/sessions is missing: run backendai.cluster.provision_agents on this host.\n")
+
+
+def test_what_is_packed_is_the_code_of_the_modules(tmp_path: Path) -> None:
+    program = tmp_path / "restore.pyz"
+    program.write_bytes(pack())
+    names = zipfile.ZipFile(program).namelist()
+    package = "ansible_collections/backendai/cluster/plugins/module_utils"
+    assert f"{package}/_agent/restore.py" in names
+    assert f"{package}/_core/plan.py" in names
+    assert len(names) == len(set(names))

@@ -1,0 +1,107 @@
+"""The firewall table follows the sessions that an agent holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import isolation
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from tests.unit.builders import agent_facts, held, plan
+from tests.unit.kernel import Kernel
+
+UNDERLAY = {"interface": "eth0", "mtu": 1500}
+AGENTS = [
+    agent_facts(
+        f"agent{number}", underlay={**UNDERLAY, "address": f"192.0.2.{number}", "mac": f"02:00:00:00:00:0{number}"}
+    )
+    for number in (1, 2, 3)
+]
+MADE = plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
+OTHER = dataclasses.replace(plan({"agent1": 2}, AGENTS[:1]), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+
+
+def test_every_session_counts_committed_or_claimed_in_time_or_not(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    store.save(held(OTHER, expires_at=0.0))
+    assert isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([(MADE, "agent1"), (OTHER, "agent1")], routed=()))
+    assert isolate(store, dry=False) == []
+
+
+def test_a_session_that_cannot_be_read_opens_nothing_and_harms_no_other(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    store.save(held(OTHER))
+    (store.folder(OTHER.id) / "session.json").write_text("{")
+    isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+
+
+def test_an_agent_without_sessions_has_the_rules_all_the_same(store: Store, kernel: Kernel) -> None:
+    assert isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([], routed=()))
+
+
+def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    assert [change.subject for change in isolate(store, dry=True)] == ["firewall table inet backendai"]
+    assert kernel.table == ""
+
+
+def test_a_table_as_wanted_is_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> None:
+    isolate(store, dry=False)
+    monkeypatch.setattr(isolation.table, "apply_table", None)
+    assert isolate(store, dry=False) == []
+    assert kernel.table
+
+
+def test_peers_behind_a_router_are_found_out(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> None:
+    monkeypatch.setattr(isolation, "on_link", lambda address: address != "192.0.2.3")
+    store.save(held(MADE))
+    isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed={"192.0.2.3"}))
+
+
+def test_a_peer_that_no_route_leads_to_yet_keeps_the_stricter_rule(
+    store: Store, monkeypatch: pytest.MonkeyPatch, kernel: Kernel
+) -> None:
+    def unreachable(_address: str) -> bool:
+        raise NetworkError("ip -j route get 192.0.2.2: RTNETLINK answers: Network is unreachable")
+
+    monkeypatch.setattr(isolation, "on_link", unreachable)
+    store.save(held(MADE))
+    isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+
+
+def test_sessions_are_read_and_rules_are_written_under_one_lock(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def free() -> bool:
+        folder = os.open(tmp_path / "sessions", os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(folder)
+        return True
+
+    def readable() -> tuple[list[Held], list[Damaged]]:
+        seen.append(("read", free()))
+        return [], []
+
+    monkeypatch.setattr(store, "readable", readable)
+    monkeypatch.setattr(isolation.table, "apply_table", lambda _wanted: seen.append(("written", free())))
+    isolate(store, dry=False)
+    assert seen == [("read", False), ("written", False)]
+    assert free()

@@ -1,0 +1,165 @@
+"""What an agent does by itself: links and rules, containers after an engine's start, nothing of what is not ready."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import restore as restoring
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.restore import main, restore
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
+
+MADE = plan({"agent1": 2, "agent2": 2})
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+LINK = str(MADE.network and MADE.network.link)
+
+
+def stopped(engine: Engine, *hostnames: str, state: str = "exited") -> None:
+    """Let these containers of the session be there."""
+    for name in hostnames:
+        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: name}
+        engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": bears, "State": state})
+
+
+def run(store: Store, *arguments: str) -> int:
+    path = str(store.folder(SESSION_ID).parents[1])
+    return main(["--state-path", path, "--docker-host", "unix:///engine.sock", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def connected(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """Let the program reach the engine of lists."""
+    monkeypatch.setattr(restoring, "connect", lambda _address: engine)
+
+
+def test_links_and_rules_come_back_without_an_engine(
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(restoring, "connect")
+    store.save(held(MADE))
+    assert run(store) == 0
+    assert (kernel.links, bool(kernel.table)) == ({LINK}, True)
+    assert f"<5>link {LINK}: missing -> vni" in capsys.readouterr().out
+
+
+def test_a_second_look_finds_nothing_to_do(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(held(MADE))
+    run(store)
+    capsys.readouterr()
+    assert run(store) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_containers_come_back_after_their_links(store: Store, engine: Engine, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    stopped(engine, "main1", "sub1")
+    assert run(store, "--start") == 0
+    assert kernel.links == {LINK}
+    assert sorted(engine.calls) == ["start id-main1", "start id-sub1"]
+    assert {(port.hostname, port.interface) for port in kernel.plugged} == {
+        (hostname, interface) for hostname in ("main1", "sub1") for interface in ("eth0", "cluster0")
+    }
+
+
+def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: Engine) -> None:
+    store.save(held(dataclasses.replace(MADE, command="exec train")))
+    store.kernel_folder(SESSION_ID, "main1").mkdir()
+    store.go_file(SESSION_ID).touch()
+    stopped(engine, "main1", "sub1")
+    assert run(store, "--start") == 0
+    assert engine.calls == ["start id-sub1"]
+
+
+def test_a_session_that_has_not_proven_itself_is_left_to_its_run(store: Store, engine: Engine, kernel: Kernel) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    stopped(engine, "main1")
+    assert run(store, "--start") == 0
+    assert (engine.calls, kernel.links) == ([], set())
+    assert kernel.table
+
+
+def test_a_claim_whose_time_is_over_is_removed(store: Store, engine: Engine) -> None:
+    store.save(held(MADE, expires_at=1.0))
+    stopped(engine, "main1", state="created")
+    assert run(store) == 0
+    assert engine.calls == ["remove id-main1"]
+    assert store.sessions() == []
+
+
+def test_a_session_that_ended_meanwhile_is_no_failure(
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = store.readable()
+    monkeypatch.setattr(store, "readable", lambda: ([held(MADE)], seen[1]))
+    engine: Any = None
+    restoring.isolate(store, dry=False)
+    assert restore(store, lambda: engine, start=True) == ([], [])
+    assert kernel.links == set()
+
+
+def test_what_fails_for_one_session_stops_no_other(
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = dataclasses.replace(MADE, id=OTHER_ID, name="broken")
+    store.save(held(broken))
+    store.save(held(MADE))
+    batch = iproute._batch
+
+    def fail(tool: str, lines: list[str], pid: int | None = None) -> None:
+        if not kernel.links:
+            kernel.links.add("tried")
+            raise NetworkError("ip -batch: File exists")
+        batch(tool, lines, pid)
+
+    monkeypatch.setattr(iproute, "_batch", fail)
+    assert run(store) == 1
+    assert kernel.links == {"tried", LINK}
+    assert capsys.readouterr().err == "<3>broken: ip -batch: File exists\n"
+
+
+def test_a_damaged_session_is_said_and_cut_off(
+    store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    other = store.folder(OTHER_ID)
+    other.mkdir()
+    (other / "session.json").write_text("{")
+    assert run(store) == 1
+    assert kernel.links == {LINK}
+    assert f"<3>{other / 'session.json'} is damaged" in capsys.readouterr().err
+
+
+def test_an_agent_that_was_never_provisioned_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.folder(SESSION_ID).parent.rmdir()
+    assert run(store) == 1
+    assert "is missing: run backendai.cluster.provision_agents" in capsys.readouterr().err
+
+
+def test_an_engine_that_takes_its_time_is_waited_for_and_not_for_ever(
+    store: Store, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    clock = [0.0]
+    monkeypatch.setattr(restoring.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(restoring.time, "sleep", lambda _seconds: clock.__setitem__(0, clock[0] + 10))
+    up_at = 30.0
+
+    def connect(_address: str) -> Any:
+        if clock[0] < up_at:
+            raise EngineUnavailable("the engine does not answer.")
+        return engine
+
+    monkeypatch.setattr(restoring, "connect", connect)
+    assert run(store, "--start") == 0
+    up_at = 9e9
+    assert run(store, "--start") == 1
+    assert capsys.readouterr().err == "<3>train-llm: the engine does not answer.\n"
