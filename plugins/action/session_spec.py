@@ -36,7 +36,7 @@ class ActionModule(ControlAction):
         agents = list(self._task.args.get("agents") or [])
         try:
             spec = parse_spec(variables) if purpose == "create" else None
-            run = check_run(variables, needs_session=purpose == "terminate")
+            run = check_run(variables, needs_session=purpose in ("terminate", "verify"))
             pools = parse_pools(variables)
             if spec is not None:
                 refuse_malformed(spec.authorized_keys)

@@ -77,6 +77,13 @@ options:
       - When empty, the address of the interface with the default route, else the one that this connection came in at.
     type: str
     default: ""
+  underlay_encryption:
+    description:
+      - With V(wireguard), the agent meets its peers over its WireGuard device alone, which the role
+        P(backendai.cluster.agent#role) makes. While that is not as it should be, the agent has no underlay.
+    type: str
+    choices: ["", wireguard]
+    default: ""
   allow_host_network:
     description: Whether containers may share the agent's own network. Nothing keeps those apart from the agent.
     type: bool

@@ -1,6 +1,6 @@
 """Throughput and round trips over TCP, between any two network namespaces.
 
-This file runs on an agent, inside a namespace: its text goes to ``python3 - WORDS``, so that nothing is installed there.
+This file runs on an agent, inside a namespace; its text goes to ``python3 - WORDS``, so nothing is installed.
 
 ``serve PORT SECONDS``: take what comes, and give echoes, for so many seconds at most, or until it is told to quit.
 ``stream ADDRESS PORT COUNT SECONDS``: print the bits per second that arrive over so many connections together.

@@ -22,6 +22,11 @@ class Engine:
 
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
 
+        self.nodes_there: list[dict[str, Any]] = []
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self.nodes_there
+
     def info(self) -> dict[str, Any]:
         return {"Swarm": self.swarm}
 
@@ -74,9 +79,8 @@ class Engine:
     def create_network(self, name: str, **settings: Any) -> None:
         self.calls.append(f"create network {name}")
         self.asked.append({"name": name, **settings})
-        self.joined.append(
-            {"Id": f"id-{name}-0123456789", "Name": name, "Labels": settings["labels"], "IPAM": settings["ipam"]}
-        )
+        made = {"Driver": settings["driver"], "Labels": settings["labels"], "IPAM": settings["ipam"]}
+        self.joined.append({"Id": f"id-{name}-0123456789", "Name": name, **made})
 
     def remove_network(self, network: str) -> None:
         self.calls.append(f"remove network {network}")

@@ -26,6 +26,9 @@ class Kernel:
         self.plugged: list[Port] = []
         self.unplugged: dict[str, str] = {}
 
+    def __call__(self, tool: str, lines: list[str], pid: int | None = None) -> None:
+        self.batch(tool, lines, pid)
+
     def batch(self, _tool: str, lines: list[str], _pid: int | None = None) -> None:
         for line in lines:
             words = line.split()
@@ -50,7 +53,7 @@ def kernel_of_names() -> Iterator[Kernel]:
     """Let the adapters of the network meet such a kernel: every link that is there is as it should be."""
     kernel = Kernel()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(iproute, "_batch", kernel.batch)
+        patch.setattr(iproute, "_batch", kernel)
         patch.setattr(vxlan, "read_link", lambda name: {"ifname": name} if name in kernel.links else None)
         patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
         patch.setattr(vxlan, "_adjustments", lambda _wanted, _link: [])

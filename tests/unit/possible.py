@@ -76,7 +76,8 @@ def held(
 ) -> dict[str, Any]:
     """Return a session as facts have it: for each of its agents, what each of its containers there asks."""
     listed = [{"agent": agent, "resources": request} for agent, requests in kernels.items() for request in requests]
-    return {"plan": {"id": f"id-{name}", "name": name, "created_at": created_at, "kernels": listed}, "expired": expired}
+    plan = {"id": f"id-{name}", "name": name, "created_at": created_at, "kernels": listed, "network": None}
+    return {"plan": plan, "expired": expired}
 
 
 def holds(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:

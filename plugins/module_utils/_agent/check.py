@@ -10,19 +10,17 @@ import concurrent.futures
 import time
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.logins import ask
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import container_states
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.inside import BUSYBOX, run_as_work
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Target, unreached
+from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Met, Target, meetings
 
 if TYPE_CHECKING:
     import docker
-
-SSH_OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 
 
 class Unhealthy(Refused):
@@ -58,29 +56,39 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
     stopped = [name for name in _hostnames(held) if name not in found or found[name]["State"] != "running"]
     if stopped:
         return [f"{name} is {found[name]['State'] if name in found else 'missing'} on {held.agent}" for name in stopped]
-    sources = [Endpoint(name, containers.pid_of(client, found[name]["Id"])) for name in _hostnames(held)]
     until = time.monotonic() + seconds
     network = held.plan.network
     if network:
-        targets = [Target(one.hostname, one.address, one.ssh_port) for one in held.plan.kernels if one.address]
-        missing = unreached(sources, targets, network.mtu, seconds)
-        if missing:
-            return missing
+        sources = [Endpoint(name, containers.pid_of(client, found[name]["Id"])) for name in _hostnames(held)]
+        met = meetings(sources, targets_of(held.plan), network.mtu, seconds)
+        unreached = [sentence for one in met for sentence in _unreached(one, network.mtu)]
+        if unreached:
+            return unreached
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
         said = pool.map(lambda kernel: _login(client, held, kernel, until), held.kernels)
         return [sentence for sentence in said if sentence]
 
 
+def targets_of(plan: SessionPlan) -> list[Target]:
+    """Return where the containers of a session are to be reached; those without an address are not."""
+    return [Target(one.hostname, one.address, one.ssh_port) for one in plan.kernels if one.address]
+
+
+def _unreached(met: Met, mtu: int) -> list[str]:
+    """Return a sentence for each thing that fails between two containers."""
+    means = [(met.tcp, "ssh over tcp"), (met.frame, f"frames of {mtu} bytes")]
+    return [f"{met.source} does not reach {met.target} with {what}" for well, what in means if not well]
+
+
 def _login(client: docker.APIClient, held: Held, kernel: Kernel, until: float) -> str:
     """Log in from a container to the next one in rank order; return what went wrong, empty when nothing did."""
     peer = held.plan.kernels[(kernel.rank + 1) % len(held.plan.kernels)].hostname
-    line = f"ssh {SSH_OPTIONS} {peer} {BUSYBOX} hostname"
-    said = run_as_work(client, kernel.container, line)
+    refusals = ask(client, kernel.container, [peer]).refusals
     # A session of one has no network to wait for: its sshd may still be starting.
-    while said.strip() != peer and time.monotonic() < until:
+    while refusals and time.monotonic() < until:
         time.sleep(0.05)
-        said = run_as_work(client, kernel.container, line)
-    return "" if said.strip() == peer else f"ssh from {kernel.hostname} to {peer} fails: {' '.join(said.split())}"
+        refusals = ask(client, kernel.container, [peer]).refusals
+    return f"ssh from {kernel.hostname} to {peer} fails: {refusals[peer]}" if refusals else ""
 
 
 def _hostnames(held: Held) -> list[str]:

@@ -154,6 +154,9 @@ def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | No
         return f"session_name: {plan.name!r} was taken on {here} by another run"
     if not fits(facts, [kernel.resources for kernel in wanted.kernels]):
         return f"{here} no longer has room for {_described(wanted.kernels)}"
+    own = plan.underlays.get(here)
+    if own and own != facts.underlay:
+        return f"{here} no longer meets its peers at {own.address} on {own.interface}"
     if facts.missing_paths:
         return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
     return _taken(plan.network, plan.host_ports(here), facts) if plan.network else None

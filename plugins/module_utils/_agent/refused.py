@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import OverlayInUse
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, NotProvisioned
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._net.wireguard import WireGuardError
 from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 
 
@@ -25,6 +27,8 @@ EXPECTED = (
     NetworkError,
     NotProvisioned,
     OSError,
+    OverlayInUse,
     ValueError,
+    WireGuardError,
 )
 """What the adapters raise when the host or what is asked of it is not as it should be."""

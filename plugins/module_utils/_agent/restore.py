@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.lifetime import remove_expired
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
@@ -32,6 +33,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._net import ipro
 
 if TYPE_CHECKING:
     import docker
+
+SWARM_SECONDS = 30
+"""How long an engine that has just started may take to join its swarm, and to find its overlays again."""
 
 ENGINE_SECONDS = 60
 """How long the engine may take to answer after systemd has called it started."""
@@ -53,7 +57,8 @@ def restore_containers(client: docker.APIClient, store: Store, held: Held) -> li
     """
     batch = {MAIN1} if store.go_file(held.plan.id).exists() else set()
     hostnames = [kernel.hostname for kernel in held.kernels if kernel.hostname not in batch]
-    changes = start_stopped(client, held.plan.id, hostnames)
+    patience = SWARM_SECONDS if held.plan.network and held.plan.network.manager else 0
+    changes = start_stopped(client, held.plan.id, hostnames, patience)
     plugs = plan_plugs(client, held)
     iproute.apply(plugs.steps)
     return changes + [step.change for step in plugs.steps]
@@ -68,6 +73,10 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     changes = isolate(store, dry=False)
     readable, damaged = store.readable()
     failures = [str(error) for error in damaged]
+    try:
+        changes += join_peers(store, dry=False)
+    except EXPECTED as error:
+        failures.append(str(error))
     for there in readable:
         done, wrong = _restore_one(store, engine, there, start=start)
         changes += done

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned, device_nodes
@@ -27,7 +28,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import
     known_hosts,
     ports,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks, overlay
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
     Image,
     ImageUnavailable,
@@ -139,6 +140,7 @@ def apply_slice(
     changes += _apply_network(client, wanted.network, dry=dry)
     # Nobody is let in before the rules are true that keep sessions apart.
     changes += isolate(store, dry=dry)
+    changes += join_peers(store, dry=dry)
     changes += _apply_links(held, dry=dry)
     plugs = plan_plugs(client, held)
     # The command of a batch session runs once: its container is neither started nor made again.
@@ -161,15 +163,17 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
     found = containers.find_containers(client, session_id)
     if dry:
         there = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
-        joined = networks.find_networks(client, session_id)
+        joined = networks.find_networks(client, session_id) + overlay.find_overlays(client, session_id)
         there += [Change(f"network {one['Name']}", one["Id"][:12], None) for one in joined]
         return [*there, *([Change(f"session {held.plan.name}", "held", None)] if held else [])]
     changes = containers.remove_containers(client, found)
     vxlan.remove_link(link_of(session_id))
     changes += networks.remove_networks(client, session_id)
+    changes += overlay.remove_overlays(client, session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
         isolate(store, dry=False)
+        join_peers(store, dry=False)
     return changes
 
 

@@ -14,13 +14,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import underlay_in_use
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import parse_slot
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import find_containers, how_it_ended
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import subnets
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import swarm_port
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import (
+    place_in,
+    read_swarm,
+    swarm_port,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import find_accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
@@ -42,6 +47,7 @@ class Settings:
     max_containers: int
     underlay_address: str
     allow_host_network: bool
+    underlay_encryption: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +74,10 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
     live = living(held, now, questions.gone)
     orphans = _orphans(containers, held)
     found = find_accelerators(settings.slots)
-    underlay = network.find_underlay(settings.underlay_address)
+    plain = network.find_underlay(settings.underlay_address)
+    underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
+    swarm = read_swarm(client)
+    place = place_in(client, swarm)
     return {
         "resource_group": settings.resource_group,
         "schedulable": settings.schedulable,
@@ -79,12 +88,13 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "capacity": _capacity(settings, found.devices),
         "taken": _sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
         "devices": _devices(found.devices, _given(live, orphans)),
-        "warnings": found.warnings,
+        "warnings": [*found.warnings, *warnings],
         "containers": sum(len(one.kernels) for one in live) + len(orphans),
         "max_containers": settings.max_containers,
         "underlay": dataclasses.asdict(underlay) if underlay else None,
-        "addresses": network.own_addresses(underlay),
-        "udp_ports": {**network.udp_ports(), **swarm_port(client)},
+        "addresses": network.own_addresses(plain),
+        "udp_ports": {**network.udp_ports(), **swarm_port(swarm)},
+        "swarm": dataclasses.asdict(place) if place else None,
         "tcp_ports": sorted({*network.tcp_ports(), *(port for one in live for port in one.plan.host_ports(one.agent))}),
         "allow_host_network": settings.allow_host_network,
         "networks": sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)}),

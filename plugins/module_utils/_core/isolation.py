@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
     DEFAULT_BRIDGE,
     SessionPlan,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._core.wireguard import DEVICE, NETWORK
 
 TABLE = "backendai"
 
@@ -79,6 +80,11 @@ _CHAINS = f"""
         ip saddr . {_VNI} @routed4 return
         ip6 saddr . {_VNI} @routed6 return
         drop
+    }}
+    # What is meant to be encrypted takes no other way, also while the device is away.
+    chain output {{
+        type filter hook output priority filter; policy accept;
+        ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} drop
     }}
     # Containers on this agent's own network: their sshds are for the agents of their session, and for nobody else.
     chain logins {{

@@ -25,6 +25,7 @@ RUN_OPTIONS = (
     "id",
     "record_path",
     "list_path",
+    "report_path",
     "force",
     "wait",
     "user",

@@ -29,9 +29,9 @@ def managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
 
 def why_none(agents: Sequence[AgentFacts]) -> str:
     """Return one sentence for why none of the agents, none of which has a manager, can use a swarm."""
-    outside = ", ".join(agent.name for agent in agents if agent.swarm is None)
+    outside = [agent.name for agent in agents if agent.swarm is None]
     inside = ", ".join(agent.name for agent in agents if agent.swarm)
-    reasons = [f"{outside} are in no swarm"] if outside else []
+    reasons = [f"{', '.join(outside)} {'are' if len(outside) > 1 else 'is'} in no swarm"] if outside else []
     reasons += [f"no agent that can be used manages the swarm of {inside}"] if inside else []
     return f"{_ASKED}, and {' and '.join(reasons)}; make them nodes of one swarm, or choose vxlan"
 
@@ -42,8 +42,8 @@ def obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> str:
     for agent in chosen:
         if port in agent.tunnel_ports:
             return (
-                f"{_ASKED}, its UDP port is {port}, and sessions with a VXLAN at that port run on {agent.name}: end them"
-                " first, or choose vxlan"
+                f"{_ASKED}, its UDP port is {port}, and sessions with a VXLAN at that port run on {agent.name}: end"
+                " them first, or choose vxlan"
             )
         underlay, swarm = agent.underlay, agent.swarm
         if underlay and swarm and underlay.public_key and swarm.address != underlay.address:

@@ -114,7 +114,10 @@ def _taken_away(parts: Sequence[Found], entry: Entry | None, readings: Readings,
     record = ended_record(session_record(plan, "TERMINATED"), "TERMINATED", BY_USER, None, plan.created_at, now)
     live = entry if entry and entry.state != ENDED else None
     note = ending(live, record, plan.agents, now) if live else note_of_end(plan, record, now)
-    return End(record, note, plan, tuple(agent for agent in plan.agents if agent not in away), away)
+    # An overlay goes when nobody uses it any more: who has to take it away is asked last.
+    manager = plan.network.manager if plan.network else None
+    agents = sorted((agent for agent in plan.agents if agent not in away), key=lambda agent: agent == manager)
+    return End(record, note, plan, tuple(agents), away)
 
 
 def _remembered(record: dict[str, Any], readings: Readings, now: float) -> End:

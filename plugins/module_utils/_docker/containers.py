@@ -147,14 +147,20 @@ def apply_containers(client: docker.APIClient, steps: Sequence[Step]) -> None:
     _at_once(lambda step: _take(client, step), steps)
 
 
-def start_stopped(client: docker.APIClient, session_id: str, hostnames: Collection[str]) -> list[Change]:
-    """Start those of a session's containers that do not run, several at once, and return what was started."""
+def start_stopped(
+    client: docker.APIClient, session_id: str, hostnames: Collection[str], patience: float = 0.0
+) -> list[Change]:
+    """Start those of a session's containers that do not run, several at once, and return what was started.
+
+    What the engine refuses is tried again for ``patience`` seconds.
+    """
+    until = time.monotonic() + patience
     stopped = [
         one
         for one in find_containers(client, session_id)
         if one["Labels"].get(labels.HOSTNAME) in hostnames and one["State"] != "running"
     ]
-    _at_once(lambda one: client.start(one["Id"]), stopped)
+    _at_once(lambda one: _start_until(client, one["Id"], until), stopped)
     return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
 
 
@@ -162,6 +168,24 @@ def remove_containers(client: docker.APIClient, found: Sequence[dict[str, Any]])
     """Remove containers, running or not, several at once, and return what was removed."""
     _at_once(lambda one: _remove(client, one["Id"]), found)
     return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
+
+
+def _start_until(client: docker.APIClient, container: str, until: float) -> None:
+    while not _starts(client, container, last=time.monotonic() >= until):
+        time.sleep(0.5)
+
+
+def _starts(client: docker.APIClient, container: str, *, last: bool) -> bool:
+    """Return whether a container starts; what the engine refuses is raised where this is the ``last`` try."""
+    from docker.errors import APIError
+
+    try:
+        client.start(container)
+    except APIError:
+        if last:
+            raise
+        return False
+    return True
 
 
 def _take(client: docker.APIClient, step: Step) -> None:

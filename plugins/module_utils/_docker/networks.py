@@ -43,8 +43,8 @@ def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
 
 
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
-    """Return the networks of a session, as the engine lists them."""
-    return list(client.networks(filters=labels.owned(session_id)))
+    """Return the networks of a session on this agent, as the engine lists them; an overlay is its swarm's."""
+    return [one for one in client.networks(filters=labels.owned(session_id)) if one["Driver"] != "overlay"]
 
 
 def plan_network(client: docker.APIClient, wanted: BridgeNetwork) -> Change | None:

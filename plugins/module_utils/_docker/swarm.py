@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Swarm
 
 if TYPE_CHECKING:
     import docker
@@ -15,9 +18,41 @@ DATA_PATH_PORT = 4789
 """The UDP port of a swarm's overlays, unless it was told otherwise; only its managers know."""
 
 
-def swarm_port(client: docker.APIClient) -> dict[int, str]:
+def read_swarm(client: docker.APIClient) -> dict[str, Any]:
+    """Return what the engine says of its swarm; it always says its state."""
+    return dict(client.info()["Swarm"])
+
+
+def swarm_port(swarm: Mapping[str, Any]) -> dict[int, str]:
     """Return the UDP port that a swarm takes on this host; nothing where the engine is in none."""
-    swarm = client.info()["Swarm"]
-    if swarm["LocalNodeState"] == "inactive":
-        return {}
-    return {(swarm.get("Cluster") or {}).get("DataPathPort") or DATA_PATH_PORT: "Docker Swarm"}
+    return {} if swarm["LocalNodeState"] == "inactive" else {_data_path_port(swarm): "Docker Swarm"}
+
+
+def place_in(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swarm | None:
+    """Return this host's place in its swarm; ``None`` where the engine is in none, or its node is not active."""
+    if swarm["LocalNodeState"] != "active":
+        return None
+    node, address = swarm["NodeID"], swarm["NodeAddr"]
+    if not swarm["ControlAvailable"]:
+        return Swarm(node, address)
+    return Swarm(node, address, _ready(client), _data_path_port(swarm))
+
+
+def manages(client: docker.APIClient) -> bool:
+    """Return whether this host can change its swarm's networks."""
+    return bool(client.info()["Swarm"].get("ControlAvailable"))
+
+
+def _data_path_port(swarm: Mapping[str, Any]) -> int:
+    return (swarm.get("Cluster") or {}).get("DataPathPort") or DATA_PATH_PORT
+
+
+def _ready(client: docker.APIClient) -> tuple[str, ...]:
+    """Return the ids of the nodes that are ready; none where the managers cannot agree, and nothing can be made."""
+    from docker.errors import APIError
+
+    try:
+        nodes = client.nodes()
+    except APIError:
+        return ()
+    return tuple(sorted(node["ID"] for node in nodes if node["Status"]["State"] == "ready"))

@@ -130,6 +130,11 @@ class Store:
         with _locked(handle):
             yield
 
+    @property
+    def wireguard_folder(self) -> Path:
+        """The folder of the key pair of this agent's WireGuard device; there only where the underlay is encrypted."""
+        return self._root / "wireguard"
+
     def kit(self) -> str:
         """Return the folder of the runtime kit in use, its version resolved."""
         kit = self._root / "kit" / "current"

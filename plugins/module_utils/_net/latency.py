@@ -10,7 +10,7 @@ import contextlib
 import select
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._net.icmp import echo_request, is_reply
 from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Target, network_namespace
@@ -22,18 +22,17 @@ ECHOES, PATIENCE = 5, 0.2
 """How many echoes are tried, and how many seconds each may take."""
 
 
-def latencies(pairs: Mapping[Endpoint, Iterable[Target]]) -> dict[tuple[str, str], float]:
-    """Return the round-trip times of pairs, in milliseconds: the best of a few echoes, one after the other.
+def latencies(pairs: Iterable[tuple[Endpoint, Target]]) -> dict[tuple[str, str], float]:
+    """Return the round-trip times from sources to targets, in milliseconds: the best of a few echoes.
 
     The keys are the hostnames of source and target; pairs without an echo are not there.
     """
     found = {}
-    for source, targets in pairs.items():
-        for target in targets:
-            with contextlib.suppress(OSError), network_namespace(source.pid):
-                taken = _round_trips(target.address)
-                if taken:
-                    found[source.hostname, target.hostname] = round(min(taken) * 1000, 3)
+    for source, target in pairs:
+        with contextlib.suppress(OSError), network_namespace(source.pid):
+            taken = _round_trips(target.address)
+            if taken:
+                found[source.hostname, target.hostname] = round(min(taken) * 1000, 3)
     return found
 
 

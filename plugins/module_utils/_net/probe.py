@@ -73,7 +73,7 @@ class _Probe:
     socket: socket.socket | None = None
 
 
-def probe(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[Met]:
+def meetings(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[Met]:
     """Return how every source meets every other target, source by source.
 
     Over TCP it must read an SSH greeting, and it must get the echo of a frame of ``mtu`` bytes that may not be

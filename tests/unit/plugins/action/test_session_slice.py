@@ -90,6 +90,18 @@ def test_ssh_asks_nothing_and_checks_host_keys(run: Run) -> None:
     lines = [line.strip() for line in sent(run)["ssh_config"].splitlines()]
     assert lines[0] == "Host main1 sub1 sub2"
     assert {"User work", "StrictHostKeyChecking yes"} <= set(lines)
+    assert not [line for line in lines if line.startswith("Port")]
+
+
+def test_ssh_is_told_the_port_of_each_container_that_shares_its_agents_network(run: Run) -> None:
+    shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
+    options = sent(run, plan=shared.to_dict())
+    lines = [line.strip() for line in options["ssh_config"].splitlines()]
+    assert lines[0] == "Host main1 sub1 sub2"
+    assert lines[-6:] == [
+        line for kernel in shared.kernels for line in (f"Host {kernel.hostname}", f"Port {kernel.ssh_port}")
+    ]
+    assert options["hosts"].splitlines()[1:] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
 
 
 def test_a_users_template_takes_the_place_of_the_roles(run: Run, tmp_path: Path) -> None:

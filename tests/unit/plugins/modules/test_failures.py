@@ -42,11 +42,12 @@ def result_of(
     [
         ("session_claim", CLAIM),
         ("session_image", {"name": "lab/python:1"}),
+        ("session_overlay", {"plan": MADE, "nonce": "n"}),
         ("session_slice", SLICE),
         ("session_slice", {"state": "absent", "session_id": SESSION_ID}),
         ("session_check", {"session_id": SESSION_ID, "nonce": "n"}),
     ],
-    ids=["claim", "image", "slice", "end", "check"],
+    ids=["claim", "image", "overlay", "slice", "end", "check"],
 )
 def test_an_engine_that_is_down_fails_with_one_sentence(
     module: str, args: dict[str, Any], check_mode: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -84,6 +85,7 @@ def test_an_agent_whose_engine_is_down_is_unfit_and_no_failure(
         ("session_claim", {**CLAIM, "nonce": None}, "missing required arguments: nonce"),
         ("session_check", {"session_id": SESSION_ID}, "missing required arguments: nonce"),
         ("session_image", {}, "missing required arguments: name"),
+        ("session_overlay", {"plan": MADE}, "missing required arguments: nonce"),
     ],
 )
 def test_an_option_that_is_missing_is_named(

@@ -22,7 +22,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
@@ -280,12 +279,12 @@ def test_a_container_that_the_engine_refuses_to_start_is_told(engine: Any, store
 
 
 def test_nothing_is_started_on_a_link_that_cannot_be_made(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def batch(_tool: str, _lines: list[str]) -> None:
+    def batch(_tool: str, _lines: list[str], _pid: int | None = None) -> None:
         raise NetworkError("ip -batch: Device does not exist")
 
-    monkeypatch.setattr(iproute, "_batch", batch)
+    monkeypatch.setattr(kernel, "batch", batch)
     store.save(held(MADE))
     engine.run(MADE, "main1", state="exited")
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {SESSION_ID: "ip -batch: Device does not exist"})

@@ -12,7 +12,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.restore i
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
@@ -112,7 +111,7 @@ def test_what_fails_for_one_session_stops_no_other(
     broken = dataclasses.replace(MADE, id=OTHER_ID, name="broken")
     store.save(held(broken))
     store.save(held(MADE))
-    batch = iproute._batch
+    batch = kernel.batch
 
     def fail(tool: str, lines: list[str], pid: int | None = None) -> None:
         if not kernel.links:
@@ -120,7 +119,7 @@ def test_what_fails_for_one_session_stops_no_other(
             raise NetworkError("ip -batch: File exists")
         batch(tool, lines, pid)
 
-    monkeypatch.setattr(iproute, "_batch", fail)
+    monkeypatch.setattr(kernel, "batch", fail)
     assert run(store) == 1
     assert kernel.links == {"tried", LINK}
     assert capsys.readouterr().err == "<3>broken: ip -batch: File exists\n"

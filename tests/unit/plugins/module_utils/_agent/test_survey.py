@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
     living,
     survey,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Swarm, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device, Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
@@ -27,6 +27,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
+NODE = {"LocalNodeState": "active", "NodeID": "n", "NodeAddr": "192.0.2.1", "ControlAvailable": True}
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "", False)
 
@@ -73,16 +74,25 @@ def test_an_empty_agent(engine: Any, store: Store) -> None:
     }
     assert (facts["networks"], facts["vnis"]) == (["192.0.2.0/24"], [7])
     assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {53: "another program"})
+    assert (facts["tcp_ports"], facts["allow_host_network"]) == ([22, 30000], False)
+
+
+def test_ports_that_sessions_claimed_on_the_agents_own_network_count_as_in_use(engine: Any, store: Store) -> None:
+    shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
+    store.save(held(shared))
+    facts = read(engine, store, allow_host_network=True)
+    assert facts["tcp_ports"] == sorted([22, 30000, *shared.host_ports("agent1")])
+    assert (facts["allow_host_network"], facts["networks"], facts["vnis"]) == (True, ["192.0.2.0/24"], [7])
 
 
 @pytest.mark.parametrize(
     ("swarm", "ports"),
     [
         (
-            {"LocalNodeState": "active", "Cluster": {"DataPathPort": 7789}},
+            {**NODE, "Cluster": {"DataPathPort": 7789}},
             {53: "another program", 7789: "Docker Swarm"},
         ),
-        ({"LocalNodeState": "active", "Cluster": {"DataPathPort": 0}}, {53: "another program", 4789: "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 0}}, {53: "another program", 4789: "Docker Swarm"}),
         ({"LocalNodeState": "pending", "Cluster": None}, {53: "another program", 4789: "Docker Swarm"}),
     ],
     ids=["a manager knows its port", "a manager with the usual port", "a worker"],
@@ -92,6 +102,14 @@ def test_a_swarm_takes_the_port_of_its_overlays(
 ) -> None:
     engine.swarm = swarm
     assert read(engine, store)["udp_ports"] == ports
+
+
+def test_a_nodes_place_in_its_swarm_is_what_planning_reads(engine: Any, store: Store) -> None:
+    engine.swarm, engine.nodes_there = NODE, [{"ID": "n", "Status": {"State": "ready"}}]
+    facts = AgentFacts.from_dict("agent1", json.loads(json.dumps(read(engine, store))))
+    assert facts.swarm == Swarm("n", "192.0.2.1", ("n",), 4789)
+    engine.swarm = {"LocalNodeState": "inactive"}
+    assert read(engine, store)["swarm"] is None
 
 
 def test_the_facts_are_what_planning_reads(engine: Any, store: Store) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.addressing import (
     address_of,
+    free_ports,
     mac_of,
     overhead,
     pick_subnet,
@@ -91,6 +92,16 @@ def test_an_identifier_is_found_whenever_one_is_left(first: int, more: int, used
     free = set(range(first, first + more + 1)) - used
     found = pick_vni(first, first + more, used, seed)
     assert found in free if free else found is None
+
+
+@given(st.integers(1024, 1040), st.integers(0, 12), st.sets(st.integers(1020, 1060)), st.text(max_size=4))
+def test_every_port_that_is_free_is_given_once(first: int, more: int, used: set[int], seed: str) -> None:
+    given_out = list(free_ports(first, first + more, used, seed))
+    assert sorted(given_out) == sorted(set(range(first, first + more + 1)) - used)
+
+
+def test_two_operators_at_once_rarely_want_the_same_port() -> None:
+    assert len({next(free_ports(30000, 32767, (), str(seed))) for seed in range(20)}) > 15
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,12 @@ def test_frameworks_find_the_main_container_and_their_place() -> None:
     assert json.loads(whole["TF_CONFIG"]) == {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": 2}}
 
 
+def test_an_interface_that_is_not_known_before_the_start_is_left_to_it() -> None:
+    names = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
+    assert names & complete({}, of(1), "").keys() == set()
+    assert complete({}, {**of(1), "NCCL_SOCKET_IFNAME": "ib0"}, "")["NCCL_SOCKET_IFNAME"] == "ib0"
+
+
 def test_a_session_of_two_is_distributed_already() -> None:
     assert complete({}, of(1, {"agent1": 2}))["MASTER_ADDR"] == "main1"
 

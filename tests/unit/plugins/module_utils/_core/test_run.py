@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.spec impor
 from tests.unit.builders import variables
 
 VNI_RULE = "must be a range within 1-16777215, such as 4096-16777215"
+PORT_RULE = "must be a range within 1024-65535, such as 30000-32767"
 POOL_RULE = "must be an IPv4 network such as 10.128.0.0/9"
 
 
@@ -106,6 +107,11 @@ def test_pools_are_read_from_their_defaults() -> None:
         ({"vni_pool": "9-5"}, f"session_vni_pool: '9-5' {VNI_RULE}."),
         ({"vni_pool": "1-16777216"}, f"session_vni_pool: '1-16777216' {VNI_RULE}."),
         ({"vni_pool": "a-b"}, f"session_vni_pool: 'a-b' {VNI_RULE}."),
+        ({"host_port_pool": None}, "session_host_port_pool is required."),
+        ({"host_port_pool": "30000"}, f"session_host_port_pool: '30000' {PORT_RULE}."),
+        ({"host_port_pool": "1023-1024"}, f"session_host_port_pool: '1023-1024' {PORT_RULE}."),
+        ({"host_port_pool": "2000-65536"}, f"session_host_port_pool: '2000-65536' {PORT_RULE}."),
+        ({"host_port_pool": "2000-1999"}, f"session_host_port_pool: '2000-1999' {PORT_RULE}."),
         ({"vxlan_port": 0}, "session_vxlan_port: 0 must be a whole number from 1 to 65535."),
         ({"vxlan_port": 65536}, "session_vxlan_port: 65536 must be a whole number from 1 to 65535."),
     ],

@@ -222,7 +222,6 @@ def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
             "session_apps: apps are not offered by this version; leave it empty.",
         ),
         ({"apps": "jupyter"}, "session_apps: 'jupyter' must be a list of mappings."),
-        ({"network_driver": "swarm"}, "session_network_driver: 'swarm' is not offered by this version; use vxlan."),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )

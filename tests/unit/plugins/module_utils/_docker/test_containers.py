@@ -269,3 +269,28 @@ def test_removing_takes_running_containers_too_and_those_that_went_meanwhile(eng
         Change(f"container {name}", "running", None) for name in (one["Names"][0].lstrip("/") for one in found)
     ]
     assert engine.made == []
+
+
+@pytest.mark.parametrize(("patience", "started"), [(30.0, True), (1.0, False), (0.0, False)])
+def test_a_start_that_is_refused_is_tried_again_while_there_is_patience(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, patience: float, started: bool
+) -> None:
+    apply(engine, MAIN)
+    engine.made[0]["State"] = "exited"
+    now, start = [100.0], engine.start
+    monkeypatch.setattr(containers.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(containers.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+
+    def refused_at_first(container: str) -> None:
+        if now[0] < 103:
+            raise APIError("404", None, "network backendai-train-llm not found")
+        start(container)
+
+    monkeypatch.setattr(engine, "start", refused_at_first)
+    if not started:
+        with pytest.raises(APIError, match="not found"):
+            containers.start_stopped(engine, "1", ["main1"], patience)
+        assert (engine.made[0]["State"], now) == ("exited", [100.0 + patience])
+        return
+    (change,) = containers.start_stopped(engine, "1", ["main1"], patience)
+    assert (change.before, change.after, now) == ("exited", "running", [103.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -93,3 +94,12 @@ def test_the_underlay_is_what_was_asked_for_or_where_others_come_from(
     answer(monkeypatch, addr=LINKS, default=default)
     monkeypatch.setenv("SSH_CONNECTION", connection)
     assert survey.find_underlay(address) == underlay
+
+
+def test_tcp_ports_are_those_that_somebody_listens_at() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as outgoing:
+            assert port in survey.tcp_ports()
+            assert outgoing.getsockname()[1] not in survey.tcp_ports()
+    assert port not in survey.tcp_ports()

@@ -1,0 +1,59 @@
+"""How long it takes until a container has its session's network, ours and Docker Swarm's, as the engine sees it."""
+
+from __future__ import annotations
+
+from tests.bench.paths import FAR, NEAR, SLEEP, Shell, make_overlay
+from tests.bench.setting import LABEL
+from tests.integration import laboratory
+
+NAME = "bench-attach"
+SUBNET, PEER, PEER_MAC, VNI = "10.127.255.0/29", "10.127.255.3", "02:00:0a:7f:ff:03", 4095
+
+
+def attach_ours(shell: Shell) -> tuple[float, float]:
+    """Return the seconds until a new container runs on a new network of ours, and until a running one has joined it."""
+    own, peer = (laboratory.host_variables(agent)["agent_underlay_address"] for agent in (FAR, NEAR))
+    options = {
+        "bridge.name": "bench-attach",
+        "bridge.inhibit_ipv4": "true",
+        "container_iface_prefix": "cluster",
+        "driver.mtu": "1450",
+    }
+    given = " ".join(f"--opt com.docker.network.{option}={value}" for option, value in options.items())
+    network = f"docker network create --internal --label {LABEL}=attach --subnet {SUBNET} {given} {NAME}"
+    link = (
+        f"ip link add bench-vx mtu 1450 type vxlan id {VNI} local {own} dstport 4789 nolearning proxy && "
+        "ip link set dev bench-vx addrgenmode none master bench-attach && ip link set dev bench-vx up && "
+        f"ip neigh replace {PEER} lladdr {PEER_MAC} nud permanent dev bench-vx && "
+        f"bridge fdb replace {PEER_MAC} dev bench-vx dst {peer} self permanent"
+    )
+    return _attach(shell, f"{network} && {link}", "backendai-default", "ip link del bench-vx")
+
+
+def attach_to_swarm(shell: Shell) -> tuple[float, float]:
+    """Return the same of an overlay of a swarm that this agent has not seen yet."""
+    make_overlay(shell, NAME)
+    try:
+        return _attach(shell, "true", "", "true")
+    finally:
+        shell.on(NEAR, f"docker network rm {NAME}")
+
+
+def _attach(shell: Shell, make: str, default: str, unmake: str) -> tuple[float, float]:
+    """Time both on the far agent. An overlay joins its containers to a second network by itself, ours is told to."""
+    container = f"--label {LABEL}=attach {SLEEP}"
+    join = f"docker network connect {default} {NAME}-1 && " if default else ""
+    lines = [
+        "now() { date +%s.%N; }",
+        f"docker run --detach --name {NAME}-2 {container}",
+        "began=$(now)",
+        f"{make} && docker create --name {NAME}-1 --network {NAME} {container} && {join}docker start {NAME}-1",
+        "started=$(now)",
+        f"docker network connect {NAME} {NAME}-2",
+        "joined=$(now)",
+        f"docker rm --force {NAME}-1 {NAME}-2; {unmake}; docker network rm {NAME} 2>&1",
+    ]
+    script = "{ set -e\n" + "\n".join(lines[:-1]) + "\n} >/dev/null\n"
+    tidy = f"trap '{{ {lines[-1]}; }} >/dev/null 2>&1' EXIT\n"
+    began, started, joined = map(float, shell.on(FAR, "sh -s", f"{tidy}{script}echo $began $started $joined").split())
+    return started - began, joined - started

@@ -1,0 +1,135 @@
+"""The network driver ``swarm``: an overlay of a Docker Swarm that is there already. The swarm is made here, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, Run, at_once, host_variables, inside, on, remains
+from tests.integration.test_create import MULTI_NODE
+
+MANAGER, *WORKERS = AGENTS
+SWARM = {**MULTI_NODE, "cluster_size": 3, "network_driver": "swarm"}
+ON_WORKERS = {**SWARM, "cluster_size": 2, "designated_agents": WORKERS}
+LEAVE = "docker swarm leave --force; sleep 1; docker network rm docker_gwbridge"
+
+
+@pytest.fixture(scope="module")
+def swarm() -> Iterator[list[str]]:
+    """The agents, nodes of a swarm that the first of them manages; afterwards the agents are as they were before."""
+    before = remains()
+    address = host_variables(MANAGER)["ansible_host"]
+    try:
+        on(MANAGER, f"docker swarm init --advertise-addr {address}")
+        token = on(MANAGER, "docker swarm join-token --quiet worker").strip()
+        at_once(*[partial(on, agent, f"docker swarm join --token {token} {address}:2377") for agent in WORKERS])
+        yield list(AGENTS)
+    finally:
+        at_once(*[partial(on, agent, LEAVE, check=False) for agent in (*WORKERS, MANAGER)])
+    assert remains() == before
+
+
+@pytest.fixture(scope="module")
+def three(swarm: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Three containers on three agents, of two engines, joined by an overlay."""
+    made = Sessions(tmp_path_factory.mktemp("three"))
+    before = remains()
+    asked = {**SWARM, "designated_agents": swarm, "env": {"GLOO_SOCKET_IFNAME": "chosen"}}
+    run = made.create(**asked)
+    assert run.code == 0, run.output
+    again = made.create(**asked)
+    assert (again.code, again.changed) == (0, 0), again.output
+    yield run
+    assert made.terminate().code == 0
+    assert remains() == before
+
+
+def test_without_a_swarm_nothing_is_made_and_one_sentence_says_so(sessions: Sessions) -> None:
+    before = remains()
+    run = sessions.create(**SWARM)
+    assert run.code != 0
+    assert "session_network_driver: swarm was asked for, and agent1, agent2, agent3 are in no swarm;" in run.said
+    assert run.record["status"] == "ERROR"
+    assert remains() == before
+
+
+def test_an_overlay_joins_containers_on_three_agents(three: Run) -> None:
+    network = three.record["network"]
+    assert sorted(kernel["agent"] for kernel in three.record["kernels"]) == list(AGENTS)
+    assert (network["driver"], network["mtu"], network["vni"]) == ("swarm", 1450, None)
+    look = "docker network inspect --format '{{.Driver}} {{.Internal}} {{.Attachable}}' " + network["name"]
+    assert {on(agent, look).strip() for agent in AGENTS} == {"overlay true true"}
+
+
+def test_every_container_logs_in_to_every_other_by_name(three: Run) -> None:
+    kernels = three.record["kernels"]
+    pairs = [(here, there["hostname"]) for here in kernels for there in kernels]
+    login = ("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
+    said = at_once(*[partial(inside, here, *login, name, "hostname") for here, name in pairs])
+    assert [one.strip() for one in said] == [name for _here, name in pairs]
+
+
+def test_the_interface_with_the_sessions_address_is_named_to_whoever_logs_in(three: Run) -> None:
+    main, *others = three.record["kernels"]
+    for kernel in (main, *others):
+        seen = dict(line.partition("=")[::2] for line in inside(main, "ssh", kernel["hostname"], "env").splitlines())
+        assert seen["GLOO_SOCKET_IFNAME"] == "chosen"
+        name = seen["NCCL_SOCKET_IFNAME"]
+        look = f"ip -o -4 addr show dev {name}; cat /sys/class/net/{name}/mtu"
+        shown = inside(kernel, "/opt/backendai/bin/busybox", "sh", "-c", look).split()
+        assert shown[3].partition("/")[0] == kernel["address"]
+        assert shown[-1] == "1450"
+
+
+def test_the_default_route_stays_on_the_agents_default_network(three: Run) -> None:
+    for kernel in three.record["kernels"]:
+        route = inside(kernel, "/opt/backendai/bin/busybox", "ip", "route", "show", "default").split()
+        on_default = "docker network inspect --format '{{(index .IPAM.Config 0).Gateway}}' backendai-default"
+        assert route[2] == on(kernel["agent"], on_default).strip()
+        assert "NCCL_SOCKET_IFNAME" not in inside(kernel, "env")
+
+
+@pytest.mark.usefixtures("swarm")
+def test_who_manages_the_swarm_may_hold_no_container(sessions: Sessions) -> None:
+    before = remains()
+    run = sessions.create(**ON_WORKERS, command="true")
+    assert run.code == 0, run.output
+    assert sorted(kernel["agent"] for kernel in run.record["kernels"]) == WORKERS
+    ended = sessions.create(**ON_WORKERS, name=f"{sessions.name}-held", command="sleep 1000")
+    assert ended.code == 0, ended.output
+    # The first one is over: whoever looks takes it away, and its overlay with it; the other one stays.
+    sessions.listed()
+    names = on(MANAGER, "docker network ls --filter driver=overlay --format '{{.Name}}'").split()
+    assert [name for name in names if name.startswith("backendai-")] == [f"backendai-{sessions.name}-held"]
+    assert sessions.terminate(name=f"{sessions.name}-held").code == 0
+    assert remains() == before
+
+
+@pytest.mark.usefixtures("swarm")
+def test_a_start_that_fails_leaves_no_overlay(sessions: Sessions, tmp_path: Path) -> None:
+    broken = tmp_path / "environment.j2"
+    broken.write_text("{{ 'main' if kernel.rank == 0 else kernel.nothing }}")
+    before = remains()
+    run = sessions.create(**SWARM, environment_template=str(broken))
+    assert run.code != 0
+    assert run.record["status"] == "ERROR"
+    assert "nothing" in run.said
+    assert remains() == before
+
+
+@pytest.mark.usefixtures("swarm")
+def test_a_tunnel_needs_another_port_than_the_swarm(sessions: Sessions) -> None:
+    before = remains()
+    refused = sessions.create(**{**SWARM, "network_driver": "vxlan"})
+    assert refused.code != 0
+    assert "session_vxlan_port: 4789 is used on agent1 by Docker Swarm; choose another port" in refused.said
+    assert remains() == before
+    run = sessions.create(**{**SWARM, "network_driver": "vxlan"}, vxlan_port=7789)
+    assert run.code == 0, run.output
+    # Both at once: neither hears the other.
+    beside = sessions.create(**ON_WORKERS, name=f"{sessions.name}-beside")
+    assert beside.code == 0, beside.output

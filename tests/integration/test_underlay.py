@@ -1,0 +1,143 @@
+"""Where agents meet: IPv4 or IPv6, narrow or taken, and what is said where they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, INVENTORY, inside, on, remains
+from tests.integration.test_create import MULTI_NODE
+
+
+@contextmanager
+def arranged(agent: str, begin: str, end: str) -> Iterator[None]:
+    """Arrange something on an agent for a while."""
+    on(agent, begin)
+    try:
+        yield
+    finally:
+        on(agent, end)
+
+
+def inventory(folder: Path, **variables: dict[str, Any]) -> Path:
+    """Return the lab's inventory with these variables of agents."""
+    data = yaml.safe_load(INVENTORY.read_text())
+    for agent, changes in variables.items():
+        data["all"]["children"]["agents"]["hosts"][agent].update(changes)
+    path = folder / "inventory.yml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+@pytest.fixture
+def six() -> Iterator[dict[str, str]]:
+    """Give each agent an IPv6 address on the underlay; return them by agent."""
+    addresses = {agent: f"fd00:6261:6900::{number}" for number, agent in enumerate(AGENTS, 1)}
+    for agent, address in addresses.items():
+        on(agent, f"ip -6 addr add {address}/64 dev eth0 nodad")
+    yield addresses
+    for agent, address in addresses.items():
+        on(agent, f"ip -6 addr del {address}/64 dev eth0")
+
+
+def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, six: dict[str, str]) -> None:
+    path = inventory(tmp_path, **{agent: {"agent_underlay_address": address} for agent, address in six.items()})
+    run = sessions.create("-i", str(path), **{**MULTI_NODE, "cluster_size": 3})
+    assert run.code == 0, run.output
+    assert run.record["network"]["mtu"] == 1430
+    main, sub = run.record["kernels"][:2]
+    assert inside(main, "ssh", sub["hostname"], "hostname").strip() == sub["hostname"]
+    (entry, *rest) = on(main["agent"], "bridge fdb show | grep 'dst fd00:'").splitlines()
+    assert len(rest) == 1, "each container of another agent has one entry"
+    assert any(address in entry for address in six.values())
+    again = sessions.create("-i", str(path), **{**MULTI_NODE, "cluster_size": 3})
+    assert (again.code, again.changed) == (0, 0)
+
+
+LISTENER = (
+    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 4789)); time.sleep(600)"
+)
+NARROW = "ip link add narrow mtu 1300 type dummy && ip addr add 198.18.0.1/32 dev narrow && ip link set narrow up"
+ROUTE = "ip link add away type dummy && ip link set away up && ip route add 10.200.0.0/16 dev away"
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "variables", "options", "sentence"),
+    [
+        (
+            f'systemd-run --quiet --unit=listener python3 -c "{LISTENER}"; sleep 1',
+            "systemctl stop listener",
+            {},
+            {},
+            "session_vxlan_port: 4789 is used on agent2 by another program; choose another port",
+        ),
+        (
+            "ip link add foreign type vxlan id 42 local 127.0.0.1 dstport 4789",
+            "ip link del foreign",
+            {},
+            {},
+            "session_vxlan_port: 4789 is used on agent2 by the link foreign; choose another port",
+        ),
+        (
+            ROUTE,
+            "ip link del away",
+            {},
+            {"network_pool": "10.200.8.0/24"},
+            "session_network_pool: 10.200.8.0/24 has no subnet left for 2 containers: agent2 uses 10.200.0.0/16",
+        ),
+        (
+            NARROW,
+            "ip link del narrow",
+            {"agent_underlay_address": "198.18.0.1"},
+            {},
+            "agent_underlay_address: narrow of agent2 has an MTU of 1300, a tunnel needs at least 1330",
+        ),
+        (
+            "true",
+            "true",
+            {"agent_underlay_address": "198.18.0.9"},
+            {},
+            "agent_underlay_address: no address of agent2 is known that its peers could reach",
+        ),
+        (
+            "true",
+            "true",
+            {},
+            {"network_pool": "10.200.8.0/29", "cluster_size": 9},
+            "session_network_pool: 10.200.8.0/29 has no subnet left for 9 containers",
+        ),
+    ],
+    ids=["port of a program", "port of a link", "route", "MTU", "no underlay address", "pool"],
+)
+def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
+    sessions: Sessions,
+    tmp_path: Path,
+    begin: str,
+    end: str,
+    variables: dict[str, Any],
+    options: dict[str, Any],
+    sentence: str,
+) -> None:
+    asked = {**MULTI_NODE, "cluster_size": 2, "designated_agents": ["agent1", "agent2"], **options}
+    with arranged("agent2", begin, end):
+        before = remains()
+        run = sessions.create("-i", str(inventory(tmp_path, agent2=variables)), **asked)
+        assert remains() == before
+    assert run.code != 0
+    assert sentence in run.said
+    assert run.record["status"] == "ERROR"
+
+
+def test_a_subnet_that_overlaps_a_route_of_an_agent_is_passed_over(sessions: Sessions) -> None:
+    begin = "ip link add away type dummy && ip link set away up && ip route add 10.200.8.0/30 dev away"
+    asked = {**MULTI_NODE, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]}
+    with arranged("agent2", begin, "ip link del away"):
+        run = sessions.create(**asked, network_pool="10.200.8.0/28")
+    assert run.code == 0, run.output
+    assert run.record["network"]["subnet"] == "10.200.8.8/29"

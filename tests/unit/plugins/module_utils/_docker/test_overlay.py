@@ -1,0 +1,143 @@
+"""The overlay of a session in a Docker Swarm."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from docker.errors import APIError, NotFound
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import networks, overlay
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import Overlay, OverlayInUse
+from tests.unit.builders import SESSION_ID, plan
+from tests.unit.engine import Engine
+
+NAME = "backendai-train-llm"
+WANTED = Overlay(NAME, "10.128.3.0/28", "10.128.3.8/29", 1450, SESSION_ID)
+BRIDGE = BridgeNetwork(NAME, "10.128.4.0/29", 1450, "bai-1", SESSION_ID)
+REMOVED = [Change(f"overlay {NAME}", f"id-{NAME}"[:12], None)]
+
+
+class Clock:
+    """Time that passes only in sleep."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the engine of a manager, where time passes only in sleep."""
+    made: Any = Engine()
+    made.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
+    made.clock = Clock()
+    monkeypatch.setattr(overlay, "time", made.clock)
+    return made
+
+
+def refusing(engine: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, until: float) -> None:
+    """Let the engine refuse to remove networks until that moment."""
+    remove = engine.remove_network
+
+    def remove_network(network: str) -> None:
+        if engine.clock.now < until:
+            raise error
+        remove(network)
+
+    monkeypatch.setattr(engine, "remove_network", remove_network)
+
+
+def in_use() -> APIError:
+    return APIError("500", None, "rpc error: code = FailedPrecondition desc = network x is in use by task y")
+
+
+def test_an_overlay_that_was_made_is_no_change(engine: Any) -> None:
+    change = Change(f"overlay {NAME}", None, "10.128.3.0/28, mtu 1450")
+    assert overlay.plan_overlay(engine, WANTED) == change
+    overlay.create_overlay(engine, WANTED)
+    assert overlay.plan_overlay(engine, WANTED) is None
+    assert overlay.plan_overlay(engine, dataclasses.replace(WANTED, mtu=1400)) == Change(
+        f"overlay {NAME}", NAME, "10.128.3.0/28, mtu 1400"
+    )
+
+
+def test_an_overlay_is_internal_and_leaves_50_bytes_of_its_mtu_to_the_engine(engine: Any) -> None:
+    overlay.create_overlay(engine, WANTED)
+    (asked,) = engine.asked
+    assert (asked["name"], asked["driver"], asked["check_duplicate"]) == (NAME, "overlay", True)
+    assert (asked["internal"], asked["attachable"]) == (True, True)
+    assert asked["options"] == {"com.docker.network.driver.mtu": "1500"}
+    (pool,) = asked["ipam"]["Config"]
+    assert (pool["Subnet"], pool["IPRange"]) == ("10.128.3.0/28", "10.128.3.8/29")
+
+
+def test_a_slices_network_is_not_the_swarms(engine: Any) -> None:
+    overlay.create_overlay(engine, WANTED)
+    assert networks.find_networks(engine, SESSION_ID) == []
+    assert networks.remove_networks(engine, SESSION_ID) == []
+    assert [one["Name"] for one in overlay.find_overlays(engine, SESSION_ID)] == [NAME]
+    assert "10.128.3.0/28" in networks.subnets(engine)
+
+
+def test_only_the_sessions_overlay_is_removed(engine: Any) -> None:
+    overlay.create_overlay(engine, dataclasses.replace(WANTED, name="other", session_id="other"))
+    overlay.create_overlay(engine, WANTED)
+    assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
+    assert [one["Name"] for one in engine.joined] == ["other"]
+    assert overlay.remove_overlays(engine, SESSION_ID) == []
+
+
+def test_a_bridge_is_no_overlay(engine: Any) -> None:
+    networks.create_network(engine, BRIDGE)
+    assert overlay.remove_overlays(engine, SESSION_ID) == []
+    assert [one["Name"] for one in engine.joined] == [NAME]
+
+
+def test_a_worker_leaves_the_overlay_to_its_manager(engine: Any) -> None:
+    overlay.create_overlay(engine, WANTED)
+    engine.swarm = {"LocalNodeState": "active", "ControlAvailable": False}
+    assert overlay.remove_overlays(engine, SESSION_ID) == []
+    assert [one["Name"] for one in engine.joined] == [NAME]
+
+
+def test_an_overlay_that_others_let_go_of_later_is_waited_for(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay.create_overlay(engine, WANTED)
+    refusing(engine, monkeypatch, in_use(), until=3.0)
+    assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
+    assert 3.0 <= engine.clock.now < 3.5
+
+
+def test_an_overlay_that_stays_in_use_is_said_in_one_sentence(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay.create_overlay(engine, WANTED)
+    refusing(engine, monkeypatch, in_use(), until=1000.0)
+    with pytest.raises(OverlayInUse) as raised:
+        overlay.remove_overlays(engine, SESSION_ID, 5.0)
+    assert str(raised.value) == f"the overlay {NAME} is still used by containers on other nodes of the swarm"
+
+
+def test_an_overlay_that_another_manager_removed_is_gone(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay.create_overlay(engine, WANTED)
+    refusing(engine, monkeypatch, NotFound("404"), until=1000.0)
+    assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
+    assert engine.clock.now == 0.0
+
+
+def test_what_else_the_engine_refuses_is_raised_at_once(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay.create_overlay(engine, WANTED)
+    refusing(engine, monkeypatch, APIError("503", None, "The swarm does not have a leader."), until=1000.0)
+    with pytest.raises(APIError, match="503"):
+        overlay.remove_overlays(engine, SESSION_ID)
+    assert engine.clock.now == 0.0
+
+
+def test_other_drivers_want_no_overlay() -> None:
+    assert [overlay.desired_overlay(plan(counts)) for counts in ({"agent1": 1}, {"agent1": 2}, None)] == [None] * 3

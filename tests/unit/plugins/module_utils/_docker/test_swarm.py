@@ -1,0 +1,70 @@
+"""What an engine says of its swarm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import swarm
+from tests.unit.engine import Engine
+
+WORKER = {
+    "NodeID": "w",
+    "NodeAddr": "192.0.2.2",
+    "LocalNodeState": "active",
+    "ControlAvailable": False,
+    "RemoteManagers": [{"NodeID": "m", "Addr": "192.0.2.1:2377"}],
+}
+MANAGER = {
+    "NodeID": "m",
+    "NodeAddr": "192.0.2.1",
+    "LocalNodeState": "active",
+    "ControlAvailable": True,
+    "Cluster": {"DataPathPort": 7788},
+}
+NOWHERE = {"NodeID": "", "NodeAddr": "", "LocalNodeState": "inactive", "ControlAvailable": False}
+NODES = [
+    {"ID": "w", "Status": {"State": "ready"}},
+    {"ID": "m", "Status": {"State": "ready"}},
+    {"ID": "gone", "Status": {"State": "down"}},
+]
+
+
+@pytest.fixture
+def engine() -> Any:
+    """Return the engine of a manager."""
+    made = Engine()
+    made.swarm, made.nodes_there = MANAGER, NODES
+    return made
+
+
+def test_a_manager_knows_the_nodes_that_are_ready_and_the_port(engine: Any) -> None:
+    assert swarm.place_in(engine, swarm.read_swarm(engine)) == Swarm("m", "192.0.2.1", ("m", "w"), 7788)
+    assert swarm.swarm_port(MANAGER) == {7788: "Docker Swarm"}
+    assert swarm.manages(engine) is True
+
+
+def test_a_worker_knows_itself_alone(engine: Any) -> None:
+    engine.swarm = WORKER
+    assert swarm.place_in(engine, WORKER) == Swarm("w", "192.0.2.2")
+    assert swarm.swarm_port(WORKER) == {4789: "Docker Swarm"}
+    assert swarm.manages(engine) is False
+
+
+@pytest.mark.parametrize("state", ["inactive", "pending", "locked", "error"])
+def test_a_node_that_is_not_active_has_no_place(engine: Any, state: str) -> None:
+    assert swarm.place_in(engine, {**NOWHERE, "LocalNodeState": state}) is None
+    assert swarm.swarm_port({**NOWHERE, "LocalNodeState": state}) == (
+        {} if state == "inactive" else {4789: "Docker Swarm"}
+    )
+
+
+def test_a_manager_that_has_lost_the_others_manages_nothing(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nodes() -> None:
+        raise APIError("503", None, "The swarm does not have a leader.")
+
+    monkeypatch.setattr(engine, "nodes", nodes)
+    assert swarm.place_in(engine, MANAGER) == Swarm("m", "192.0.2.1", (), 7788)
