@@ -27,7 +27,8 @@ def attach_ours(shell: Shell) -> tuple[float, float]:
         f"ip neigh replace {PEER} lladdr {PEER_MAC} nud permanent dev bench-vx && "
         f"bridge fdb replace {PEER_MAC} dev bench-vx dst {peer} self permanent"
     )
-    return _attach(shell, f"{network} && {link}", "backendai-default", "ip link del bench-vx")
+    unmake = f"ip link del bench-vx; docker network rm {NAME}"
+    return _attach(shell, f"{network} && {link}", "backendai-default", unmake)
 
 
 def attach_to_swarm(shell: Shell) -> tuple[float, float]:
@@ -43,17 +44,23 @@ def _attach(shell: Shell, make: str, default: str, unmake: str) -> tuple[float, 
     """Time both on the far agent. An overlay joins its containers to a second network by itself, ours is told to."""
     container = f"--label {LABEL}=attach {SLEEP}"
     join = f"docker network connect {default} {NAME}-1 && " if default else ""
-    lines = [
-        "now() { date +%s.%N; }",
-        f"docker run --detach --name {NAME}-2 {container}",
-        "began=$(now)",
-        f"{make} && docker create --name {NAME}-1 --network {NAME} {container} && {join}docker start {NAME}-1",
-        "started=$(now)",
-        f"docker network connect {NAME} {NAME}-2",
-        "joined=$(now)",
-        f"docker rm --force {NAME}-1 {NAME}-2; {unmake}; docker network rm {NAME} 2>&1",
-    ]
-    script = "{ set -e\n" + "\n".join(lines[:-1]) + "\n} >/dev/null\n"
-    tidy = f"trap '{{ {lines[-1]}; }} >/dev/null 2>&1' EXIT\n"
-    began, started, joined = map(float, shell.on(FAR, "sh -s", f"{tidy}{script}echo $began $started $joined").split())
+    create = f"docker create --name {NAME}-1 --network {NAME} {container}"
+    # What an earlier run left goes first, what this one made goes in the end, however it ends.
+    clean = f"{{ docker rm --force {NAME}-1 {NAME}-2; {unmake}; }} >/dev/null 2>&1"
+    script = f"""
+        {clean}
+        trap '{clean}' EXIT
+        set -e
+        now() {{ date +%s.%N; }}
+        docker run --detach --name {NAME}-2 {container} >/dev/null
+        began=$(now)
+        {{ {make} && {create} && {join}docker start {NAME}-1; }} >/dev/null
+        started=$(now)
+        docker network connect {NAME} {NAME}-2
+        joined=$(now)
+        set +e
+        echo $began $started $joined
+        exit 0
+    """
+    began, started, joined = map(float, shell.on(FAR, "sh -s", script).split())
     return started - began, joined - started

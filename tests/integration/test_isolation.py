@@ -74,6 +74,20 @@ with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as listener:
 print(json.dumps(sorted(heard)))
 """
 
+HOLD = """
+import socket, sys
+
+with socket.create_connection((sys.argv[1], 22), timeout=3) as held:
+    held.recv(256)
+    print("open", flush=True)
+    sys.stdin.readline()
+    held.sendall(b"hello\\r\\n")
+    try:
+        print(held.recv(256))
+    except TimeoutError:
+        print("silence")
+"""
+
 SEND = """
 import socket, sys
 
@@ -140,9 +154,9 @@ def ways(*addresses: str) -> list[Target]:
     return [(protocol, address, port) for address in addresses for protocol, port in kinds]
 
 
-def world() -> list[Target]:
-    """Return the ways into the world; translation cannot tell senders apart by a protocol that has no ports."""
-    return [way for way in ways(WORLD) if way[0] != "other"]
+def with_ports(*addresses: str) -> list[Target]:
+    """Return the ways by which hosts tell who asked: without ports, translation and tracking take all for one."""
+    return [way for way in ways(*addresses) if way[0] != "other"]
 
 
 def answers(printed: str) -> set[Target]:
@@ -190,8 +204,8 @@ ROWS: dict[str, Callable[[Apart, Kernel], list[str]]] = {
 def test_containers_reach_the_world_and_not(apart: Apart, row: str) -> None:
     closed = [ways(*ROWS[row](apart, kernel)) for kernel in apart.kernels]
     asked = zip(apart.kernels, closed, strict=True)
-    seen = at_once(*[partial(reached, kernel, world() + targets) for kernel, targets in asked])
-    assert seen == [set(world())] * len(apart.kernels)
+    seen = at_once(*[partial(reached, kernel, with_ports(WORLD) + targets) for kernel, targets in asked])
+    assert seen == [set(with_ports(WORLD))] * len(apart.kernels)
     assert all(closed)
 
 
@@ -200,7 +214,7 @@ def test_what_is_closed_to_containers_is_open_to_others(apart: Apart) -> None:
     assert reached_by_host("gateway1", agents) == set(agents)
     for agent in AGENTS:
         names = [one["container"] for one in apart.kernels if one["agent"] == agent]
-        here = ways(METADATA, *addresses_of(agent), *(default_address(agent, name) for name in (*names, FOREIGN)))
+        here = with_ports(METADATA, *addresses_of(agent), *(default_address(agent, name) for name in (*names, FOREIGN)))
         assert reached_by_host(agent, here) == set(here)
 
 
@@ -273,9 +287,21 @@ def test_rules_hold_after_the_engine_restarts_and_come_back_when_all_are_flushed
     assert arrived(apart) == {"a peer of the session", "a container", "a host"}
 
 
+def test_what_was_opened_while_the_rules_were_away_is_closed_with_them(apart: Apart) -> None:
+    line = in_container(apart.of_other("agent2"), HOLD, ADDRESS["agent2"], options="--interactive")
+    with nobody_heals("agent2"):
+        on("agent2", "nft delete table inet backendai")
+        command = ssh("agent2", line)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as held:
+            assert held.stdout
+            assert held.stdout.readline() == "open\n"
+            on("agent2", "systemctl start backendai-heal.service")
+            assert held.communicate("go on\n", timeout=TIMEOUT)[0] == "silence\n"
+
+
 def alone_with_itself(apart: Apart) -> list[bool]:
     """Return, for each container, whether it reaches all of its session and the world in every way."""
-    open_to = [world() + ways(*(one["address"] for one in apart.mates(kernel))) for kernel in apart.kernels]
+    open_to = [with_ports(WORLD) + ways(*(one["address"] for one in apart.mates(kernel))) for kernel in apart.kernels]
 
     def look(kernel: Kernel, targets: list[Target]) -> bool:
         try:
@@ -377,9 +403,9 @@ def in_python(program: str, *words: object) -> str:
     return shlex.join(["python3", "-c", program, *map(str, words)])
 
 
-def in_container(kernel: Kernel, program: str, *words: object) -> str:
+def in_container(kernel: Kernel, program: str, *words: object, options: str = "") -> str:
     """Return the shell line that runs a program as root in a container of that host."""
-    return f"docker exec --user root {kernel['container']} {in_python(program, *words)}"
+    return f"docker exec --user root {options} {kernel['container']} {in_python(program, *words)}"
 
 
 @contextmanager

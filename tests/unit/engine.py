@@ -55,8 +55,8 @@ class Engine:
         self.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": labels, "State": "created"})
         return {"Id": f"id-{name}"}
 
-    def connect_container_to_network(self, container: str, network: str) -> None:
-        self.calls.append(f"connect {container} to {network}")
+    def connect_container_to_network(self, container: str, network: str, ipv4_address: str | None = None) -> None:
+        self.calls.append(f"connect {container} to {network}{f' as {ipv4_address}' if ipv4_address else ''}")
 
     def start(self, container: str) -> None:
         self.calls.append(f"start {container}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.overlay import overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
@@ -29,6 +30,7 @@ def drift_of(client: docker.APIClient, store: Store, held: Held) -> list[Change]
         "session": lambda: _claim(held),
         "files": lambda: _files(store, held),
         "network": lambda: _network(client, held),
+        "overlay": lambda: overlay_drift(client, held),
         "firewall": lambda: isolate(store, dry=True),
         "underlay": lambda: join_peers(store, dry=True),
         "links": lambda: [step.change for step in plan_links(held.plan, held.agent)],

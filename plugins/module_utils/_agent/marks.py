@@ -33,7 +33,7 @@ _LOOK = f"""
 for target in "$@"; do
     if [ -e "$target/$mark" ]; then seen=yes; else seen=no; fi
     if names=$(ls -A1 "$target"); then
-        names=$(echo "$names" | grep -v '^{PREFIX}' | sha256sum | cut -c1-16)
+        names=$(echo "$names" | grep -v -e '^{PREFIX}' -e '^$' | sha256sum | cut -c1-16)
     else
         names=-
     fi

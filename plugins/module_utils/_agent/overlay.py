@@ -12,10 +12,19 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import overlay
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 
 if TYPE_CHECKING:
     import docker
+
+
+def overlay_drift(client: docker.APIClient, held: Held) -> list[Change]:
+    """Return how a session's overlay differs from what is wanted, where this agent has to make it."""
+    wanted = overlay.desired_overlay(held.plan)
+    if wanted is None or held.plan.network is None or held.plan.network.manager != held.agent:
+        return []
+    change = overlay.plan_overlay(client, wanted)
+    return [change] if change else []
 
 
 def make_overlay(client: docker.APIClient, store: Store, plan: SessionPlan, nonce: str, *, dry: bool) -> list[Change]:

@@ -29,14 +29,13 @@ class Underlay:
 
 @dataclasses.dataclass(frozen=True)
 class Swarm:
-    """An agent's place in a Docker Swarm: the id of its ``node``, and the ``address`` that the others send to.
+    """An agent's place in a Docker Swarm: the id of its ``node``.
 
     ``nodes`` are the ids of those that are ready, and ``port`` is the UDP port of the swarm's overlays, where the agent
     manages the swarm; other agents know neither.
     """
 
     node: str
-    address: str
     nodes: tuple[str, ...] = ()
     port: int = 0
 

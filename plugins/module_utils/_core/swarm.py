@@ -45,10 +45,8 @@ def obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> str:
                 f"{_ASKED}, its UDP port is {port}, and sessions with a VXLAN at that port run on {agent.name}: end"
                 " them first, or choose vxlan"
             )
-        underlay, swarm = agent.underlay, agent.swarm
-        if underlay and swarm and underlay.public_key and swarm.address != underlay.address:
+        if agent.underlay and agent.underlay.public_key:
             return (
-                f"{_ASKED}, which sends in the clear to {swarm.address} of {agent.name}, and agent_underlay_encryption"
-                f" is wireguard: let the swarm advertise {underlay.address}, or choose vxlan"
+                f"{_ASKED}, and {agent.name} has agent_underlay_encryption, which an overlay does not use: choose vxlan"
             )
     return ""

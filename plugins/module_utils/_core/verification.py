@@ -67,7 +67,7 @@ def find(name: str, session_id: str, answers: Answers, entries: Iterable[Entry])
 
 
 def report_of(parts: Mapping[str, Mapping[str, Any]], answers: Answers) -> dict[str, Any]:
-    """Return the report of a session as plain data, for programs; ``error`` is one sentence, ``None`` when it is healthy."""
+    """Return the report of a session as plain data; ``error`` is one sentence, ``None`` when it is healthy."""
     found = [_found(agent, part) for agent, part in parts.items()]
     plan = found[0].plan
     report: dict[str, Any] = {

@@ -39,7 +39,7 @@ class Container:
     that the session sets; it may hold the user's secrets and is never shown. ``image_environment`` is what the image
     brings, ``kit`` the folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder
     when it starts, ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it
-    has no other.
+    has no other. ``overlay`` says that the session's network is a swarm's.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Container:
     labels: dict[str, str]
     ssh_files: str = ""
     interface: str = SESSION_INTERFACE
+    overlay: bool = False
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the container is made.
@@ -198,12 +199,9 @@ def _take(client: docker.APIClient, step: Step) -> None:
 
 
 def _create(client: docker.APIClient, wanted: Container) -> str:
-    """Make the container with the session network first, then the default one: API 1.41 takes one at a time."""
-    networking = None
-    joins = wanted.network not in (None, HOST_NETWORK)
-    if joins:
-        endpoint = client.create_endpoint_config(ipv4_address=wanted.address)
-        networking = {"EndpointsConfig": {wanted.network: endpoint}}
+    """Make the container with its first network, then let it join the other: API 1.41 takes one at a time."""
+    (first, address), *others = _joins(wanted)
+    endpoint = client.create_endpoint_config(ipv4_address=address) if address else None
     made = client.create_container(
         wanted.image,
         name=wanted.name,
@@ -214,9 +212,9 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
         environment=_environment(wanted),
         labels={**wanted.labels, labels.DIGEST: wanted.digest()},
         mac_address=wanted.mac,
-        networking_config=networking,
+        networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
-            network_mode=wanted.network or wanted.default_network,
+            network_mode=first,
             binds=[f"{wanted.kit}:/opt/backendai:ro", *wanted.binds],
             init=True,
             cpuset_cpus=",".join(map(str, wanted.cpus)),
@@ -229,9 +227,24 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
             restart_policy={"Name": "no"},
         ),
     )["Id"]
-    if joins:
-        client.connect_container_to_network(made, wanted.default_network)
+    for network, its_address in others:
+        client.connect_container_to_network(made, network, ipv4_address=its_address)
     return str(made)
+
+
+def _joins(container: Container) -> list[tuple[str, str | None]]:
+    """Return the networks of a container in the order in which it joins them, each with its address there.
+
+    An overlay is the second: engine 26.1 never starts a container again whose first one is an overlay that the host has
+    lost, as all have when the engine starts.
+    """
+    default = (container.default_network, None)
+    if container.network is None:
+        return [default]
+    if container.network == HOST_NETWORK:
+        return [(HOST_NETWORK, None)]
+    session = (container.network, container.address)
+    return [default, session] if container.overlay else [session, default]
 
 
 def _nvidia_gpus(container: Container) -> list[str]:

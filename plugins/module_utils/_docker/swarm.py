@@ -32,10 +32,9 @@ def place_in(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swarm | None
     """Return this host's place in its swarm; ``None`` where the engine is in none, or its node is not active."""
     if swarm["LocalNodeState"] != "active":
         return None
-    node, address = swarm["NodeID"], swarm["NodeAddr"]
     if not swarm["ControlAvailable"]:
-        return Swarm(node, address)
-    return Swarm(node, address, _ready(client), _data_path_port(swarm))
+        return Swarm(swarm["NodeID"])
+    return Swarm(swarm["NodeID"], _ready(client), _data_path_port(swarm))
 
 
 def manages(client: docker.APIClient) -> bool:

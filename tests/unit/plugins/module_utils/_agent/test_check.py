@@ -9,49 +9,46 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import check
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.check import Unhealthy, findings, prove
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.logins import Said
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Met, Target
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 
 MADE = plan({"agent1": 2, "agent2": 1})
 PIDS = {"main1": 101, "sub1": 102, "sub2": 103}
-SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 Probing = Callable[..., list[tuple[Any, ...]]]
 
 
 @pytest.fixture
 def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
-    """Return what lets the probes of the network miss these, and returns what was probed."""
+    """Return what lets containers meet like this, and returns what was probed."""
     asked: list[tuple[Any, ...]] = []
 
-    def let_miss(*sentences: str) -> list[tuple[Any, ...]]:
-        def unreached(*probe: Any) -> list[str]:
+    def let_meet(*met: Met) -> list[tuple[Any, ...]]:
+        def meetings(*probe: Any) -> list[Met]:
             asked.append(probe)
-            return list(sentences)
+            return list(met)
 
-        monkeypatch.setattr(check, "unreached", unreached)
+        monkeypatch.setattr(check, "meetings", meetings)
         return asked
 
-    let_miss()
-    return let_miss
+    let_meet(Met("main1", "sub1", True, True))
+    return let_meet
 
 
 @pytest.fixture(autouse=True)
-def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, str], str]:
-    """Return what logins from a process to a peer say; those that are not in it succeed."""
-    said: dict[tuple[int, str], str] = {}
+def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
+    """Return what logins from a container to a peer say that fail; those that are not in it succeed."""
+    said: dict[tuple[str, str], str] = {}
 
-    def run_as_work(_client: Engine, container: str, line: str) -> str:
-        pid = PIDS[container.rpartition("-")[2]]
-        command, peer = line.rsplit(None, 3)[:2]
-        assert line == f"{SSH} {peer} /opt/backendai/bin/busybox hostname"
-        assert command == SSH
-        return said.get((pid, peer), f"{peer}\n")
+    def ask(_client: Engine, container: str, peers: list[str]) -> Said:
+        hostname = container.rpartition("-")[2]
+        return Said({}, {peer: said[hostname, peer] for peer in peers if (hostname, peer) in said})
 
-    monkeypatch.setattr(check, "run_as_work", run_as_work)
+    monkeypatch.setattr(check, "ask", ask)
     return said
 
 
@@ -95,37 +92,34 @@ def test_containers_that_are_missing_or_stopped_are_named(engine: Any) -> None:
 
 def test_pairs_that_do_not_meet_are_named(engine: Any, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
-    probing("main1 does not reach sub2 with ssh over tcp")
-    assert findings(engine, held(MADE), 1) == ["main1 does not reach sub2 with ssh over tcp"]
+    probing(Met("main1", "sub1", True, True), Met("main1", "sub2", False, True), Met("sub1", "sub2", False, False))
+    assert findings(engine, held(MADE), 1) == [
+        "main1 does not reach sub2 with ssh over tcp",
+        "sub1 does not reach sub2 with ssh over tcp",
+        "sub1 does not reach sub2 with frames of 1450 bytes",
+    ]
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_login_that_fails_is_told_with_what_ssh_said(engine: Any, logins: dict[tuple[int, str], str]) -> None:
+def test_a_login_that_fails_is_told_with_what_ssh_said(engine: Any, logins: dict[tuple[str, str], str]) -> None:
     run_containers(engine, "main1", "sub1")
-    logins[PIDS["sub1"], "sub2"] = "Host key verification\nfailed.\n"
+    logins["sub1", "sub2"] = "Host key verification failed."
     assert findings(engine, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_login_that_ends_up_elsewhere_is_a_failure(engine: Any, logins: dict[tuple[int, str], str]) -> None:
-    run_containers(engine, "main1", "sub1")
-    logins[PIDS["main1"], "sub1"] = "sub2\n"
-    assert findings(engine, held(MADE), 0) == ["ssh from main1 to sub1 fails: sub2"]
-
-
-@pytest.mark.usefixtures("probing")
-def test_the_last_container_logs_in_to_the_first(engine: Any, logins: dict[tuple[int, str], str]) -> None:
+def test_the_last_container_logs_in_to_the_first(engine: Any, logins: dict[tuple[str, str], str]) -> None:
     run_containers(engine, "sub2")
-    logins[PIDS["sub2"], "main1"] = "no\n"
+    logins["sub2", "main1"] = "no"
     assert findings(engine, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
 
 
 def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(
-    engine: Any, probing: Probing, logins: dict[tuple[int, str], str]
+    engine: Any, probing: Probing, logins: dict[tuple[str, str], str]
 ) -> None:
     run_containers(engine, "main1")
     asked = probing()
-    logins[PIDS["main1"], "main1"] = "no\n"
+    logins["main1", "main1"] = "no"
     assert findings(engine, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
     assert asked == []
 
@@ -133,8 +127,8 @@ def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(
 @pytest.mark.usefixtures("probing")
 def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run_containers(engine, "main1")
-    said = ["Connection refused\n", "Connection refused\n", "main1\n"]
-    monkeypatch.setattr(check, "run_as_work", lambda *_login: said.pop(0))
+    said = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
+    monkeypatch.setattr(check, "ask", lambda *_login: Said({}, said.pop(0)))
     assert findings(engine, held(plan({"agent1": 1})), 5) == []
     assert said == []
 

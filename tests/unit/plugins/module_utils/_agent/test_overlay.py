@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import slice as slicing
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.overlay import make_overlay
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.overlay import make_overlay, overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
     Asked,
     Contents,
@@ -28,7 +28,7 @@ NODES = ["node-1", "node-2", "node-3"]
 
 
 def node(number: int) -> AgentFacts:
-    place = {"node": f"node-{number}", "address": f"192.0.2.{number}", "nodes": NODES if number == 1 else [], "port": 0}
+    place = {"node": f"node-{number}", "nodes": NODES if number == 1 else [], "port": 0}
     return AgentFacts.from_dict(f"agent{number}", agent_data(f"agent{number}", swarm=place))
 
 
@@ -55,6 +55,15 @@ def test_a_manager_makes_the_overlay_once(engine: Engine, store: Store) -> None:
     assert make(engine, store) == MISSING
     assert make(engine, store) == []
     assert engine.calls == [f"create network {NAME}"]
+
+
+def test_only_the_manager_misses_the_overlay(engine: Any, store: Store) -> None:
+    drifts = [overlay_drift(engine, held(MADE, agent)) for agent in ("agent1", "agent2")]
+    assert drifts == [MISSING, []]
+    assert overlay_drift(engine, held(plan())) == []
+    store.save(held(MADE))
+    make(engine, store)
+    assert overlay_drift(engine, held(MADE)) == []
 
 
 def test_check_mode_says_what_would_be_made(engine: Engine, store: Store) -> None:
@@ -98,10 +107,9 @@ def test_an_agents_slice_attaches_containers_and_makes_no_network(engine: Engine
     store.save(held(MADE, "agent2"))
     assert applied(engine, store, "agent2") == ["firewall table inet backendai", f"container {NAME}-main1"]
     (asked,) = engine.asked
-    assert asked["host_config"]["network_mode"] == NAME
-    assert asked["networking_config"] == {"EndpointsConfig": {NAME: {"ipv4_address": MADE.kernels[0].address}}}
-    assert asked["mac_address"] is None
-    assert f"connect id-{NAME}-main1 to backendai-default" in engine.calls
+    assert asked["host_config"]["network_mode"] == "backendai-default"
+    assert (asked["networking_config"], asked["mac_address"]) == (None, None)
+    assert f"connect id-{NAME}-main1 to {NAME} as {MADE.kernels[0].address}" in engine.calls
     assert kernel.links == set()
     assert [port.bridge for port in kernel.plugged] == []
     assert applied(engine, store, "agent2") == []

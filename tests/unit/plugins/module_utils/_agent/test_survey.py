@@ -27,7 +27,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
-NODE = {"LocalNodeState": "active", "NodeID": "n", "NodeAddr": "192.0.2.1", "ControlAvailable": True}
+NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "", False)
 
@@ -107,7 +107,7 @@ def test_a_swarm_takes_the_port_of_its_overlays(
 def test_a_nodes_place_in_its_swarm_is_what_planning_reads(engine: Any, store: Store) -> None:
     engine.swarm, engine.nodes_there = NODE, [{"ID": "n", "Status": {"State": "ready"}}]
     facts = AgentFacts.from_dict("agent1", json.loads(json.dumps(read(engine, store))))
-    assert facts.swarm == Swarm("n", "192.0.2.1", ("n",), 4789)
+    assert facts.swarm == Swarm("n", ("n",), 4789)
     engine.swarm = {"LocalNodeState": "inactive"}
     assert read(engine, store)["swarm"] is None
 

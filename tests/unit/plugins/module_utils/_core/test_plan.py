@@ -173,7 +173,11 @@ def test_what_any_chosen_agent_uses_is_avoided() -> None:
             POOLS,
             "session_network_pool: 10.128.0.0/9 has no subnet left for 2 containers: agent2 uses 10.0.0.0/8",
         ),
-        ({"vnis": [7]}, replace(POOLS, first_vni=7, last_vni=7), "session_vni_pool: 7-7 has no network identifier left"),
+        (
+            {"vnis": [7]},
+            replace(POOLS, first_vni=7, last_vni=7),
+            "session_vni_pool: 7-7 has no network identifier left",
+        ),
         (
             {"udp_ports": {4789: "Docker Swarm"}},
             POOLS,

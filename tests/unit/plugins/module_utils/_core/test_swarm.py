@@ -38,7 +38,6 @@ def node(name: str, *manages: str, port: int = 4789) -> dict[str, Any]:
     """Return an agent's place in a swarm; its own node and those that it manages are named after agents."""
     return {
         "node": f"node-{name}",
-        "address": f"192.0.2.{name[-1]}",
         "nodes": [f"node-{one}" for one in manages],
         "port": port if manages else 0,
     }
@@ -213,20 +212,15 @@ def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
     )
 
 
-@pytest.mark.parametrize("inside", [True, False], ids=["inside the tunnel", "beside the tunnel"])
-def test_an_overlay_that_is_not_encrypted_is_refused_where_agents_encrypt(inside: bool) -> None:
-    secret = {"address": "10.99.0.1", "interface": "wg0", "mtu": 1420, "public_key": "key", "endpoint": "192.0.2.1:1"}
+def test_an_overlay_is_refused_where_agents_encrypt() -> None:
     data = members("agent1", "agent2", "agent3")
-    for number, one in enumerate(data.values()):
-        one["underlay"] = {**secret, "address": f"10.99.0.{number}"}
-        one["swarm"]["address"] = f"10.99.0.{number}" if inside else one["swarm"]["address"]
-    if inside:
-        made = decided(readings(**data))
-        assert made.network is not None
-        assert made.network.mtu == 1370
-        return
-    with pytest.raises(PlanError, match="which sends in the clear to"):
+    for one in data.values():
+        one["underlay"]["public_key"] = "key"
+    with pytest.raises(PlanError) as raised:
         decided(readings(**data))
+    assert str(raised.value) == (
+        f"{ASKED}, and agent1 has agent_underlay_encryption, which an overlay does not use: choose vxlan"
+    )
 
 
 def test_an_underlay_too_small_for_an_overlay_is_refused() -> None:
@@ -261,6 +255,6 @@ def test_the_manager_is_the_last_one_that_is_asked_to_let_go() -> None:
 def test_facts_tell_the_place_in_a_swarm_and_the_ports_of_tunnels() -> None:
     made = plan()
     told = agent_facts("agent1", swarm=node("agent1", "agent1"), sessions=[session_data(made, "agent1")])
-    assert told.swarm == Swarm("node-agent1", "192.0.2.1", ("node-agent1",), 4789)
+    assert told.swarm == Swarm("node-agent1", ("node-agent1",), 4789)
     assert told.tunnel_ports == {4789}
     assert (agent_facts("agent1").swarm, agent_facts("agent1").tunnel_ports) == (None, frozenset())

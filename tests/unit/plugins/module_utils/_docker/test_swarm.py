@@ -13,19 +13,17 @@ from tests.unit.engine import Engine
 
 WORKER = {
     "NodeID": "w",
-    "NodeAddr": "192.0.2.2",
     "LocalNodeState": "active",
     "ControlAvailable": False,
     "RemoteManagers": [{"NodeID": "m", "Addr": "192.0.2.1:2377"}],
 }
 MANAGER = {
     "NodeID": "m",
-    "NodeAddr": "192.0.2.1",
     "LocalNodeState": "active",
     "ControlAvailable": True,
     "Cluster": {"DataPathPort": 7788},
 }
-NOWHERE = {"NodeID": "", "NodeAddr": "", "LocalNodeState": "inactive", "ControlAvailable": False}
+NOWHERE = {"NodeID": "", "LocalNodeState": "inactive", "ControlAvailable": False}
 NODES = [
     {"ID": "w", "Status": {"State": "ready"}},
     {"ID": "m", "Status": {"State": "ready"}},
@@ -42,14 +40,14 @@ def engine() -> Any:
 
 
 def test_a_manager_knows_the_nodes_that_are_ready_and_the_port(engine: Any) -> None:
-    assert swarm.place_in(engine, swarm.read_swarm(engine)) == Swarm("m", "192.0.2.1", ("m", "w"), 7788)
+    assert swarm.place_in(engine, swarm.read_swarm(engine)) == Swarm("m", ("m", "w"), 7788)
     assert swarm.swarm_port(MANAGER) == {7788: "Docker Swarm"}
     assert swarm.manages(engine) is True
 
 
 def test_a_worker_knows_itself_alone(engine: Any) -> None:
     engine.swarm = WORKER
-    assert swarm.place_in(engine, WORKER) == Swarm("w", "192.0.2.2")
+    assert swarm.place_in(engine, WORKER) == Swarm("w")
     assert swarm.swarm_port(WORKER) == {4789: "Docker Swarm"}
     assert swarm.manages(engine) is False
 
@@ -67,4 +65,4 @@ def test_a_manager_that_has_lost_the_others_manages_nothing(engine: Any, monkeyp
         raise APIError("503", None, "The swarm does not have a leader.")
 
     monkeypatch.setattr(engine, "nodes", nodes)
-    assert swarm.place_in(engine, MANAGER) == Swarm("m", "192.0.2.1", (), 7788)
+    assert swarm.place_in(engine, MANAGER) == Swarm("m", (), 7788)
