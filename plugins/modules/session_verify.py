@@ -93,7 +93,6 @@ def main() -> None:
             "session_id": {"type": "str", "default": ""},
             "seconds": {"type": "int", "default": 3},
         },
-        required_one_of=[("name", "session_id")],
         supports_check_mode=True,
     )
 

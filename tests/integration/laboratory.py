@@ -25,6 +25,9 @@ AGENTS = ("agent1", "agent2", "agent3")
 PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
 TIMEOUT = 900
 
+REPORTS = {"list_sessions": "session_list_path", "verify_session": "session_report_path"}
+"""The variables that name the file for programs, of playbooks that write another than a record."""
+
 T = TypeVar("T")
 
 _RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)", re.MULTILINE)
@@ -86,7 +89,7 @@ def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: st
     """Run a playbook of the collection on the lab to its end; several may run at once."""
     own = Path(tempfile.mkdtemp(dir=folder))
     report = own / "report.json"
-    path = "session_list_path" if playbook == "list_sessions" else "session_record_path"
+    path = REPORTS.get(playbook, "session_record_path")
     asked = dict(variables) if playbook.startswith("provision") else {path: str(report), **variables}
     with launch(command(playbook, own, asked, *options)) as run:
         try:

@@ -63,8 +63,8 @@ def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, 
 LISTENER = (
     "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 4789)); time.sleep(600)"
 )
-NARROW = "ip link add narrow mtu 1300 type dummy && ip addr add 198.18.0.1/32 dev narrow && ip link set narrow up"
-ROUTE = "ip link add away type dummy && ip link set away up && ip route add 10.200.0.0/16 dev away"
+NARROW = "ip link add narrow mtu 1300 type bridge && ip addr add 198.18.0.1/32 dev narrow && ip link set narrow up"
+ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.200.0.0/16 dev away"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
 
 
 def test_a_subnet_that_overlaps_a_route_of_an_agent_is_passed_over(sessions: Sessions) -> None:
-    begin = "ip link add away type dummy && ip link set away up && ip route add 10.200.8.0/30 dev away"
+    begin = "ip link add away type bridge && ip link set away up && ip route add 10.200.8.0/30 dev away"
     asked = {**MULTI_NODE, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]}
     with arranged("agent2", begin, "ip link del away"):
         run = sessions.create(**asked, network_pool="10.200.8.0/28")

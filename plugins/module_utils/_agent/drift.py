@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look
 
 if TYPE_CHECKING:
     import docker
@@ -33,7 +34,7 @@ def drift_of(client: docker.APIClient, store: Store, held: Held) -> list[Change]
         "overlay": lambda: overlay_drift(client, held),
         "firewall": lambda: isolate(store, dry=True),
         "underlay": lambda: join_peers(store, dry=True),
-        "links": lambda: [step.change for step in plan_links(held.plan, held.agent)],
+        "links": lambda: [step.change for step in plan_links(held.plan, held.agent, Look())],
         "containers": lambda: _containers(client, held),
         "ports": lambda: _ports(client, held),
     }

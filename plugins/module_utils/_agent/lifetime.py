@@ -131,7 +131,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
         wanted = [one.hostname for one in held.kernels if not (held.plan.command and one.hostname == MAIN1)]
         wrong = [f"{name} was removed on {held.agent} and cannot be restarted" for name in wanted if name not in found]
         stopped = [found[name] for name in wanted if name in found and found[name]["State"] != "running"]
-        steps = plan_links(held.plan, held.agent)
+        steps = plan_links(held.plan, held.agent, iproute.Look())
         linked = [step.change for step in steps]
         started = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
         if dry:

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import desired_bridge, plan_bridge
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
 from ansible_collections.backendai.cluster.plugins.module_utils._net.ports import Port, Ports, plan_ports
 from ansible_collections.backendai.cluster.plugins.module_utils._net.vxlan import desired_vxlan, plan_vxlan
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 DEFAULT_INTERFACE = "eth0"
 
 
-def plan_links(plan: SessionPlan, agent: str) -> list[Step]:
+def plan_links(plan: SessionPlan, agent: str, look: Look) -> list[Step]:
     """Return what must change for the session's bridge and tunnel to be as planned. It takes no engine to know that."""
     bridge, link = desired_bridge(plan), desired_vxlan(plan, agent)
-    return [*(plan_bridge(bridge) if bridge else []), *(plan_vxlan(link) if link else [])]
+    return [*(plan_bridge(bridge, look) if bridge else []), *(plan_vxlan(link, look) if link else [])]
 
 
 def plan_plugs(client: docker.APIClient, held: Held) -> Ports:

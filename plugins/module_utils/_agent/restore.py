@@ -43,9 +43,14 @@ ENGINE_SECONDS = 60
 Connected = Callable[[], "docker.APIClient"]
 
 
-def restore_links(held: Held) -> list[Change]:
-    """Put back the bridge and the tunnel of a session, without asking the engine."""
-    steps = plan_links(held.plan, held.agent)
+def restore_links(held: Held, look: iproute.Look) -> list[Change]:
+    """Put back the bridge and the tunnel of a session, without asking the engine.
+
+    ``look`` is shared by all sessions: what seems to be amiss may have been put right since, and is looked at again.
+    """
+    if not plan_links(held.plan, held.agent, look):
+        return []
+    steps = plan_links(held.plan, held.agent, iproute.Look())
     iproute.apply(steps)
     return [step.change for step in steps]
 
@@ -77,22 +82,25 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         changes += join_peers(store, dry=False)
     except EXPECTED as error:
         failures.append(str(error))
+    look = iproute.Look()
     for there in readable:
-        done, wrong = _restore_one(store, engine, there, start=start)
+        done, wrong = _restore_one(store, engine, there, look, start=start)
         changes += done
         failures += [wrong] if wrong else []
     return changes, failures
 
 
-def _restore_one(store: Store, engine: Connected, there: Held, *, start: bool) -> tuple[list[Change], str]:
+def _restore_one(
+    store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool
+) -> tuple[list[Change], str]:
     """Return what changed, and a sentence for what went wrong, empty when nothing did."""
     try:
-        return _restored(store, engine, there, start=start), ""
+        return _restored(store, engine, there, look, start=start), ""
     except _failures() as error:
         return [], f"{there.plan.name}: {' '.join(str(error).split())}"
 
 
-def _restored(store: Store, engine: Connected, there: Held, *, start: bool) -> list[Change]:
+def _restored(store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool) -> list[Change]:
     session_id = there.plan.id
     if there.expired(time.time()):
         return remove_expired(engine(), store, session_id, False)[0]
@@ -100,7 +108,7 @@ def _restored(store: Store, engine: Connected, there: Held, *, start: bool) -> l
         held = store.session(session_id)
         if held is None or not held.committed:
             return []
-        linked = restore_links(held)
+        linked = restore_links(held, look)
         return linked + restore_containers(engine(), store, held) if start else linked
 
 

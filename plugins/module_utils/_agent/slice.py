@@ -284,7 +284,7 @@ def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | No
 
 
 def _apply_links(held: Held, *, dry: bool) -> list[Change]:
-    steps = plan_links(held.plan, held.agent)
+    steps = plan_links(held.plan, held.agent, iproute.Look())
     if not dry:
         iproute.apply(steps)
     return [step.change for step in steps]

@@ -10,7 +10,7 @@ import dataclasses
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step, show
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,13 +27,13 @@ def desired_bridge(plan: SessionPlan) -> Bridge | None:
     return Bridge(network.bridge, network.mtu) if network and network.bridge else None
 
 
-def plan_bridge(wanted: Bridge) -> list[Step]:
+def plan_bridge(wanted: Bridge, look: Look) -> list[Step]:
     """Return what must change for a bridge to be as wanted.
 
     An address on it, be it one that IPv6 makes by itself, would be a door between the session and its agent.
     """
     name, subject = wanted.name, f"bridge {wanted.name}"
-    link = next(iter(show("ip", "-j", "-d", "link", "show", "dev", name)), None)
+    link = look.links.get(name)
     if link is None:
         change = Change(subject, None, f"mtu {wanted.mtu}")
         lines = (f"link add {name} mtu {wanted.mtu} type bridge", f"link set dev {name} addrgenmode none up")
@@ -42,8 +42,7 @@ def plan_bridge(wanted: Bridge) -> list[Step]:
     if link.get("inet6_addr_gen_mode") != "none":
         change = Change(subject, f"IPv6 addresses {link.get('inet6_addr_gen_mode')}", "IPv6 addresses none")
         steps.append(Step(change, (f"link set dev {name} addrgenmode none",)))
-    addresses = (entry for shown in show("ip", "-j", "addr", "show", "dev", name) for entry in shown["addr_info"])
-    steps += [_without(f"{entry['local']}/{entry['prefixlen']}", name) for entry in addresses]
+    steps += [_without(f"{entry['local']}/{entry['prefixlen']}", name) for entry in look.addresses.get(name, [])]
     if link["mtu"] < wanted.mtu:
         change = Change(subject, f"mtu {link['mtu']}", f"mtu {wanted.mtu}")
         steps.append(Step(change, (f"link set dev {name} mtu {wanted.mtu}",)))

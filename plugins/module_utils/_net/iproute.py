@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,29 @@ class Step:
     ip: tuple[str, ...] = ()
     bridge: tuple[str, ...] = ()
     pid: int | None = None
+
+
+class Look:
+    """The links of this host at one moment: each listing is read once, however many links it is asked for.
+
+    ``links`` and ``addresses`` are by the link's name, forwarding entries and permanent neighbours by that of theirs.
+    """
+
+    @functools.cached_property
+    def links(self) -> dict[str, dict[str, Any]]:
+        return {link["ifname"]: link for link in show("ip", "-j", "-d", "link", "show")}
+
+    @functools.cached_property
+    def addresses(self) -> dict[str, list[dict[str, Any]]]:
+        return {link["ifname"]: link["addr_info"] for link in show("ip", "-j", "addr", "show")}
+
+    @functools.cached_property
+    def forwarding(self) -> dict[str, list[dict[str, Any]]]:
+        return _by("ifname", show("bridge", "-j", "fdb", "show"))
+
+    @functools.cached_property
+    def neighbours(self) -> dict[str, list[dict[str, Any]]]:
+        return _by("dev", show("ip", "-j", "neigh", "show", "nud", "permanent"))
 
 
 def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
@@ -65,6 +89,13 @@ def _batch(tool: str, lines: Sequence[str], pid: int | None = None) -> None:
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NetworkError(f"{tool} -batch: {' '.join(done.stderr.split())}")
+
+
+def _by(key: str, entries: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        found.setdefault(entry[key], []).append(entry)
+    return found
 
 
 def _enter(pid: int | None) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step, apply, show
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step, apply, show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +61,9 @@ def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
     )
 
 
-def read_link(name: str) -> dict[str, Any] | None:
-    """Return what ``ip`` says of a link; ``None`` where there is none of that name."""
-    return next(iter(show("ip", "-j", "-d", "link", "show", "dev", name)), None)
-
-
-def plan_vxlan(wanted: Vxlan) -> list[Step]:
+def plan_vxlan(wanted: Vxlan, look: Look) -> list[Step]:
     """Return what must change for a link to be as wanted."""
-    link = read_link(wanted.name)
+    link = look.links.get(wanted.name)
     why = _why_recreate(wanted, link) if link else "missing"
     if why:
         remove = [f"link del dev {wanted.name}"] if link else []
@@ -77,12 +72,12 @@ def plan_vxlan(wanted: Vxlan) -> list[Step]:
         change = Change(f"link {wanted.name}", before, _phrase(wanted))
         ip_lines = (*remove, *_create(wanted), *(ip for ip, _bridge in entries))
         return [Step(change, ip_lines, tuple(bridge for _ip, bridge in entries))]
-    return [*_adjustments(wanted, link or {}), *_entries(wanted)]
+    return [*_adjustments(wanted, link or {}), *_entries(wanted, look)]
 
 
 def remove_link(name: str) -> None:
     """Remove a link, its entries with it; nothing happens where it is not there."""
-    if read_link(name):
+    if show("ip", "-j", "link", "show", "dev", name):
         apply([Step(Change(f"link {name}", "there", None), (f"link del dev {name}",))])
 
 
@@ -120,16 +115,11 @@ def _adjustments(wanted: Vxlan, link: dict[str, Any]) -> list[Step]:
     return found
 
 
-def _entries(wanted: Vxlan) -> list[Step]:
+def _entries(wanted: Vxlan, look: Look) -> list[Step]:
     """Return the forwarding and neighbour entries that are missing, wrong or not in the plan."""
     name = wanted.name
-    forwarding = {
-        (entry["mac"], entry["dst"]) for entry in show("bridge", "-j", "fdb", "show", "dev", name) if "dst" in entry
-    }
-    neighbours = {
-        (entry["dst"], entry.get("lladdr", ""))
-        for entry in show("ip", "-j", "neigh", "show", "dev", name, "nud", "permanent")
-    }
+    forwarding = {(entry["mac"], entry["dst"]) for entry in look.forwarding.get(name, []) if "dst" in entry}
+    neighbours = {(entry["dst"], entry.get("lladdr", "")) for entry in look.neighbours.get(name, [])}
     found: list[Step] = []
     for mac, underlay in sorted(forwarding - {(peer.mac, peer.underlay) for peer in wanted.peers}):
         change = Change(f"forwarding entry {mac} on {name}", f"to {underlay}", None)

@@ -37,7 +37,7 @@ def slice_here(engine: Engine, store: Store) -> Held:
             {"Id": kernel.hostname, "Names": [f"/{kernel.container}"], "Labels": bears, "State": "running"}
         )
     isolate(store, dry=False)
-    iproute.apply(plan_links(MADE, "agent1"))
+    iproute.apply(plan_links(MADE, "agent1", iproute.Look()))
     return here
 
 
@@ -75,7 +75,7 @@ def test_a_link_that_is_gone_is_named_as_a_repair_would(
     engine: Any, store: Store, slice_here: Held, kernel: Kernel
 ) -> None:
     kernel.links.clear()
-    assert drift_of(engine, store, slice_here) == [step.change for step in plan_links(MADE, "agent1")]
+    assert drift_of(engine, store, slice_here) == [step.change for step in plan_links(MADE, "agent1", iproute.Look())]
     assert kernel.links == set()
 
 
@@ -118,7 +118,7 @@ def test_a_session_that_is_not_committed_is_named(engine: Any, store: Store, sli
 def test_what_cannot_be_read_is_named_and_hides_nothing(
     engine: Any, store: Store, slice_here: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_bridge: object) -> list[Step]:
+    def fail(_bridge: object, _look: object) -> list[Step]:
         raise NetworkError("ip -j link show:\nno")
 
     monkeypatch.setattr(network, "plan_bridge", fail)

@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import session_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys, ports
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look
 from tests.unit.builders import SESSION_ID, agent_data, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
@@ -59,7 +60,7 @@ def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, 
         "container backendai-train-llm-sub1",
     ]
     assert engine.calls[0].startswith("create backendai-train-llm-")
-    assert (kernel.links, kernel.plugged, plan_links(MADE, "agent1")) == (set(), [], [])
+    assert (kernel.links, kernel.plugged, plan_links(MADE, "agent1", Look())) == (set(), [], [])
     assert (store.kernel_folder(SESSION_ID, "sub1") / "ports").read_text() == ports(MADE.kernels)
     assert apply(engine, store) == []
     assert kernel.plugged == []

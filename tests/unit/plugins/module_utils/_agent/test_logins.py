@@ -19,6 +19,12 @@ KNOWN = {
     "main": ["10.128.0.2"],
     "sub1": ["10.128.0.3", "10.128.0.4"],
 }
+CLIENT = """#!/bin/sh
+case $7 in
+    sub9) echo "* no" ;;
+    *) echo "$7" ;;
+esac
+"""
 
 
 def told(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> Said:
@@ -55,9 +61,7 @@ def test_what_cannot_be_run_is_a_failure_of_all(monkeypatch: pytest.MonkeyPatch)
 def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "ssh").write_text(
-        '#!/bin/sh\nfor word; do peer=$last last=$word; done\ncase "$*" in *sub9*) echo "* no";; *) echo "$7";; esac\n'
-    )
+    (tmp_path / "ssh").write_text(CLIENT)
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setattr(logins, "_SCRIPT", logins._SCRIPT.replace("/opt/backendai/bin/busybox ", ""))
 

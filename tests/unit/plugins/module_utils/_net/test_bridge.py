@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._net import bridge
 from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import Bridge, desired_bridge, plan_bridge
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
 from tests.unit.builders import plan
 
 WANTED = Bridge("bai-1", 1450)
@@ -19,9 +18,10 @@ LINK = {"ifname": "bai-1", "flags": ["BROADCAST", "UP"], "mtu": 1450, "inet6_add
 def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addresses: str) -> list[Step]:
     """Return what must change where the bridge is such a link with these addresses."""
     entries = [dict(zip(("local", "prefixlen"), address.split("/"), strict=True)) for address in addresses]
-    answers = {"link": [link] if link else [], "addr": [{"addr_info": entries}]}
-    monkeypatch.setattr(bridge, "show", lambda *command: answers["link" if "link" in command else "addr"])
-    return plan_bridge(WANTED)
+    look = Look()
+    monkeypatch.setattr(Look, "links", {"bai-1": link} if link else {})
+    monkeypatch.setattr(Look, "addresses", {"bai-1": entries})
+    return plan_bridge(WANTED, look)
 
 
 def test_a_bridge_as_planned_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError, Step, apply, show
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import (
+    Look,
+    NetworkError,
+    Step,
+    apply,
+    show,
+)
 
 
 class Ran:
@@ -85,3 +91,19 @@ def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) 
     ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
     with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
         apply([Step(Change("entry b", None, "there"), bridge=("fdb add",))])
+
+
+def test_a_look_reads_each_listing_once_and_sorts_it_by_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(
+        monkeypatch, out='[{"ifname": "a", "dev": "a", "addr_info": [1]}, {"ifname": "b", "dev": "a", "addr_info": []}]'
+    )
+    look = Look()
+    assert (look.links["a"]["dev"], sorted(look.links), look.addresses) == ("a", ["a", "b"], {"a": [1], "b": []})
+    assert ([len(entries) for entries in look.forwarding.values()], list(look.neighbours)) == ([1, 1], ["a"])
+    assert len(look.links) == 2
+    assert [command for command, _text in processes.seen] == [
+        ("ip", "-j", "-d", "link", "show"),
+        ("ip", "-j", "addr", "show"),
+        ("bridge", "-j", "fdb", "show"),
+        ("ip", "-j", "neigh", "show", "nud", "permanent"),
+    ]

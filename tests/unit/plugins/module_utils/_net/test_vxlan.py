@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
 from ansible_collections.backendai.cluster.plugins.module_utils._net.vxlan import Peer, Vxlan, desired_vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
 from tests.unit.builders import plan
 
 MAC2, MAC3 = "02:ba:0a:80:03:04", "02:ba:0a:80:03:05"
@@ -55,13 +55,10 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
 
     def plan_it(**differently: Any) -> list[Step]:
         seen = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}
-        answers: dict[tuple[str, ...], list[dict[str, Any]]] = {
-            ("ip", "-j", "-d", "link", "show", "dev", "bax-1"): [seen["link"]] if seen["link"] else [],
-            ("bridge", "-j", "fdb", "show", "dev", "bax-1"): seen["forwarding"],
-            ("ip", "-j", "neigh", "show", "dev", "bax-1", "nud", "permanent"): seen["neighbours"],
-        }
-        monkeypatch.setattr(vxlan, "show", lambda *command: answers[command])
-        return vxlan.plan_vxlan(WANTED)
+        monkeypatch.setattr(Look, "links", {"bax-1": seen["link"]} if seen["link"] else {})
+        monkeypatch.setattr(Look, "forwarding", {"bax-1": seen["forwarding"]})
+        monkeypatch.setattr(Look, "neighbours", {"bax-1": seen["neighbours"]})
+        return vxlan.plan_vxlan(WANTED, Look())
 
     return plan_it
 
