@@ -12,8 +12,8 @@ module: agent_program
 short_description: Install the program that restores an agent's sessions
 version_added: 0.1.0
 description:
-  - Packs the code with which modules make sessions true into one file, and copies it to the agent. There systemd runs it
-    when the engine has started, and every few seconds, without Ansible.
+  - Packs the code with which modules make sessions true into one file, and copies it to the agent. There, systemd
+    runs it when the engine has started and every few seconds, without Ansible.
   - It needs nothing but Python and the Docker SDK, as the modules do.
 author:
   - backendai.cluster contributors (!UNKNOWN)

@@ -96,11 +96,13 @@ class Network:
     @contextlib.contextmanager
     def _unfiltered(self) -> Iterator[None]:
         """Switch bridged filtering off on both agents for a while: what it costs is what the session's frames pay."""
+        before = {agent: self._shell.on(agent, f"sysctl --values {FILTERING}") for agent in (NEAR, FAR)}
         try:
             self._shell.everywhere(f"sysctl --quiet --write {FILTERING}=0")
             yield
         finally:
-            self._shell.everywhere(f"sysctl --quiet --write {FILTERING}=1")
+            for agent, value in before.items():
+                self._shell.on(agent, f"sysctl --quiet --write {FILTERING}={value}")
 
 
 def _inside(pid: int, *words: object) -> str:

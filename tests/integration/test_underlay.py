@@ -75,14 +75,14 @@ ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.
             "systemctl stop listener",
             {},
             {},
-            "session_vxlan_port: 4789 is used on agent2 by another program; choose another port",
+            "session_vxlan_port: 4789 is used on agent2 by another program; choose another one for all sessions",
         ),
         (
             "ip link add foreign type vxlan id 42 local 127.0.0.1 dstport 4789",
             "ip link del foreign",
             {},
             {},
-            "session_vxlan_port: 4789 is used on agent2 by the link foreign; choose another port",
+            "session_vxlan_port: 4789 is used on agent2 by the link foreign; choose another one for all sessions",
         ),
         (
             ROUTE,

@@ -343,8 +343,8 @@ def _refuse_taken_port(chosen: Iterable[AgentFacts], port: int) -> None:
     for agent in chosen:
         if port in agent.udp_ports:
             raise PlanError(
-                f"session_vxlan_port: {port} is used on {agent.name} by {agent.udp_ports[port]}; choose another port,"
-                " the same for all sessions"
+                f"session_vxlan_port: {port} is used on {agent.name} by {agent.udp_ports[port]}; choose"
+                " another one for all sessions"
             )
 
 

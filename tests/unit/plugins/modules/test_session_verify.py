@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.modules import session_mark
 from tests.unit.builders import SESSION_ID, held, plan
@@ -82,7 +83,11 @@ def test_check_mode_leaves_no_mark(
     did: list[str] = []
 
     def act(name: str, gives: Any) -> None:
-        monkeypatch.setattr(session_mark, name, lambda _client, _plan, mark: did.append(f"{name} {mark}") or gives)
+        def acted(_client: None, _plan: SessionPlan, mark: str) -> Any:
+            did.append(f"{name} {mark}")
+            return gives
+
+        monkeypatch.setattr(session_mark, name, acted)
 
     monkeypatch.setattr(session_mark, "connect", lambda _host: None)
     act("leave", ["/data"])

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import logins
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.logins import Said, ask
 
+ENGINE: Any = None
 HOSTS = "127.0.0.1 localhost # 192.0.2.9 sub9\n\n10.128.0.2\tmain1 main\n10.128.0.3 sub1\n10.128.0.4 sub1\n"
 KNOWN = {
     "localhost": ["127.0.0.1"],
@@ -30,7 +31,7 @@ esac
 def told(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> Said:
     """Return what is made of what a container prints."""
     monkeypatch.setattr(logins, "run_as_work", lambda _client, _container, _line: printed)
-    return ask(Any, "backendai-x-main1", list(peers))
+    return ask(ENGINE, "backendai-x-main1", list(peers))
 
 
 def test_names_and_logins_are_read_from_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +73,6 @@ def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
 
     monkeypatch.setattr(logins, "run_as_work", here)
     peers = [f"sub{number}" for number in range(1, 10)]
-    said = ask(Any, "backendai-x-main1", peers)
+    said = ask(ENGINE, "backendai-x-main1", peers)
     assert said.refusals == {"sub9": "* no"}
     assert "localhost" in said.addresses

@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.pairs imp
 from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Met, Target
 from tests.unit.builders import held, plan
 
+ENGINE: Any = None
 MADE = plan({"agent1": 2, "agent2": 1})
 ADDRESSES = {kernel.hostname: [kernel.address or ""] for kernel in MADE.kernels}
 WELL = [
@@ -63,7 +64,7 @@ def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_each_container_here_meets_each_of_the_session_and_logs_in_to_itself(world: World) -> None:
-    assert pairs_of(Any, held(MADE), {"main1": 101, "sub1": 102}, 3) == [
+    assert pairs_of(ENGINE, held(MADE), {"main1": 101, "sub1": 102}, 3) == [
         pair(source, target) for source in ("main1", "sub1") for target in ("main1", "sub1", "sub2")
     ]
     targets = [Target(kernel.hostname, kernel.address or "") for kernel in MADE.kernels]
@@ -74,7 +75,7 @@ def test_each_container_here_meets_each_of_the_session_and_logs_in_to_itself(wor
 
 def test_who_does_not_greet_is_not_logged_in_to_and_who_is_silent_has_no_latency(world: World) -> None:
     world.met = [Met("main1", "sub1", False, True), Met("main1", "sub2", False, False)]
-    here = [one for one in pairs_of(Any, held(MADE), {"main1": 101}, 3) if one["to"] != "main1"]
+    here = [one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if one["to"] != "main1"]
     assert here == [
         pair("main1", "sub1", tcp=False, ssh=None),
         pair("main1", "sub2", tcp=False, frame=False, ssh=None, latency_ms=None),
@@ -85,7 +86,7 @@ def test_who_does_not_greet_is_not_logged_in_to_and_who_is_silent_has_no_latency
 
 def test_a_login_that_fails_is_told_with_what_it_said(world: World) -> None:
     world.said = Said(ADDRESSES, {"sub2": "Permission denied"})
-    (failed,) = (one for one in pairs_of(Any, held(MADE), {"main1": 101}, 3) if not one["ssh"])
+    (failed,) = (one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if not one["ssh"])
     assert failed == pair("main1", "sub2", ssh=False, ssh_error="Permission denied")
 
 
@@ -103,19 +104,19 @@ def test_a_login_that_fails_is_told_with_what_it_said(world: World) -> None:
 def test_a_name_leads_where_its_first_address_does(world: World, addresses: list[str], leads: bool) -> None:
     listed = [str(MADE.kernels[2].address) if one == "ADDRESS" else one for one in addresses]
     world.said = Said({**ADDRESSES, "sub2": listed}, {})
-    named = {one["to"]: one["name"] for one in pairs_of(Any, held(MADE), {"main1": 101}, 3)}
+    named = {one["to"]: one["name"] for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3)}
     assert named == {"main1": True, "sub1": True, "sub2": leads}
 
 
 def test_a_session_of_one_knows_its_name_and_logs_in_to_itself(world: World) -> None:
     world.said = Said({"main1": ["127.0.0.1"]}, {})
-    assert pairs_of(Any, held(plan({"agent1": 1})), {"main1": 101}, 3) == [pair("main1", "main1")]
+    assert pairs_of(ENGINE, held(plan({"agent1": 1})), {"main1": 101}, 3) == [pair("main1", "main1")]
     assert world.probed == []
 
 
 def test_nothing_is_said_of_containers_that_do_not_run(world: World) -> None:
     world.met = []
-    assert pairs_of(Any, held(MADE), {}, 3) == []
+    assert pairs_of(ENGINE, held(MADE), {}, 3) == []
     assert world.asked == {}
 
 
@@ -127,6 +128,6 @@ def test_a_container_that_cannot_be_asked_knows_no_name_and_logs_in_nowhere(
 
     monkeypatch.setattr(pairs, "ask", refuse)
     assert world.met == WELL
-    assert pairs_of(Any, held(MADE), {"sub1": 102}, 3)[0] == pair(
+    assert pairs_of(ENGINE, held(MADE), {"sub1": 102}, 3)[0] == pair(
         "sub1", "main1", name=False, ssh=False, ssh_error="container is paused"
     )

@@ -181,7 +181,7 @@ def test_what_any_chosen_agent_uses_is_avoided() -> None:
         (
             {"udp_ports": {4789: "Docker Swarm"}},
             POOLS,
-            "session_vxlan_port: 4789 is used on agent2 by Docker Swarm; choose another port, the same for all sessions",
+            "session_vxlan_port: 4789 is used on agent2 by Docker Swarm; choose another one for all sessions",
         ),
         (
             {

@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.verificati
 )
 from tests.unit.builders import SESSION_ID, plan, queued
 
-MOUNTS = [{"source": "/mnt/data", "target": "/data"}, {"source": "/mnt/set", "target": "/set", "read_only": True}]
+MOUNTS: list[dict[str, Any]] = [{"source": "/mnt/data", "target": "/data"}, {"source": "/mnt/set", "target": "/set", "read_only": True}]
 MADE = plan({"agent1": 2, "agent2": 1})
 MOUNTED = plan({"agent1": 2, "agent2": 1}, mounts=MOUNTS)
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -47,7 +47,7 @@ def sight(mark: bool = True, folder: str = "1:1", names: str = "abc") -> dict[st
     return {"mark": mark, "folder": folder, "names": names}
 
 
-def mounts(left: tuple[str, ...] = (), stays: tuple[str, ...] = (), **seen: dict[str, Any]) -> list[dict[str, Any]]:
+def mounts(left: tuple[str, ...] = (), stays: tuple[str, ...] = (), **seen: Any) -> list[dict[str, Any]]:
     """Return what the report says of mounts, where containers saw this in all of them."""
     sights = {name: {"/data": one, "/set": one} for name, one in seen.items() if one}
     report = report_of(parts(MOUNTED), Answers({}, {}, left, stays, sights))
@@ -123,7 +123,7 @@ def test_containers_that_do_not_see_the_mark_are_apart() -> None:
 
 
 def test_without_a_mark_the_names_are_compared() -> None:
-    here = {"main1": sight(mark=False), "sub1": sight(mark=False)}
+    here: dict[str, Any] = {"main1": sight(mark=False), "sub1": sight(mark=False)}
     alike = mounts(**here, sub2=sight(mark=False, folder="9:9"))
     assert [(one["compared"], one["same"]) for one in alike] == [("names", True), ("names", True)]
     unlike = mounts(**here, sub2=sight(mark=False, names="xyz"))
@@ -131,7 +131,7 @@ def test_without_a_mark_the_names_are_compared() -> None:
 
 
 def test_one_folder_on_one_agent_is_the_same_even_while_its_names_change() -> None:
-    seen = {"main1": sight(mark=False), "sub1": sight(mark=False, names="new"), "sub2": sight(mark=False, names="new")}
+    seen: dict[str, Any] = {"main1": sight(mark=False), "sub1": sight(mark=False, names="new"), "sub2": sight(mark=False, names="new")}
     assert [one["apart"] for one in mounts(**seen)] == [["sub2"], ["sub2"]]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._net import vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._net.vxlan import Peer, Vxlan, desired_vxlan
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._net.vxlan import Peer, Vxlan, desired_vxlan
 from tests.unit.builders import plan
 
 MAC2, MAC3 = "02:ba:0a:80:03:04", "02:ba:0a:80:03:05"
