@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.bench import streams
 from tests.bench.attaching import attach_ours, attach_to_swarm
+from tests.bench.leftovers import nothing_left
 from tests.bench.measured import BenchError
 from tests.bench.paths import FAR, NEAR, Shell, Way, encrypted_session, session, swarm, underlay
 from tests.integration import laboratory
@@ -146,7 +147,6 @@ def main() -> int:
         folder = Path(name)
         shell = Shell(folder)
         before = laboratory.remains()
-        stack.callback(lambda: _nothing_left(before))
         plain = stack.enter_context(session(shell, folder, "bench-plain", {}))
         ways = {UNDERLAY: underlay(), SWARM: plain, OURS: plain, UNFILTERED: plain}
         if options.wireguard:
@@ -162,12 +162,8 @@ def main() -> int:
     print("\n".join(table(network.figures)))
     if options.json:
         options.json.write_text(json.dumps(network.figures, indent=2))
+    nothing_left(before)
     return 0
-
-
-def _nothing_left(before: dict[str, str]) -> None:
-    if before != laboratory.remains():
-        raise BenchError("something is left on the agents that was not there before")
 
 
 if __name__ == "__main__":

@@ -249,6 +249,12 @@ def test_only_peers_of_a_session_send_into_its_tunnel_and_containers_send_under_
     assert arrived(apart) == {"a peer of the session", "a container", "a host"}
 
 
+def test_containers_send_nothing_that_could_be_a_tunnels(apart: Apart) -> None:
+    tunnel = [("udp", WORLD, TUNNEL)]
+    assert reached_by_host("agent2", tunnel) == set(tunnel)
+    assert at_once(*[partial(reached, kernel, tunnel) for kernel in apart.kernels]) == [set()] * len(apart.kernels)
+
+
 @pytest.mark.parametrize(
     ("fault", "opens", "drift"),
     [

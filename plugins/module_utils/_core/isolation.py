@@ -50,6 +50,8 @@ _CHAINS = f"""
         meta nfproto ipv6 drop
         # A forged sender.
         fib saddr . iif oif missing drop
+        # Nothing that agents could take for a peer's, not even as an answer.
+        udp dport @tunnel_ports drop
         # An answer to whoever came in through a published port, or to the agent itself.
         ct direction reply return
         # This agent under any of its addresses, broadcasts and multicasts.

@@ -18,7 +18,14 @@ def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
 
 
 def report(**changes: Any) -> dict[str, Any]:
-    healthy: dict[str, Any] = {"session": {"name": "train-llm"}, "error": None, "agents": {}, "drift": [], "pairs": [], "mounts": []}
+    healthy: dict[str, Any] = {
+        "session": {"name": "train-llm"},
+        "error": None,
+        "agents": {},
+        "drift": [],
+        "pairs": [],
+        "mounts": [],
+    }
     return {**healthy, "pairs": [pair("main1", "main1")], **changes}
 
 

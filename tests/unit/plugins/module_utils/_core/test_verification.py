@@ -16,7 +16,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.verificati
 )
 from tests.unit.builders import SESSION_ID, plan, queued
 
-MOUNTS: list[dict[str, Any]] = [{"source": "/mnt/data", "target": "/data"}, {"source": "/mnt/set", "target": "/set", "read_only": True}]
+MOUNTS: list[dict[str, Any]] = [
+    {"source": "/mnt/data", "target": "/data"},
+    {"source": "/mnt/set", "target": "/set", "read_only": True},
+]
 MADE = plan({"agent1": 2, "agent2": 1})
 MOUNTED = plan({"agent1": 2, "agent2": 1}, mounts=MOUNTS)
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -131,7 +134,11 @@ def test_without_a_mark_the_names_are_compared() -> None:
 
 
 def test_one_folder_on_one_agent_is_the_same_even_while_its_names_change() -> None:
-    seen: dict[str, Any] = {"main1": sight(mark=False), "sub1": sight(mark=False, names="new"), "sub2": sight(mark=False, names="new")}
+    seen: dict[str, Any] = {
+        "main1": sight(mark=False),
+        "sub1": sight(mark=False, names="new"),
+        "sub2": sight(mark=False, names="new"),
+    }
     assert [one["apart"] for one in mounts(**seen)] == [["sub2"], ["sub2"]]
 
 
