@@ -16,6 +16,7 @@ from tests.integration.test_restore import eventually, reaches
 MANAGER, *WORKERS = AGENTS
 SWARM = {**MULTI_NODE, "cluster_size": 3, "network_driver": "swarm"}
 ON_WORKERS = {**SWARM, "cluster_size": 2, "designated_agents": WORKERS}
+JOINED = "docker network inspect --format '{{len .Containers}}' docker_gwbridge"
 LEAVE = "docker swarm leave --force; sleep 1; docker network rm docker_gwbridge"
 
 
@@ -28,6 +29,7 @@ def swarm() -> Iterator[list[str]]:
         on(MANAGER, f"docker swarm init --advertise-addr {address}")
         token = on(MANAGER, "docker swarm join-token --quiet worker").strip()
         at_once(*[partial(on, agent, f"docker swarm join --token {token} {address}:2377") for agent in WORKERS])
+        eventually(lambda: [on(agent, JOINED, check=False).strip() for agent in AGENTS] == ["1"] * len(AGENTS))
         yield list(AGENTS)
     finally:
         at_once(*[partial(on, agent, LEAVE, check=False) for agent in (*WORKERS, MANAGER)])

@@ -91,7 +91,8 @@ def sniffed(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[in
     """Run lines on hosts and return the UDP ports (IP version, port) that were sent to across an agent's interface."""
     listening = ssh(agent, in_python(SNIFF, seconds))
     with subprocess.Popen(listening, stdout=subprocess.PIPE, text=True) as tap:
-        assert tap.stdout and tap.stdout.readline() == "ready\n"
+        assert tap.stdout
+        assert tap.stdout.readline() == "ready\n"
         at_once(*[partial(on, host, line, check=False) for host, line in lines])
         return {(version, port) for version, port in json.loads(tap.communicate(timeout=TIMEOUT)[0])}
 
@@ -151,7 +152,8 @@ def test_datagrams_with_a_peers_address_and_mac_forged_do_not_get_in(encrypted: 
     with ExitStack() as stack:
         line = ssh("agent1", in_container(target, LISTEN, IN_CONTAINER))
         listening = stack.enter_context(subprocess.Popen(line, stdout=subprocess.PIPE, text=True))
-        assert listening.stdout and listening.stdout.readline() == "ready\n"
+        assert listening.stdout
+        assert listening.stdout.readline() == "ready\n"
         seen = sniffed("agent1", 3, ("user1", in_python(SEND, "eth0", *frames)), ("agent3", in_container(peer, hello)))
         heard = json.loads(listening.communicate(timeout=TIMEOUT)[0])
     assert {(4, TUNNEL), (6, TUNNEL)} <= seen, "the forged datagrams did not even come to the agent"

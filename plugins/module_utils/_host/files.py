@@ -34,8 +34,7 @@ def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]
         except FileNotFoundError:
             before, mode = None, file.mode
         if before != file.content:
-            shown = [_shown(content, file.secret) for content in (before, file.content)]
-            drifted.append((file, Change(f"file {file.path}", *shown)))
+            drifted.append((file, Change(f"file {file.path}", *_shown(before, file.content, file.secret))))
         elif mode != file.mode:
             drifted.append((file, Change(f"file {file.path}", f"mode {mode:04o}", f"mode {file.mode:04o}")))
     return drifted
@@ -51,7 +50,16 @@ def write_files(files: Iterable[DesiredFile]) -> None:
             stream.write(file.content)
 
 
-def _shown(content: str | None, secret: bool) -> str | None:
-    if content is None or secret:
-        return None if content is None else "(content hidden)"
-    return "".join(f"\n  {line}" for line in content.splitlines()) or "(empty)"
+def _shown(before: str | None, after: str, secret: bool) -> tuple[str | None, str]:
+    """Return both contents for a diff: the lines that only one has, so that the file's name stands right above them."""
+    if secret:
+        return (None if before is None else "(other content hidden)"), "(content hidden)"
+    if before is None:
+        return None, _block(after.splitlines())
+    old, new = before.splitlines(), after.splitlines()
+    gone, come = [line for line in old if line not in new], [line for line in new if line not in old]
+    return (_block(gone), _block(come)) if gone or come else (_block(old), _block(new))
+
+
+def _block(lines: Iterable[str]) -> str:
+    return "".join(f"\n  {line}" for line in lines) or "(nothing)"

@@ -180,8 +180,13 @@ def test_what_a_killed_run_has_committed_belongs_to_the_run_that_finishes_it(
             {"networks": ["fd00::/8", "0.0.0.0/0", "10.128.0.1/9"]},
             f"the subnet {MADE.network and MADE.network.subnet} was taken on agent1 by another run",
         ),
+        ({"underlay": None}, "agent1 no longer meets its peers at 192.0.2.1 on eth0"),
+        (
+            {"underlay": {"address": "fd62:6169::1", "interface": "baiwg0", "mtu": 1440, "public_key": "KEY"}},
+            "agent1 no longer meets its peers at 192.0.2.1 on eth0",
+        ),
     ],
-    ids=["room", "mounts", "identifier", "subnet"],
+    ids=["room", "mounts", "identifier", "subnet", "underlay", "encryption"],
 )
 def test_what_was_taken_since_the_facts_were_read_is_refused(
     engine: Any, store: Store, facts: Facts, seen: dict[str, Any], sentence: str

@@ -24,6 +24,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning im
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net import wireguard
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
@@ -74,6 +75,18 @@ def test_an_empty_agent(engine: Any, store: Store) -> None:
     }
     assert (facts["networks"], facts["vnis"]) == (["192.0.2.0/24"], [7])
     assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {53: "another program"})
+
+
+def test_an_encrypted_underlay_that_is_not_there_is_a_warning_and_never_the_plain_one(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surveying.network, "own_addresses", lambda underlay: [underlay.interface])
+    monkeypatch.setattr(wireguard, "read_device", lambda: None)
+    facts = read(engine, store, underlay_encryption="wireguard")
+    assert (facts["underlay"], facts["addresses"]) == (None, ["eth0"])
+    assert facts["warnings"] == [
+        "agent_underlay_encryption: there is no key; run backendai.cluster.provision_agents on this host."
+    ]
     assert (facts["tcp_ports"], facts["allow_host_network"]) == ([22, 30000], False)
 
 

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.restore import restore
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import remove_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers, underlay_in_use
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._core.wireguard import Mesh, encrypted
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net.wireguard import Device, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._net.wireguard import Device, Step, WireGuardError
 from tests.unit.builders import agent_facts, held, plan
+from tests.unit.kernel import Kernel
 
 KEYS = {1: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", 2: "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="}
 PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{number}") for number in KEYS}
@@ -120,3 +123,30 @@ def test_with_encryption_that_does_not_work_there_is_no_underlay_and_a_warning(
 
 def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> None:
     assert underlay_in_use(store, None, "wireguard") == (None, [])
+
+
+def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming_back(
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_wanted: Mesh | None) -> list[Step]:
+        raise WireGuardError("systemctl restart backendai-wireguard.service: Unit not found")
+
+    monkeypatch.setattr(underlay.wireguard, "plan_mesh", broken)
+    give_key(store)
+    store.save(held(MADE))
+    _changes, failures = restore(store, lambda: pytest.fail("the engine was asked"), start=False)
+    assert failures == ["systemctl restart backendai-wireguard.service: Unit not found"]
+    assert len(kernel.links) == 1
+
+
+def test_peers_are_known_before_links_are_made_and_forgotten_with_the_session(
+    engine: Any, store: Store, kernel: Kernel, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links: list[set[str]] = []
+    give_key(store)
+    store.save(held(MADE))
+    monkeypatch.setattr(underlay.wireguard, "apply", lambda _steps: links.append(set(kernel.links)))
+    restore(store, lambda: pytest.fail("the engine was asked"), start=False)
+    remove_slice(engine, store, MADE.id)
+    assert (links[0], links[-1]) == (set(), set())
+    assert (adapter.wanted[0], adapter.wanted[-1]) == (Mesh(SECRET[1], (SECRET[2],)), None)

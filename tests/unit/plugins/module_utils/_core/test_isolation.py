@@ -184,6 +184,10 @@ def test_the_text_only_ever_drops() -> None:
     }
 
 
+def test_what_is_meant_to_be_encrypted_leaves_by_no_other_interface() -> None:
+    assert 'ip6 daddr fd62:6169::/48 oifname != { "lo", "baiwg0" } drop' in render(NOTHING)
+
+
 def test_every_set_is_asked_by_a_rule() -> None:
     text = render(NOTHING)
     assert sorted(re.findall(r"set (\w+) {", text)) == sorted(set(re.findall(r"@(\w+) ", text)) | {"tunnel_ports"})

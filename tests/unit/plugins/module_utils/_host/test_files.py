@@ -29,9 +29,22 @@ def test_a_missing_file_is_shown_with_its_content(tmp_path: Path) -> None:
     assert changes(DesiredFile(tmp_path / "hosts", "a\nb\n")) == [Change(f"file {tmp_path}/hosts", None, "\n  a\n  b")]
 
 
-def test_a_drifted_file_is_shown_with_both_contents(tmp_path: Path) -> None:
-    (tmp_path / "hosts").write_text("old\n")
-    assert changes(DesiredFile(tmp_path / "hosts", "new\n")) == [Change(f"file {tmp_path}/hosts", "\n  old", "\n  new")]
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("old\n", "new\n", ("\n  old", "\n  new")),
+        ("a\nb\nc\nd\nold\n", "a\nb\nc\nd\n", ("\n  old", "(nothing)")),
+        ("", "new\n", ("(nothing)", "\n  new")),
+        ("a\nb\n", "b\na\n", ("\n  a\n  b", "\n  b\n  a")),
+        ("a\na\n", "a\n", ("\n  a\n  a", "\n  a")),
+    ],
+    ids=["changed", "added", "emptied", "another order", "repeated"],
+)
+def test_a_drifted_file_is_shown_with_the_lines_that_differ(
+    tmp_path: Path, before: str, after: str, shown: tuple[str, str]
+) -> None:
+    (tmp_path / "hosts").write_text(before)
+    assert changes(DesiredFile(tmp_path / "hosts", after)) == [Change(f"file {tmp_path}/hosts", *shown)]
 
 
 @pytest.mark.parametrize("before", [None, "TOKEN=hunter1\n"], ids=["missing", "drifted"])
@@ -39,16 +52,9 @@ def test_a_secret_is_never_shown(tmp_path: Path, before: str | None) -> None:
     path = tmp_path / "environment"
     if before:
         path.write_text(before)
-    shown = None if before is None else "(content hidden)"
+    shown = None if before is None else "(other content hidden)"
     assert changes(DesiredFile(path, "TOKEN=hunter2\n", secret=True)) == [
         Change(f"file {path}", shown, "(content hidden)")
-    ]
-
-
-def test_an_empty_file_is_shown_as_empty(tmp_path: Path) -> None:
-    (tmp_path / "config").touch()
-    assert changes(DesiredFile(tmp_path / "config", "new\n")) == [
-        Change(f"file {tmp_path}/config", "(empty)", "\n  new")
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import Any
 
@@ -94,12 +95,14 @@ def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_look_reads_each_listing_once_and_sorts_it_by_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = ran(
-        monkeypatch, out='[{"ifname": "a", "dev": "a", "addr_info": [1]}, {"ifname": "b", "dev": "a", "addr_info": []}]'
-    )
+    one: dict[str, Any] = {"ifname": "a", "dev": "a", "addr_info": [{"local": "::1"}]}
+    other: dict[str, Any] = {"ifname": "b", "dev": "a", "addr_info": []}
+    processes = ran(monkeypatch, out=json.dumps([one, other]))
     look = Look()
-    assert (look.links["a"]["dev"], sorted(look.links), look.addresses) == ("a", ["a", "b"], {"a": [1], "b": []})
-    assert ([len(entries) for entries in look.forwarding.values()], list(look.neighbours)) == ([1, 1], ["a"])
+    assert look.links == {"a": one, "b": other}
+    assert look.addresses == {"a": [{"local": "::1"}], "b": []}
+    assert look.forwarding == {"a": [one], "b": [other]}
+    assert look.neighbours == {"a": [one, other]}
     assert len(look.links) == 2
     assert [command for command, _text in processes.seen] == [
         ("ip", "-j", "-d", "link", "show"),
