@@ -67,6 +67,9 @@ class ActionModule(ControlAction):
         except (SpecError, PlanError) as error:
             sentence = str(error) if str(error).endswith(".") else f"{error}."
             self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
+            # What agents warn of may be why; a failure shows no warnings of its own.
+            for said in self.warnings(readings):
+                self._display.warning(said)
             raise AnsibleActionFail(sentence) from None
         result |= {"changed": False, "warnings": self.warnings(readings), "queued": entry.spec is not None}
         if isinstance(decision, NoRoom):

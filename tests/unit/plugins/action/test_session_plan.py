@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
@@ -118,6 +119,15 @@ def test_what_can_never_be_met_fails_with_one_sentence_and_a_record(
     assert str(refused.value) == sentence
     record = json.loads(path.read_text())
     assert (record["name"], record["status"], record["error"]) == ("train-llm", "ERROR", sentence)
+
+
+def test_what_agents_warn_of_is_said_before_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(Display, "warning", lambda _display, line: warned.append(line))
+    silent = answers(agent1=fit("agent1", warnings=["baiwg0 is missing."]))
+    with pytest.raises(AnsibleActionFail):
+        run(ActionModule, arguments(resource_group="gpu"), silent)
+    assert warned == ["agent1: baiwg0 is missing."]
 
 
 def test_check_mode_writes_no_record_of_a_failure(run: Run, tmp_path: Path) -> None:
