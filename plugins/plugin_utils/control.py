@@ -20,6 +20,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry, abandoned, waiting
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, comparable
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import version
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, alive, default_path
 
@@ -60,6 +61,12 @@ def _orphaned(entry: Entry) -> Entry:
     """Return an entry whose run is gone: what was asked for waits again, if it was kept."""
     gone = dataclasses.replace(entry, owner=None)
     return gone if entry.spec is None else waiting(gone, entry.record, entry.updated_at)
+
+
+_OUTDATED = (
+    "{name}: the program that restores its sessions is missing or of another version of this collection; run"
+    " backendai.cluster.provision_agents."
+)
 
 
 class ControlAction(ActionBase):
@@ -117,6 +124,9 @@ class ControlAction(ActionBase):
     def warnings(self, readings: Readings) -> list[str]:
         """Return a warning for each agent that is left out, and what the others warn of themselves."""
         left_out = [f"{name} is left out: {reason}." for name, reason in readings.left_out.items()]
+        left_out += [
+            _OUTDATED.format(name=name) for name, data in readings.facts.items() if data["program"] != version()
+        ]
         return left_out + [f"{name}: {said}" for name, data in readings.facts.items() for said in data["warnings"]]
 
     def write(self, path: str, content: str) -> None:

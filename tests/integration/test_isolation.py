@@ -236,11 +236,16 @@ def test_nobody_outside_reaches_containers_but_through_published_ports(apart: Ap
 
 
 @pytest.mark.parametrize("bridged_filtering", [0, 1])
-def test_a_session_reaches_itself_on_every_port_and_protocol(apart: Apart, bridged_filtering: int) -> None:
+def test_a_session_reaches_itself_in_every_way_and_no_neighbour_whatever_is_filtered_on_the_host(
+    apart: Apart, bridged_filtering: int
+) -> None:
     set_to = "sysctl --write net.bridge.bridge-nf-call-iptables="
+    closed = [ways(*neighbours(apart, kernel)) for kernel in apart.kernels]
     try:
         at_once(*[partial(on, agent, f"{set_to}{bridged_filtering}") for agent in AGENTS])
         assert alone_with_itself(apart) == [True] * len(apart.kernels)
+        asked = zip(apart.kernels, closed, strict=True)
+        assert at_once(*[partial(reached, kernel, targets) for kernel, targets in asked]) == [set()] * len(closed)
     finally:
         at_once(*[partial(on, agent, f"{set_to}1") for agent in AGENTS])
 

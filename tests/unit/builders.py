@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.run import
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, comparable, parse_spec
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import version
 
 GIB = 1 << 30
 USER = "alice"
@@ -52,6 +53,7 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
         "taken": {},
         "devices": [],
         "architecture": "amd64",
+        "program": version(),
         "warnings": [],
         "containers": 0,
         "max_containers": 0,

@@ -71,7 +71,7 @@ class Engine:
     def inspect_container(self, container: str) -> dict[str, Any]:
         known = self._container(container)
         state = {key: known[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in known}
-        return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 0, **state}}
+        return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state}}
 
     def networks(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
         return [one for one in self.joined if _bears(one, filters)]

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import remove_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import (
@@ -23,6 +24,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
     living,
     survey,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device, Pinned, pin
@@ -106,6 +108,9 @@ def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Cl
         store.save(held)
         keys = _keys(store, wanted.plan.id, hostnames)
         store.save(dataclasses.replace(held, keys=keys))
+        # Rules and peers follow from all claims together: they are never behind what is noted.
+        isolate(store, dry=False)
+        join_peers(store, dry=False)
     return Claimed(changes, keys)
 
 

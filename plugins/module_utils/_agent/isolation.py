@@ -7,9 +7,15 @@
 from __future__ import annotations
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, peers, render
+from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import (
+    DEFAULT_BRIDGE,
+    isolation_of,
+    peers,
+    render,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import plan_filtering
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, NetworkError, apply
 from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import on_link
 from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 
@@ -17,17 +23,20 @@ from ansible_collections.backendai.cluster.plugins.module_utils._nft import tabl
 def isolate(store: Store, *, dry: bool) -> list[Change]:
     """Make the firewall table true for all sessions that are held, and return what changed.
 
-    Claims that ran out count until they are removed; a session that cannot be read is cut off. With ``dry`` only the
-    difference is computed. Raises :class:`FirewallError`.
+    Claims that ran out count until they are removed; a session that cannot be read is cut off. The rules between
+    containers of the default network hold only while its frames pass the firewall, so that is part of it. With ``dry``
+    only the difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
         slices = [(held.plan, held.agent) for held in store.readable()[0]]
         addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
         wanted = render(isolation_of(slices, {address for address in addresses if _routed(address)}))
-        changes = table.plan_table(wanted)
+        changes, filtering = table.plan_table(wanted), plan_filtering(DEFAULT_BRIDGE, Look())
         if changes and not dry:
             table.apply_table(wanted)
-        return changes
+        if filtering and not dry:
+            apply(filtering)
+        return [*changes, *(step.change for step in filtering)]
 
 
 def _routed(address: str) -> bool:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED, Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
@@ -134,13 +135,14 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
         steps = plan_links(held.plan, held.agent, iproute.Look())
         linked = [step.change for step in steps]
         started = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
+        ruled = isolate(store, dry=dry)
         if dry:
-            return linked + started, "; ".join(wrong)
+            return ruled + linked + started, "; ".join(wrong)
         iproute.apply(steps)
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             refusals = list(pool.map(lambda one: _start(client, one), stopped))
         done = [change for change, refusal in zip(started, refusals) if not refusal]
-        return linked + done, "; ".join([*wrong, *filter(None, refusals)])
+        return ruled + linked + done, "; ".join([*wrong, *filter(None, refusals)])
 
 
 def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ def plan_plugs(client: docker.APIClient, held: Held) -> Ports:
     """Return what must change for the running containers of this agent to be plugged in as planned."""
     running = [one for one in containers.find_containers(client, held.plan.id) if one["State"] == "running"]
     pids = {one["Labels"].get(labels.HOSTNAME): containers.pid_of(client, one["Id"]) for one in running}
-    there = [(kernel, pids[kernel.hostname]) for kernel in held.kernels if kernel.hostname in pids]
+    there = [(kernel, pids[kernel.hostname]) for kernel in held.kernels if pids.get(kernel.hostname)]
     return plan_ports(port for kernel, pid in there for port in _ports_of(held.plan, kernel, pid))
 
 

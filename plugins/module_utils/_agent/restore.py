@@ -64,16 +64,21 @@ def restore_containers(client: docker.APIClient, store: Store, held: Held) -> li
     hostnames = [kernel.hostname for kernel in held.kernels if kernel.hostname not in batch]
     patience = SWARM_SECONDS if held.plan.network and held.plan.network.manager else 0
     changes = start_stopped(client, held.plan.id, hostnames, patience)
+    return changes + _plug_in(client, held)
+
+
+def _plug_in(client: docker.APIClient, held: Held) -> list[Change]:
     plugs = plan_plugs(client, held)
     iproute.apply(plugs.steps)
-    return changes + [step.change for step in plugs.steps]
+    return [step.change for step in plugs.steps]
 
 
 def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Change], list[str]]:
     """Put back every committed session, one after the other; return what changed, and a sentence for each failure.
 
-    Rules come first, so that nothing runs without them. A session that is being made or taken away is waited for. The
-    engine is asked only with ``start``, which brings containers back too, and for claims whose time is over.
+    Rules come first, so that nothing runs without them. With ``start``, which brings containers back too, a session
+    that a run is at work on is waited for; else it is left to the next time. Without ``start`` the engine is asked only
+    where a claim's time is over, or a bridge was lost.
     """
     changes = isolate(store, dry=False)
     readable, damaged = store.readable()
@@ -83,7 +88,8 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     except EXPECTED as error:
         failures.append(str(error))
     look = iproute.Look()
-    for there in readable:
+    # What is over needs the engine, which may be down: those that live come first.
+    for there in sorted(readable, key=lambda held: held.expires_at is not None):
         done, wrong = _restore_one(store, engine, there, look, start=start)
         changes += done
         failures += [wrong] if wrong else []
@@ -101,15 +107,23 @@ def _restore_one(
 
 
 def _restored(store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool) -> list[Change]:
-    session_id = there.plan.id
+    session_id, network = there.plan.id, there.plan.network
     if there.expired(time.time()):
-        return remove_expired(engine(), store, session_id, False)[0]
+        # An overlay may have to be waited for, and this is no place to wait: the next claim or run removes it.
+        return [] if network and network.manager else remove_expired(engine(), store, session_id, False)[0]
+    if not start and store.is_busy(session_id):
+        return []
     with store.session_lock(session_id):
         held = store.session(session_id)
         if held is None or not held.committed:
             return []
-        linked = restore_links(held, look)
-        return linked + restore_containers(engine(), store, held) if start else linked
+        changes = restore_links(held, look)
+        if start:
+            changes += restore_containers(engine(), store, held)
+        elif any(change.before is None and change.subject.startswith("bridge ") for change in changes):
+            # Whoever was plugged into the bridge that was lost is plugged in again.
+            changes += _plug_in(engine(), held)
+        return changes
 
 
 def _failures() -> tuple[type[Exception], ...]:
@@ -121,8 +135,8 @@ def _failures() -> tuple[type[Exception], ...]:
     return (*EXPECTED, DockerException)
 
 
-def _connect(docker_host: str) -> docker.APIClient:
-    until = time.monotonic() + ENGINE_SECONDS
+def _connect(docker_host: str, seconds: float) -> docker.APIClient:
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         with contextlib.suppress(EngineUnavailable):
             return connect(docker_host)
@@ -137,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--docker-host", required=True)
     parser.add_argument("--start", action="store_true", help="start containers too; without it links and rules only")
     options = parser.parse_args(arguments)
-    engine = functools.cache(lambda: _connect(options.docker_host))
+    engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))
     try:
         changes, failures = restore(Store(options.state_path), engine, start=options.start)
     except EXPECTED as error:

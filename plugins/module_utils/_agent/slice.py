@@ -150,6 +150,8 @@ def apply_slice(
     steps = containers.plan_containers(found, repairable, plugs.lost)
     if not dry:
         containers.apply_containers(client, steps)
+        # What was made anew is plugged in otherwise than what was looked at.
+        plugs = plan_plugs(client, held) if steps else plugs
         iproute.apply(plugs.steps)
     return [*changes, *(step.change for step in steps), *(step.change for step in plugs.steps)]
 

@@ -84,6 +84,7 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "architecture": machine.architecture(),
         "engine": client.version()["Version"],
         "kit": os.path.basename(store.kit()),
+        "program": store.program(),
         "online_cpus": machine.online_cpus(),
         "capacity": _capacity(settings, found.devices),
         "taken": _sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),

@@ -32,6 +32,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
+PROGRAM = Path("/usr/local/lib/backendai/restore.pyz")
+"""The program that restores sessions, where the role ``agent`` installs it."""
+
+
 class NotProvisioned(Exception):
     """The agent's folders are not there; the message is one sentence for the operator."""
 
@@ -135,6 +139,24 @@ class Store:
         """The folder of the key pair of this agent's WireGuard device; there only where the underlay is encrypted."""
         return self._root / "wireguard"
 
+    def program(self) -> str | None:
+        """Return the digest of the program that restores sessions; ``None`` where it is not installed."""
+        return _digest(PROGRAM)
+
+    def is_busy(self, session_id: str) -> bool:
+        """Return whether a run holds the lock of a session at this moment."""
+        try:
+            handle = os.open(self.folder(session_id), os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
     def kit(self) -> str:
         """Return the folder of the runtime kit in use, its version resolved."""
         kit = self._root / "kit" / "current"
@@ -167,7 +189,7 @@ class Store:
             return Held.from_dict(json.loads(path.read_text()))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             raise Damaged(f"{path} is damaged ({error}): move {path.parent} away, then end what it held.") from error
 
     def _held_or_damaged(self, session_id: str) -> Held | Damaged | None:

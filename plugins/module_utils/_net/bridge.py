@@ -12,6 +12,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
 
+_FILTERING = "link set dev {name} type bridge nf_call_iptables 1"
+
 
 @dataclasses.dataclass(frozen=True)
 class Bridge:
@@ -49,6 +51,18 @@ def plan_bridge(wanted: Bridge, look: Look) -> list[Step]:
     if "UP" not in link["flags"]:
         steps.append(Step(Change(subject, "down", "up"), (f"link set dev {name} up",)))
     return steps
+
+
+def plan_filtering(name: str, look: Look) -> list[Step]:
+    """Return what must change for frames between ports of a bridge to pass the firewall; nothing where it is not there.
+
+    The kernel filters them when the bridge's own switch is on or the host's (``bridge-nf-call-iptables``): others turn
+    the host's on and off.
+    """
+    link = look.links.get(name)
+    if link is None or link.get("linkinfo", {}).get("info_data", {}).get("nf_call_iptables"):
+        return []
+    return [Step(Change(f"bridge {name}", "frames not filtered", "filtered"), (_FILTERING.format(name=name),))]
 
 
 def _without(address: str, name: str) -> Step:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.facts impo
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import LINK_PREFIX
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import show
 
-_INSIDE = ("bridge", "dummy", "veth", "vxlan")
-"""Kinds of links that a host makes for itself."""
+_OF_ENGINES = re.compile(r"(docker0|docker_gwbridge|br-[0-9a-f]{12}|backendai0|bai-.*|lo)")
+"""Names of links whose addresses are for containers of this host alone, or for the host itself."""
 
 _LISTENING = "0A"
 """The state of a TCP socket that takes connections, as ``/proc/net/tcp`` has it."""
@@ -51,14 +52,13 @@ def find_underlay(address: str) -> Underlay | None:
 def own_addresses(underlay: Underlay | None) -> list[str]:
     """Return the addresses at which this host itself can be reached, IPv4 and IPv6.
 
-    Those of bridges and the like belong to what is inside of the host, unless the underlay is one of them.
+    Those of the engine's bridges are not among them: every host has the same, and other hosts do not route them.
     """
     return sorted(
         {
             entry["local"]
-            for link in show("ip", "-j", "-d", "addr", "show")
-            if link["ifname"] == (underlay and underlay.interface)
-            or link.get("linkinfo", {}).get("info_kind") not in _INSIDE
+            for link in show("ip", "-j", "addr", "show")
+            if link["ifname"] == (underlay and underlay.interface) or not _OF_ENGINES.fullmatch(link["ifname"])
             for entry in link["addr_info"]
             if entry["scope"] == "global"
         }

@@ -118,7 +118,7 @@ def _adjustments(wanted: Vxlan, link: dict[str, Any]) -> list[Step]:
 def _entries(wanted: Vxlan, look: Look) -> list[Step]:
     """Return the forwarding and neighbour entries that are missing, wrong or not in the plan."""
     name = wanted.name
-    forwarding = {(entry["mac"], entry["dst"]) for entry in look.forwarding.get(name, []) if "dst" in entry}
+    forwarding = {(entry["mac"], _destination(entry)) for entry in look.forwarding.get(name, []) if "dst" in entry}
     neighbours = {(entry["dst"], entry.get("lladdr", "")) for entry in look.neighbours.get(name, [])}
     found: list[Step] = []
     for mac, underlay in sorted(forwarding - {(peer.mac, peer.underlay) for peer in wanted.peers}):
@@ -135,6 +135,12 @@ def _entries(wanted: Vxlan, look: Look) -> list[Step]:
         if (peer.address, peer.mac) not in neighbours:
             found.append(Step(Change(f"neighbour {peer.address} on {name}", None, peer.mac), (ip_line,)))
     return found
+
+
+def _destination(entry: dict[str, Any]) -> str:
+    """Return where a forwarding entry sends to; a port, an identifier or a link of its own makes it another place."""
+    own = [f"{key} {entry[key]}" for key in ("port", "vni", "via") if key in entry]
+    return " ".join([entry["dst"], *own])
 
 
 def _add_peer(name: str, peer: Peer) -> tuple[str, str]:

@@ -34,6 +34,7 @@ OTHER = dataclasses.replace(MADE, id=OTHER_ID, name="train-other")
 MAIN1, SUB1 = "container backendai-train-llm-main1", "container backendai-train-llm-sub1"
 NETWORK = MADE.network
 assert NETWORK
+RULES = Change("firewall table inet backendai", None, "there")
 LINK = Change(f"link {NETWORK.link}", None, f"vni {NETWORK.vni}, mtu 1450, on {NETWORK.bridge}, 1 remote containers")
 REMOVED = [Change(MAIN1, "running", None), Change(SUB1, "running", None), Change("session train-llm", "held", None)]
 
@@ -239,7 +240,7 @@ def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: St
     store.save(held(MADE))
     engine.run(MADE, "main1")
     engine.run(MADE, "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([LINK, Change(SUB1, "exited", "running")], {})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, LINK, Change(SUB1, "exited", "running")], {})
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
     assert len(kernel.links) == 1
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {})
@@ -248,14 +249,14 @@ def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: St
 def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
     store.save(held(plan({"agent1": 1})))
     engine.run(MADE, "main1", state="created")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([Change(MAIN1, "created", "running")], {})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, Change(MAIN1, "created", "running")], {})
     assert kernel.links == set()
 
 
 def test_main1_of_a_batch_session_is_left_as_it_ended(engine: Any, store: Store) -> None:
     store.save(held(BATCH))
     engine.run(BATCH, "main1", "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([LINK, Change(SUB1, "exited", "running")], {})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, LINK, Change(SUB1, "exited", "running")], {})
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
 
 
@@ -263,7 +264,7 @@ def test_what_cannot_be_restarted_is_told_and_the_rest_is_restarted(engine: Any,
     store.save(held(MADE))
     engine.run(MADE, "sub1", state="exited")
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped(
-        [LINK, Change(SUB1, "exited", "running")],
+        [RULES, LINK, Change(SUB1, "exited", "running")],
         {SESSION_ID: "main1 was removed on agent1 and cannot be restarted"},
     )
 
@@ -273,7 +274,7 @@ def test_a_container_that_the_engine_refuses_to_start_is_told(engine: Any, store
     engine.run(MADE, "sub1", "sub2", state="exited")
     engine.refused = ["id-backendai-train-llm-sub1"]
     assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped(
-        [Change("container backendai-train-llm-sub2", "exited", "running")],
+        [RULES, Change("container backendai-train-llm-sub2", "exited", "running")],
         {SESSION_ID: "main1 was removed on agent1 and cannot be restarted; sub1 cannot be restarted: no such network"},
     )
 
@@ -357,6 +358,7 @@ def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Sto
         [
             Change("session train-ended", "held", None),
             Change("session train-over", "held", None),
+            RULES,
             LINK,
             Change(SUB1, "exited", "running"),
         ],
@@ -364,4 +366,6 @@ def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Sto
     )
     assert (engine.calls, kernel.links) == ([], set())
     assert len(store.sessions()) == 3
-    assert reaped(engine, store, (ended,), (SESSION_ID,)) == told
+    # What is removed makes the rules true, before what died is started.
+    done = [change for change in told.changes if change != RULES]
+    assert reaped(engine, store, (ended,), (SESSION_ID,)) == Reaped(done, told.failures)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import network
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import restore as restoring
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.restore import main, restore
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError, Step
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
@@ -162,3 +164,39 @@ def test_an_engine_that_takes_its_time_is_waited_for_and_not_for_ever(
     up_at = 9e9
     assert run(store, "--start") == 1
     assert capsys.readouterr().err == "<3>train-llm: the engine does not answer.\n"
+
+
+def test_a_session_that_a_run_is_at_work_on_is_left_to_the_next_time(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    with store.session_lock(SESSION_ID):
+        assert run(store) == 0
+    assert kernel.links == set()
+    assert run(store) == 0
+    assert kernel.links == {LINK}
+
+
+def test_whoever_was_plugged_into_a_lost_bridge_is_plugged_in_again(
+    store: Store, engine: Engine, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+    stopped(engine, "main1", state="running")
+    engine.made[0]["Pid"] = 42
+    change = Change("bridge bai-5f0c6a523c", None, "mtu 1450")
+    monkeypatch.setattr(network, "plan_bridge", lambda _bridge, _look: [Step(change)])
+    assert run(store) == 0
+    assert {port.interface for port in kernel.plugged} == {"eth0", "cluster0"}
+
+
+def test_what_lives_comes_before_what_is_over(
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(dataclasses.replace(MADE, id=OTHER_ID, name="over"), expires_at=1.0))
+    store.save(held(MADE))
+
+    def refuse(_address: str) -> Any:
+        assert kernel.links == {LINK}
+        raise EngineUnavailable("the engine does not answer.")
+
+    monkeypatch.setattr(restoring, "connect", refuse)
+    assert run(store) == 1
+    assert capsys.readouterr().err == "<3>over: the engine does not answer.\n"

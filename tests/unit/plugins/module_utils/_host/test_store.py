@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import multiprocessing
 import os
 import stat
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._host import store as storing
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
     Damaged,
     NotProvisioned,
@@ -253,3 +255,23 @@ def test_the_rest_of_an_interrupted_write_is_no_obstacle(tmp_path: Path) -> None
     (tmp_path / ".file.new").write_text("the rest of a write that was killed")
     write_atomically(tmp_path / "file", "new", 0o640)
     assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_session_is_busy_while_its_lock_is_held(store: Store) -> None:
+    store.save(held(MADE))
+    assert not store.is_busy(SESSION_ID)
+    with store.session_lock(SESSION_ID):
+        assert store.is_busy(SESSION_ID)
+    assert not store.is_busy(SESSION_ID)
+
+
+def test_a_session_that_is_not_there_is_not_busy(store: Store) -> None:
+    assert not store.is_busy(SESSION_ID)
+
+
+def test_the_program_is_known_by_what_it_holds(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "restore.pyz"
+    monkeypatch.setattr(storing, "PROGRAM", program)
+    assert store.program() is None
+    program.write_bytes(b"x")
+    assert store.program() == hashlib.sha256(b"x").hexdigest()

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import Bridge, desired_bridge, plan_bridge
+from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import (
+    Bridge,
+    desired_bridge,
+    plan_bridge,
+    plan_filtering,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
 from tests.unit.builders import plan
 
@@ -69,3 +74,27 @@ def test_the_plan_names_the_bridge() -> None:
     assert made.network.bridge is not None
     assert desired_bridge(made) == Bridge(made.network.bridge, 1450)
     assert desired_bridge(plan({"agent1": 1})) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "steps"),
+    [
+        ({"nf_call_iptables": 1}, []),
+        (
+            {"nf_call_iptables": 0},
+            [
+                Step(
+                    Change("bridge bai-1", "frames not filtered", "filtered"),
+                    ("link set dev bai-1 type bridge nf_call_iptables 1",),
+                )
+            ],
+        ),
+    ],
+    ids=["filtered", "not filtered"],
+)
+def test_frames_of_a_bridge_pass_the_firewall_whatever_the_host_is_set_to(
+    monkeypatch: pytest.MonkeyPatch, data: dict[str, int], steps: list[Step]
+) -> None:
+    monkeypatch.setattr(Look, "links", {"bai-1": {**LINK, "linkinfo": {"info_kind": "bridge", "info_data": data}}})
+    assert plan_filtering("bai-1", Look()) == steps
+    assert plan_filtering("bai-2", Look()) == []

@@ -145,6 +145,11 @@ def test_entries_that_are_not_in_the_plan_go(planned: Planned) -> None:
     ]
 
 
+def test_an_entry_with_a_port_of_its_own_is_another_entry(planned: Planned) -> None:
+    steps = planned(forwarding=[{**FORWARDING[0], "port": 9999}, FORWARDING[1]])
+    assert [step.bridge for step in steps] == [(f"fdb del {MAC2} dev bax-1 dst 192.0.2.2 port 9999",), (FILL[0],)]
+
+
 def test_an_entry_that_points_elsewhere_is_removed_before_it_is_put_right(planned: Planned) -> None:
     steps = planned(
         forwarding=[{"mac": MAC2, "dst": "192.0.2.9"}, FORWARDING[1]],
