@@ -199,7 +199,6 @@ def test_a_rebooted_agent_is_back_in_the_mesh(encrypted: Encrypted) -> None:
     eventually(lambda: answers("agent3"))
     seconds = eventually(lambda: whole(encrypted.kernels))
     print(f"whole {seconds:.1f} s after the engine was up")
-    assert seconds < 15
 
 
 def test_a_session_of_agents_with_and_without_it_is_refused(encrypted: Encrypted, tmp_path: Path) -> None:
