@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, Step
 
-_FILTERING = "link set dev {name} type bridge nf_call_iptables 1"
+_FILTERING = "link set dev {name} type bridge nf_call_iptables 1 nf_call_ip6tables 1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,8 @@ def plan_filtering(name: str, look: Look) -> list[Step]:
     the host's on and off.
     """
     link = look.links.get(name)
-    if link is None or link.get("linkinfo", {}).get("info_data", {}).get("nf_call_iptables"):
+    data = link.get("linkinfo", {}).get("info_data", {}) if link else {}
+    if link is None or (data.get("nf_call_iptables") and data.get("nf_call_ip6tables")):
         return []
     return [Step(Change(f"bridge {name}", "frames not filtered", "filtered"), (_FILTERING.format(name=name),))]
 

@@ -19,6 +19,11 @@ from tests.unit.builders import plan
 WANTED = Bridge("bai-1", 1450)
 LINK = {"ifname": "bai-1", "flags": ["BROADCAST", "UP"], "mtu": 1450, "inet6_addr_gen_mode": "none"}
 
+FILTER = Step(
+    Change("bridge bai-1", "frames not filtered", "filtered"),
+    ("link set dev bai-1 type bridge nf_call_iptables 1 nf_call_ip6tables 1",),
+)
+
 
 def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addresses: str) -> list[Step]:
     """Return what must change where the bridge is such a link with these addresses."""
@@ -79,18 +84,11 @@ def test_the_plan_names_the_bridge() -> None:
 @pytest.mark.parametrize(
     ("data", "steps"),
     [
-        ({"nf_call_iptables": 1}, []),
-        (
-            {"nf_call_iptables": 0},
-            [
-                Step(
-                    Change("bridge bai-1", "frames not filtered", "filtered"),
-                    ("link set dev bai-1 type bridge nf_call_iptables 1",),
-                )
-            ],
-        ),
+        ({"nf_call_iptables": 1, "nf_call_ip6tables": 1}, []),
+        ({"nf_call_iptables": 1, "nf_call_ip6tables": 0}, [FILTER]),
+        ({"nf_call_iptables": 0, "nf_call_ip6tables": 0}, [FILTER]),
     ],
-    ids=["filtered", "not filtered"],
+    ids=["filtered", "IPv4 alone", "not filtered"],
 )
 def test_frames_of_a_bridge_pass_the_firewall_whatever_the_host_is_set_to(
     monkeypatch: pytest.MonkeyPatch, data: dict[str, int], steps: list[Step]
