@@ -160,7 +160,7 @@ def with_ports(*addresses: str) -> list[Target]:
 
 
 def answers(printed: str) -> set[Target]:
-    return {(protocol, address, port) for protocol, address, port in json.loads(printed)}
+    return {(one[0], one[1], one[2]) for one in json.loads(printed)}
 
 
 def reached(kernel: Kernel, targets: Sequence[Target]) -> set[Target]:

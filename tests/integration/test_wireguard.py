@@ -94,7 +94,7 @@ def sniffed(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[in
         assert tap.stdout
         assert tap.stdout.readline() == "ready\n"
         at_once(*[partial(on, host, line, check=False) for host, line in lines])
-        return {(version, port) for version, port in json.loads(tap.communicate(timeout=TIMEOUT)[0])}
+        return {(one[0], one[1]) for one in json.loads(tap.communicate(timeout=TIMEOUT)[0])}
 
 
 def fetch(source: Kernel, target: Kernel) -> tuple[str, str]:
