@@ -61,6 +61,7 @@ def kernel_of_names() -> Iterator[Kernel]:
         patch.setattr(vxlan, "_entries", lambda _wanted, _look: [])
         patch.setattr(network, "plan_bridge", lambda _bridge, _look: [])
         patch.setattr(network, "plan_ports", kernel.plan_ports)
+        patch.setattr(table, "read", lambda: kernel.table)
         patch.setattr(table, "plan_table", kernel.plan_table)
         patch.setattr(table, "apply_table", kernel.apply_table)
         yield kernel

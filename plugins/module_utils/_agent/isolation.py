@@ -23,15 +23,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._nft import tabl
 def isolate(store: Store, *, dry: bool) -> list[Change]:
     """Make the firewall table true for all sessions that are held, and return what changed.
 
-    Claims that ran out count until they are removed; a session that cannot be read is cut off. The rules between
-    containers of the default network hold only while its frames pass the firewall, so that is part of it. With ``dry``
-    only the difference is computed. Raises :class:`FirewallError`.
+    Claims that ran out count until they are removed. While a session cannot be read, perhaps because another version of
+    the collection wrote it, the rules that are there stay, so that it goes on; where there are none, it is cut off. The
+    rules between containers of the default network hold only while its frames pass the firewall, so that is part of it.
+    With ``dry`` only the difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
-        slices = [(held.plan, held.agent) for held in store.readable()[0]]
+        readable, damaged = store.readable()
+        slices = [(held.plan, held.agent) for held in readable]
         addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
         wanted = render(isolation_of(slices, {address for address in addresses if _routed(address)}))
-        changes, filtering = table.plan_table(wanted), plan_filtering(DEFAULT_BRIDGE, Look())
+        changes = [] if damaged and table.read() else table.plan_table(wanted)
+        filtering = plan_filtering(DEFAULT_BRIDGE, Look())
         if changes and not dry:
             table.apply_table(wanted)
         if filtering and not dry:

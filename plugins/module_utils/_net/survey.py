@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import LINK_PREFIX
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import (
+    BRIDGE_PREFIX,
+    DEFAULT_BRIDGE,
+    LINK_PREFIX,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import show
 
-_OF_ENGINES = re.compile(r"(docker0|docker_gwbridge|br-[0-9a-f]{12}|backendai0|bai-.*|lo)")
+_OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
 """Names of links whose addresses are for containers of this host alone, or for the host itself."""
 
 _LISTENING = "0A"

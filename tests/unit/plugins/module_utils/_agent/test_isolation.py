@@ -44,6 +44,18 @@ def test_a_session_that_cannot_be_read_opens_nothing_and_harms_no_other(store: S
     assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
 
 
+def test_while_a_session_cannot_be_read_the_rules_that_are_there_stay(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    store.save(held(OTHER))
+    isolate(store, dry=False)
+    before = kernel.table
+    (store.folder(OTHER.id) / "session.json").write_text("{")
+    assert isolate(store, dry=False) == []
+    store.remove(MADE.id)
+    assert isolate(store, dry=False) == []
+    assert kernel.table == before
+
+
 def test_an_agent_without_sessions_has_the_rules_all_the_same(store: Store, kernel: Kernel) -> None:
     assert isolate(store, dry=False)
     assert kernel.table == render(isolation_of([], routed=()))
