@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
+from ansible_collections.backendai.cluster.plugins.module_utils._net.icmp import internet_checksum
+
 IPV4, IPV6, UDP = 0x0800, 0x86DD, 17
 SOURCE_PORT = 40000
 
@@ -20,23 +22,14 @@ def datagram(source: str, target: str, port: int, payload: bytes) -> bytes:
     addresses = ip_address(source).packed + ip_address(target).packed
     length = 8 + len(payload)
     bare = struct.pack("!4H", SOURCE_PORT, port, length, 0) + payload
-    summed = _checksum(addresses + struct.pack("!2H", UDP, length) + bare) or 0xFFFF
+    summed = internet_checksum(addresses + struct.pack("!2H", UDP, length) + bare) or 0xFFFF
     segment = bare[:6] + struct.pack("!H", summed) + payload
     if len(addresses) == 32:
         return struct.pack("!IHBB", 6 << 28, length, UDP, 64) + addresses + segment
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0, 64, UDP, 0) + addresses
-    return header[:10] + struct.pack("!H", _checksum(header)) + addresses + segment
+    return header[:10] + struct.pack("!H", internet_checksum(header)) + addresses + segment
 
 
 def vxlan(vni: int, frame: bytes) -> bytes:
     """Return the UDP payload that carries a frame under a network identifier (RFC 7348)."""
     return struct.pack("!II", 1 << 27, vni << 8) + frame
-
-
-def _checksum(data: bytes) -> int:
-    """Return the internet checksum (RFC 1071)."""
-    padded = data + b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF

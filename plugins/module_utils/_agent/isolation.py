@@ -20,8 +20,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._net.survey impo
 from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 
 
-def isolate(store: Store, *, dry: bool) -> list[Change]:
-    """Make the firewall table true for all sessions that are held, and return what changed.
+def isolate(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
+    """Make the firewall table true for all sessions that are held but ``gone`` (an id), and return what changed.
 
     Claims that ran out count until they are removed. While a session cannot be read, perhaps because another version of
     the collection wrote it, the rules that are there stay, so that it goes on; where there are none, it is cut off. The
@@ -30,7 +30,7 @@ def isolate(store: Store, *, dry: bool) -> list[Change]:
     """
     with store.isolation_lock():
         readable, damaged = store.readable()
-        slices = [(held.plan, held.agent) for held in readable]
+        slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
         addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
         wanted = render(isolation_of(slices, {address for address in addresses if _routed(address)}))
         changes = [] if damaged and table.read() else table.plan_table(wanted)

@@ -172,10 +172,10 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
     vxlan.remove_link(link_of(session_id))
     changes += networks.remove_networks(client, session_id)
     changes += overlay.remove_overlays(client, session_id)
+    isolate(store, dry=False, gone=session_id)
+    join_peers(store, dry=False, gone=session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
-        isolate(store, dry=False)
-        join_peers(store, dry=False)
     return changes
 
 

@@ -14,18 +14,21 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.wireguard_
 from ansible_collections.backendai.cluster.plugins.module_utils._net import wireguard
 
 
-def join_peers(store: Store, *, dry: bool) -> list[Change]:
-    """Let the WireGuard device know the agents of all sessions that are held and no others; return what changed.
+def join_peers(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
+    """Let the WireGuard device know the agents of all sessions that are held but ``gone`` (an id), and no others.
 
-    An agent without a key has no such device. With ``dry`` only the difference is computed. Raises
-    :class:`WireGuardError`.
+    Returns what changed. An agent without a key has no such device. While a session cannot be read no peer is removed:
+    it may be one of its. With ``dry`` only the difference is computed. Raises :class:`WireGuardError`.
     """
     public_key = read_public_key(store.wireguard_folder)
     if not public_key:
         return []
     with store.isolation_lock():
-        slices = [(held.plan, held.agent) for held in store.readable()[0]]
+        readable, damaged = store.readable()
+        slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
         steps = wireguard.plan_mesh(mesh_of(slices, public_key))
+        if damaged:
+            steps = [step for step in steps if step.change.after is not None]
         if not dry:
             wireguard.apply(steps)
     return [step.change for step in steps]

@@ -9,8 +9,6 @@ from __future__ import annotations
 import calendar
 import concurrent.futures
 import dataclasses
-import hashlib
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -70,7 +68,7 @@ class Container:
         made_from = dataclasses.asdict(self)
         for later in ("image_environment", "kit", "labels"):
             del made_from[later]
-        return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+        return labels.digest(made_from)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 OWNER = "ai.backend.owner"
 OWNER_VALUE = "backendai.cluster"
 SESSION_ID = "ai.backend.session-id"
@@ -19,6 +22,16 @@ DEVICES = "ai.backend.devices"
 """The ids of the devices that one container has, by slot, as JSON: nobody else gets them while it is there."""
 DIGEST = "ai.backend.digest"
 """What the thing was made from; a different digest means that it must be made anew."""
+
+
+def of_network(session_id: str, made_from: tuple[object, ...]) -> dict[str, str]:
+    """Return the labels of a session's network, given everything that cannot be changed once it is made."""
+    return {OWNER: OWNER_VALUE, SESSION_ID: session_id, DIGEST: digest(made_from)}
+
+
+def digest(made_from: object) -> str:
+    """Return what stands for the plain data that a thing was made from."""
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def owned(session_id: str | None = None) -> dict[str, list[str]]:

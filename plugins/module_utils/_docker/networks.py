@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
@@ -31,7 +29,7 @@ class BridgeNetwork:
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the network is made."""
-        return hashlib.sha256(json.dumps(dataclasses.astuple(self)).encode()).hexdigest()[:16]
+        return labels.digest(dataclasses.astuple(self))
 
 
 def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
@@ -76,11 +74,7 @@ def create_network(client: docker.APIClient, wanted: BridgeNetwork) -> None:
             "com.docker.network.container_iface_prefix": INTERFACE_PREFIX,
             "com.docker.network.driver.mtu": str(wanted.mtu),
         },
-        labels={
-            labels.OWNER: labels.OWNER_VALUE,
-            labels.SESSION_ID: wanted.session_id,
-            labels.DIGEST: wanted.digest(),
-        },
+        labels=labels.of_network(wanted.session_id, dataclasses.astuple(wanted)),
     )
 
 

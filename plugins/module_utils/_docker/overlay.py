@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +42,7 @@ class Overlay:
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the network is made."""
-        return hashlib.sha256(json.dumps(dataclasses.astuple(self)).encode()).hexdigest()[:16]
+        return labels.digest(dataclasses.astuple(self))
 
 
 def desired_overlay(plan: SessionPlan) -> Overlay | None:
@@ -85,11 +83,7 @@ def create_overlay(client: docker.APIClient, wanted: Overlay) -> None:
         check_duplicate=True,
         ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=wanted.subnet, iprange=wanted.automatic)]),
         options={"com.docker.network.driver.mtu": str(wanted.mtu + VXLAN_OVERHEAD_V4)},
-        labels={
-            labels.OWNER: labels.OWNER_VALUE,
-            labels.SESSION_ID: wanted.session_id,
-            labels.DIGEST: wanted.digest(),
-        },
+        labels=labels.of_network(wanted.session_id, dataclasses.astuple(wanted)),
     )
 
 
