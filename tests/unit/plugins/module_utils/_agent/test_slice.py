@@ -26,6 +26,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
@@ -253,6 +255,27 @@ def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, ke
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
     assert list((tmp_path / "sessions").iterdir()) == []
     assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
+
+
+def test_an_end_whose_rules_cannot_be_changed_can_be_repeated(
+    engine: Any, store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+
+    def refuse(_wanted: str) -> None:
+        raise FirewallError("nft: Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "apply_table", refuse)
+        with pytest.raises(FirewallError):
+            remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert store.session(SESSION_ID)
+    assert MADE.network
+    assert MADE.network.bridge
+    assert MADE.network.bridge in kernel.table
+    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == [Change("session train-llm", "held", None)]
+    assert MADE.network.bridge not in kernel.table
 
 
 def test_an_end_removes_the_link_although_the_folder_was_lost(

@@ -54,6 +54,21 @@ def give_key(store: Store) -> None:
     (store.wireguard_folder / "public").write_text(f"{KEYS[1]}\n")
 
 
+def test_while_a_session_cannot_be_read_no_peer_is_removed(
+    store: Store, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_key(store)
+    store.save(held(MADE))
+    removal = Step(Change("peer KEY3 on baiwg0", "there", None), ("peer", "KEY3", "remove"))
+    monkeypatch.setattr(underlay.wireguard, "plan_mesh", lambda _wanted: [STEP, removal])
+    assert join_peers(store, dry=True) == [STEP.change, removal.change]
+    other = store.folder("00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    other.mkdir()
+    (other / "session.json").write_text("{")
+    assert join_peers(store, dry=False) == [STEP.change]
+    assert adapter.taken == [STEP]
+
+
 def test_an_agent_without_a_key_has_nobody_to_meet(store: Store, adapter: Adapter) -> None:
     store.save(held(MADE))
     assert join_peers(store, dry=False) == []
