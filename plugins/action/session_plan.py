@@ -17,9 +17,9 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings, decide
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import (
     ENDED,
     ENDING,

@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.verificati
     find,
     report_of,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils.answers import parts_said
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 PART, LEFT, SEEN, REMOVED = "__session_verify", "__session_left", "__session_seen", "__session_removed"
@@ -48,14 +49,7 @@ class ActionModule(ControlAction):
 
 def _answers(said: Mapping[str, Mapping[str, Any]]) -> Answers:
     """Return what agents said, from their variables."""
-    parts, unfit = {}, {}
-    for agent, variables in said.items():
-        verified = variables.get(PART) or {"msg": "hidden by --limit"}
-        if "parts" in verified and not verified["unfit"]:
-            parts[agent] = verified["parts"]
-        else:
-            why = str(verified.get("unfit") or verified.get("msg", "it gave no answer"))
-            unfit[agent] = " ".join(why.split()).rstrip(".")
+    parts, unfit = parts_said(said, PART)
     left = [target for one in _results(said, LEFT) for target in one.get("left", [])]
     # Where the removal said nothing, all of them stay.
     stays = [target for one in _results(said, REMOVED) for target in one.get("stays", left)]

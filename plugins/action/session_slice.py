@@ -37,6 +37,7 @@ class ActionModule(ActionBase):
             spec = spec_from_dict(args.pop("spec"))
             args |= self._rendered(SessionPlan.from_dict(args["plan"]), spec, args, variables)
             args["user_keys"] = list(spec.authorized_keys)
+            args["bootstrap"] = spec.bootstrap_script
         result.update(self._execute_module(module_args=args, task_vars=variables))
         return result
 

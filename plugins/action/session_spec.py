@@ -36,7 +36,7 @@ class ActionModule(ControlAction):
         agents = list(self._task.args.get("agents") or [])
         try:
             spec = parse_spec(variables) if purpose == "create" else None
-            run = check_run(variables, needs_session=purpose in ("terminate", "verify"))
+            run = check_run(variables, needs_session=purpose in ("terminate", "verify", "logs"))
             pools = parse_pools(variables)
             if spec is not None:
                 refuse_malformed(spec.authorized_keys)

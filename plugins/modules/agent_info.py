@@ -18,6 +18,9 @@ description:
   - The slots C(cuda.device) and C(rocm.device) are found by themselves, with C(nvidia-smi) and in the kernel's topology
     of AMD's GPUs, unless O(slots) declares them. Where C(nvidia-smi) is there and fails, the agent offers no
     C(cuda.device), and C(warnings) says so.
+  - A GPU of NVIDIA is offered where the engine can give it to containers, by a CDI specification that names its UUID
+    (kind C(nvidia.com/gpu), with the engine's feature C(cdi) on), or else by C(nvidia-container-runtime-hook). Others
+    are left out, and C(warnings) says so.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
@@ -64,6 +67,7 @@ agent:
     capacity: {cpu: 16, mem: 24696061952, cuda.device: 1}
     devices: [{slot: cuda.device, id: GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, numa: 0, free: true}]
     engine: 20.10.24
+    infiniband: false
     taken: {cpu: 4, mem: 4294967296}
     warnings: []
 unfit:

@@ -86,6 +86,10 @@ options:
   ssh_config:
     description: The rendered configuration of the SSH client. Set by the action.
     type: str
+  bootstrap:
+    description: The text of C(session_bootstrap_script). Set by the action.
+    type: str
+    default: ""
   environments:
     description: The rendered environments by hostname. Set by the action.
     type: dict
@@ -145,6 +149,7 @@ OPTIONS = {
     "hosts": {"type": "str"},
     "ssh_config": {"type": "str"},
     "environments": {"type": "dict", "no_log": True},
+    "bootstrap": {"type": "str", "default": "", "no_log": True},
 }
 
 

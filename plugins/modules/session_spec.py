@@ -34,7 +34,7 @@ options:
   purpose:
     description: The playbook that asks; all but V(create) need less.
     type: str
-    choices: [create, terminate, list, schedule, verify]
+    choices: [create, terminate, list, schedule, verify, logs]
     default: create
 """
 

@@ -25,7 +25,11 @@ AGENTS = ("agent1", "agent2", "agent3")
 PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
 TIMEOUT = 900
 
-REPORTS = {"list_sessions": "session_list_path", "verify_session": "session_report_path"}
+REPORTS = {
+    "list_sessions": "session_list_path",
+    "session_logs": "session_logs_path",
+    "verify_session": "session_report_path",
+}
 """The variables that name the file for programs, of playbooks that write another than a record."""
 
 T = TypeVar("T")

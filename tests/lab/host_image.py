@@ -12,7 +12,7 @@ from tests.lab.debian import require
 from tests.lab.engine import Engine
 from tests.lab.identity import SUITES, Lab, State
 from tests.lab.leftovers import end_processes, remove_folder
-from tests.lab.session_images import make_session_images, session_images_made
+from tests.lab.session_images import make_session_images, pack_layers, session_images_made
 from tests.lab.trees import BUILDERS, Tree
 
 HOST_FILES = Path(__file__).with_name("host_files")
@@ -77,14 +77,14 @@ def ensure_images(engine: Engine, state: State) -> None:
     end_processes(lab, BUILDERS)  # a killed run may have left its builders, and half a tree
     remove_folder(lab.folder / "build")
     present = {suite: engine.holds("image", image_tag(lab, suite)) for suite in SUITES}
-    with_sessions = not session_images_made(lab)
-    wanted = [suite for suite in SUITES if not present[suite] or (with_sessions and suite == SUITES[0])]
+    with_sessions = {SUITES[0]: not session_images_made(lab)}
+    wanted = [suite for suite in SUITES if not present[suite] or with_sessions.get(suite)]
     if not wanted:
         return
     require("mmdebstrap")
     pull = state.engine == "machine"
     with step(f"images from Debian packages ({', '.join(wanted)})"):
-        together(*(partial(_build, engine, suite, pull) for suite in wanted))
+        together(*(partial(_build, engine, suite, pull, with_sessions.get(suite, False)) for suite in wanted))
     end_processes(lab, BUILDERS)
     remove_folder(lab.folder / "build")
 
@@ -101,19 +101,19 @@ def remove_outdated_images(engine: Engine) -> None:
     remove_images(engine, keep={image_tag(engine.lab, suite) for suite in SUITES})
 
 
-def _build(engine: Engine, suite: str, pull: bool) -> None:
-    """Build the host image of one suite, and with the first suite the session images, which are its base."""
+def _build(engine: Engine, suite: str, pull: bool, with_sessions: bool) -> None:
+    """Build the host image of one suite, and beside it the session images, which are made of its base and packages."""
     tree = Tree(engine.lab, suite)
     with step(f"  {suite}: base"):
         tree.plant(engine, pull)
-    base = engine.lab.folder / "build" / "base.tar"
-    if suite == SUITES[0]:
-        tree.pack(base)
-    with step(f"  {suite}: host"):
-        _grow_into_host(tree)
+    layers = tree.root.with_name("layers")
+    growing = [step(f"  {suite}: host")(partial(_grow_into_host, tree))]
+    if with_sessions:
+        growing.append(step(f"  {suite}: session layers")(partial(pack_layers, tree.copy("mpi"), layers)))
+    together(*growing)
     with step(f"  {suite}: image"):
-        if suite == SUITES[0]:
-            make_session_images(engine.lab, base, tree.root / "srv/packages")
+        if with_sessions:
+            make_session_images(engine.lab, layers, tree.root / "srv/packages")
         tree.give(engine, image_tag(engine.lab, suite), 'CMD ["/usr/local/sbin/lab-init"]')
     remove_folder(tree.root)
 

@@ -1,4 +1,4 @@
-"""Runs on an agent: ``load_image.py TAG ID < FILE`` gives the file to the engine there, unless it has that very image.
+"""Runs on an agent: ``load_image.py TAG=ID… < FILE`` gives the file to the engine there, unless it has those images.
 
 By the engine's own socket, because Debian 13's docker.io comes without the docker command.
 """
@@ -17,25 +17,35 @@ class Engine(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.connect("/run/docker.sock")
 
+    def has(self, tag: str, wanted: str) -> bool:
+        """Tell whether a name stands for a certain image."""
+        self.request("GET", f"/images/{tag}/json")
+        answer = self.getresponse()
+        body = answer.read()
+        return answer.status == 200 and json.loads(body)["Id"] == wanted
 
-def main(tag: str, wanted: str) -> str:
-    """Load the image of standard input when it is missing; return what was done."""
+    def load(self) -> None:
+        """Load the images of standard input."""
+        headers = {"Content-Type": "application/x-tar"}
+        self.request("POST", "/images/load?quiet=1", body=sys.stdin.buffer, headers=headers)
+        answer = self.getresponse()
+        body = answer.read()
+        if answer.status != 200 or b'"errorDetail"' in body:
+            raise SystemExit(body.decode(errors="replace"))
+
+
+def main(wanted: list[str]) -> str:
+    """Load what is asked for when any of it is missing; return what was done."""
     engine = Engine("localhost")
-    engine.request("GET", f"/images/{tag}/json")
-    answer = engine.getresponse()
-    body = answer.read()
-    if answer.status == 200 and json.loads(body)["Id"] == wanted:
+    missing = [tag for tag, _mark, digest in (one.partition("=") for one in wanted) if not engine.has(tag, digest)]
+    if not missing:
         return "present"
-    engine.request("POST", "/images/load?quiet=1", body=sys.stdin.buffer, headers={"Content-Type": "application/x-tar"})
-    answer = engine.getresponse()
-    body = answer.read()
-    if answer.status != 200 or b'"errorDetail"' in body:
-        raise SystemExit(body.decode(errors="replace"))
-    return "loaded"
+    engine.load()
+    return f"{', '.join(missing)} loaded"
 
 
 if __name__ == "__main__":
     try:
-        print(main(*sys.argv[1:]))
+        print(main(sys.argv[1:]))
     except (FileNotFoundError, ConnectionError):
         print("no engine")

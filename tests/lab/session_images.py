@@ -1,15 +1,15 @@
-"""Session images: ``lab/python:1`` and ``lab/busybox:1`` as files that `docker load` takes on any agent.
+"""Session images: what images on every agent are made of, and how they get there.
 
-The files are written here rather than saved by an engine: the same bytes, and so the same image id, on every agent,
-and no name taken in an engine that may be the machine's own.
+========================  ========================================================================
+``lab/python:1``          Debian with Python and no sshd
+``lab/busybox:1``         one static program
+``lab/mpi:1``             the first, with Open MPI, an ssh and an sshd of its own, which is its command
+``lab/entrypoint:1``      the first, with an entrypoint, a command and variables of its own
+========================  ========================================================================
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import platform
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -19,25 +19,66 @@ from pathlib import Path
 from tests.lab.command import LabError, output, step, tell, together
 from tests.lab.engine import Engine
 from tests.lab.identity import AGENTS, Host, Lab
+from tests.lab.image_archive import Image, add_file, image_ids, write_archive
 from tests.lab.leftovers import remove_folder
+from tests.lab.trees import Tree
 
 LOADER = Path(__file__).with_name("load_image.py")
-IMAGES = {"python": "lab/python:1", "busybox": "lab/busybox:1"}
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+MPI_PACKAGES = ("openmpi-bin", "openssh-client", "openssh-server")
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENTRY = b"""\
+#!/bin/sh
+export ENTRY=ran
+echo "image entrypoint runs as $(id -un)" >> /tmp/entrypoint
+exec "$@"
+"""
+_ENTRY_COMMAND = "echo image command runs as $(id -un) >> /tmp/command; exec sleep 100000"
 
 
 def session_images_made(lab: Lab) -> bool:
-    """Tell whether both files are there; each appears whole or not at all."""
-    return all((lab.images / f"{name}.tar").exists() for name in IMAGES)
+    """Tell whether the file of the images is there; it appears whole or not at all."""
+    return _archive(lab).exists()
 
 
-def make_session_images(lab: Lab, python_layer: Path, packages: Path) -> None:
-    """Write both files: from the packed base tree, and from the busybox package of a folder of packages."""
+def _archive(lab: Lab) -> Path:
+    return lab.images / "sessions.tar"
+
+
+def make_session_images(lab: Lab, layers: Path, packages: Path) -> None:
+    """Write the file of all images, given a folder with the layers ``python`` and ``mpi``, and one of packages."""
+    python, busybox, mpi, entry = (layers / f"{name}.tar" for name in ("python", "busybox", "mpi", "entry"))
+    _pack_busybox(packages, busybox)
+    with tarfile.open(entry, "w") as tar:
+        add_file(tar, "usr/local/bin/entry", _ENTRY, 0o755)
+    own = ["TF_CONFIG=" + '{"image":1}', "BACKENDAI_DIST_MASTER_PORT=31000"]
+    started = {"Entrypoint": ["/usr/local/bin/entry"], "Cmd": ["sh", "-c", _ENTRY_COMMAND], "Env": [_PATH, *own]}
     lab.images.mkdir(exist_ok=True)
-    _write_image(lab.images / "python.tar", IMAGES["python"], python_layer, ["bash"])
-    busybox_layer = python_layer.with_name("busybox.tar")
-    _pack_busybox(packages, busybox_layer)
-    _write_image(lab.images / "busybox.tar", IMAGES["busybox"], busybox_layer, ["sh"])
+    write_archive(
+        _archive(lab),
+        [
+            Image("lab/python:1", (python,), {"Cmd": ["bash"], "Env": [_PATH]}),
+            Image("lab/busybox:1", (busybox,), {"Cmd": ["sh"], "Env": [_PATH]}),
+            Image("lab/mpi:1", (python, mpi), {"Cmd": ["/usr/sbin/sshd", "-D"], "Env": [_PATH]}),
+            Image("lab/entrypoint:1", (python, entry), started),
+        ],
+    )
+
+
+def pack_layers(tree: Tree, layers: Path) -> None:
+    """Write the base tree into a layer of a new folder, grow it, and write what that added into a second layer."""
+    remove_folder(layers)
+    layers.mkdir()
+    tree.pack(layers / "python.tar")
+    stamp, mpi = layers / "stamp", layers / "mpi.tar"
+    stamp.touch()
+    tree.apt("update")
+    tree.apt("install", *MPI_PACKAGES)
+    tree.pack(mpi, newer=stamp)
+    with tarfile.open(mpi, "a") as tar:
+        folder = tarfile.TarInfo("run/sshd")  # the service's unit would make it
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(folder)
 
 
 def _pack_busybox(packages: Path, layer: Path) -> None:
@@ -58,50 +99,8 @@ def _pack_busybox(packages: Path, layer: Path) -> None:
     output("tar", "-C", str(root), "--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-cf", str(layer), ".")
 
 
-def _write_image(archive: Path, tag: str, layer: Path, command: list[str]) -> None:
-    """Write an image of one layer in the format of `docker save`.
-
-    The image id is the SHA-256 of its configuration, which holds that of the layer
-    (https://github.com/moby/moby/blob/master/image/spec/v1.2.md).
-    """
-    with layer.open("rb") as stream:
-        layer_digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    config = {
-        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
-        "os": "linux",
-        "created": "1970-01-01T00:00:00Z",
-        "config": {"Cmd": command, "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
-        "history": [{"created": "1970-01-01T00:00:00Z", "comment": "made by tests.lab"}],
-    }
-    config_bytes = json.dumps(config, sort_keys=True).encode()
-    config_name = f"{hashlib.sha256(config_bytes).hexdigest()}.json"
-    manifest = [{"Config": config_name, "RepoTags": [tag], "Layers": [f"{layer_digest}/layer.tar"]}]
-    draft = archive.with_suffix(".new")
-    with tarfile.open(draft, "w") as tar:
-        _add_bytes(tar, "manifest.json", json.dumps(manifest).encode())  # first, so that image_id finds it at once
-        _add_bytes(tar, config_name, config_bytes)
-        tar.add(layer, f"{layer_digest}/layer.tar")
-    draft.replace(archive)
-
-
-def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    tar.addfile(member, io.BytesIO(content))
-
-
-def image_id(archive: Path) -> str:
-    """Return the id that an engine gives to the image of a file."""
-    with tarfile.open(archive) as tar:
-        member = tar.extractfile("manifest.json")
-        if member is None:
-            raise LabError(f"{archive} holds no image")
-        return f"sha256:{json.load(member)[0]['Config'].removesuffix('.json')}"
-
-
 def load_session_images(engine: Engine, container_name: Callable[[Host], str]) -> None:
-    """Load the images on each agent that lacks them, or has another one under the name; agents at the same time."""
+    """Load the images on each agent that lacks one, or has another one under its name; agents at the same time."""
     if not session_images_made(engine.lab):
         raise LabError("the lab is not up: run `python3 -m tests.lab up` first")
     with step("session images on all agents"):
@@ -109,13 +108,13 @@ def load_session_images(engine: Engine, container_name: Callable[[Host], str]) -
 
 
 def _load_on(engine: Engine, host: Host, container: str) -> None:
-    """Load what is missing on one agent."""
-    for name, tag in IMAGES.items():
-        archive = engine.lab.images / f"{name}.tar"
-        program = ("python3", "-c", LOADER.read_text(), tag, image_id(archive))
-        with archive.open("rb") as stream:
-            outcome = engine.docker("exec", "--interactive", container, *program, stdin=stream, timeout=300).strip()
-        if outcome == "no engine":
-            raise LabError(f"{host.name} has no running Docker engine: provision it first (make lab does)")
-        if outcome == "loaded":
-            tell(f"  {tag} loaded on {host.name}")
+    """Load the images on one agent, unless it has them all."""
+    archive = _archive(engine.lab)
+    wanted = [f"{tag}={digest}" for tag, digest in image_ids(archive).items()]
+    program = ("python3", "-c", LOADER.read_text(), *wanted)
+    with archive.open("rb") as stream:
+        outcome = engine.docker("exec", "--interactive", container, *program, stdin=stream, timeout=300).strip()
+    if outcome == "no engine":
+        raise LabError(f"{host.name} has no running Docker engine: provision it first (make lab does)")
+    if outcome != "present":
+        tell(f"  {outcome} on {host.name}")

@@ -49,16 +49,22 @@ class Tree:
 
     lab: Lab
     suite: str
+    purpose: str = "host"
+
+    @property
+    def name(self) -> str:
+        """What the tree's folder and log are called."""
+        return f"{self.suite}-{self.purpose}"
 
     @property
     def root(self) -> Path:
         """The folder itself."""
-        return self.lab.folder / "build" / self.suite
+        return self.lab.folder / "build" / self.name
 
     @property
     def log(self) -> Path:
         """Where the building commands write."""
-        return self.lab.logs / f"{self.suite}.log"
+        return self.lab.logs / f"{self.name}.log"
 
     @property
     def _settings(self) -> Path:
@@ -68,14 +74,25 @@ class Tree:
         """Make the base, from packages or from a pulled image, in place of whatever an earlier run left there."""
         remove_folder(self.root)
         self.root.mkdir(parents=True)
-        self.log.unlink(missing_ok=True)
-        # Set before any file of the tree's own /etc/apt is read; dpkg then runs inside the tree.
-        outside = f'Dir "{self.root}";\nDPkg::Chroot-Directory "{self.root}";\n'
-        self._settings.write_text(outside + _APT_OPTIONS + fetching_settings())
+        self._begin()
         if not (pull and self._pulled(engine)):
             self._bootstrapped()
         for name in ("etc/resolv.conf", "etc/hostname"):  # copies of the machine's
             (self.root / name).unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        self.log.unlink(missing_ok=True)
+        # Set before any file of the tree's own /etc/apt is read; dpkg then runs inside the tree.
+        outside = f'Dir "{self.root}";\nDPkg::Chroot-Directory "{self.root}";\n'
+        self._settings.write_text(outside + _APT_OPTIONS + fetching_settings())
+
+    def copy(self, purpose: str) -> Tree:
+        """Return a second tree as far as this one has grown."""
+        other = Tree(self.lab, self.suite, purpose)
+        remove_folder(other.root)
+        output("cp", "-a", str(self.root), str(other.root), timeout=300)
+        other._begin()
+        return other
 
     def _bootstrapped(self) -> None:
         """Make the base with mmdebstrap: debootstrap's job in half the time and size, as it never unpacks the docs."""
@@ -155,9 +172,14 @@ class Tree:
         """Run a command where the next `up` finds and ends it, should this one be killed."""
         logged(self.log, "sh", "-euc", f'{joining(self.lab, BUILDERS)}; exec "$@"', argv[0], *argv, env=env)
 
-    def pack(self, archive: Path) -> None:
-        """Write the tree into a tar file, without the package lists: they are longer than all the rest."""
-        output("tar", *self._tar_options(), "--exclude=./var/lib/apt/lists/*", "-cf", str(archive), ".", timeout=300)
+    def pack(self, archive: Path, newer: Path | None = None) -> None:
+        """Write the tree into a tar file, without the package lists: they are longer than all the rest.
+
+        With ``newer``, only what came or changed since that file was made, and all folders; what went is not told.
+        """
+        narrowed = [f"--newer={newer}"] if newer else []
+        left_out = "--exclude=./var/lib/apt/lists/*"
+        output("tar", *self._tar_options(), left_out, *narrowed, "-cf", str(archive), ".", timeout=300)
 
     def give(self, engine: Engine, tag: str, *changes: str) -> None:
         """Import the tree into the engine as an image, without a file in between."""

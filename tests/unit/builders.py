@@ -63,6 +63,7 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
         "udp_ports": {},
         "tcp_ports": [],
         "allow_host_network": False,
+        "infiniband": False,
         "swarm": None,
         "vnis": [],
         "images": {IMAGE: "sha256:1"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from docker.errors import ImageNotFound, NotFound
@@ -21,6 +22,7 @@ class Engine:
         self.asked: list[dict[str, Any]] = []
 
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
+        self.cdi_folders: list[str] = []
 
         self.nodes_there: list[dict[str, Any]] = []
 
@@ -28,7 +30,7 @@ class Engine:
         return self.nodes_there
 
     def info(self) -> dict[str, Any]:
-        return {"Swarm": self.swarm}
+        return {"Swarm": self.swarm, "CDISpecDirs": self.cdi_folders}
 
     def version(self) -> dict[str, str]:
         return {"Version": "20.10.24"}
@@ -72,6 +74,21 @@ class Engine:
         known = self._container(container)
         state = {key: known[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in known}
         return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state}}
+
+    def logs(self, container: str, *, tail: int, timestamps: bool, stream: bool, follow: bool, **_what: bool) -> Any:
+        assert (stream, follow) == (True, False), "a log is read in pieces, and not waited for"
+        log = self._container(container).get("Log", [])
+        if isinstance(log, Exception):
+            raise log
+        return iter(
+            [time + message for time, message in log[-tail:]] if timestamps else [one for _, one in log[-tail:]]
+        )
+
+    def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
+        archive = self._container(container).get("Files", {}).get(path, NotFound(f"Could not find the file {path}"))
+        if isinstance(archive, Exception):
+            raise archive
+        return (archive[at : at + chunk_size] for at in range(0, len(archive), chunk_size)), {}
 
     def networks(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
         return [one for one in self.joined if _bears(one, filters)]

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused i
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import EVERY
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Met, Target, meetings
@@ -35,7 +36,8 @@ def prove(
     Raises :class:`Unhealthy` when something is wrong and :class:`NotClaimed` when a later run took the session over.
     """
     held = claimed(store, session_id, nonce)
-    wrong = findings(client, held, seconds)
+    # Where all run the session's command, who is through with it is there no more.
+    wrong = [] if held.plan.command_scope == EVERY and store.commanded(held) else findings(client, held, seconds)
     if wrong:
         raise Unhealthy("; ".join(wrong))
     with store.lock():

@@ -27,9 +27,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device, Pinned, pin
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import fits
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, Network, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import format_slots
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import foreign_names
@@ -162,6 +163,8 @@ def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | No
     own = plan.underlays.get(here)
     if own and own != facts.underlay:
         return f"{here} no longer meets its peers at {own.address} on {own.interface}"
+    if plan.infiniband and not facts.infiniband:
+        return f"session_infiniband: {here} no longer has /dev/infiniband"
     if facts.missing_paths:
         return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
     return _taken(plan.network, plan.host_ports(here), facts) if plan.network else None

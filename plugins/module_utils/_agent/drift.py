@@ -15,7 +15,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.overlay i
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look
@@ -67,10 +66,10 @@ def _network(client: docker.APIClient, held: Held) -> list[Change]:
 
 
 def _containers(client: docker.APIClient, store: Store, held: Held) -> list[Change]:
-    """Return the containers that do not run. The command of a batch session runs once, so main1 may have ended."""
+    """Return the containers that do not run. The command of a batch session runs once, so who ran it may have ended."""
     found = containers.find_containers(client, held.plan.id)
     states = {one["Labels"].get(labels.HOSTNAME): one["State"] for one in found}
-    batch = {MAIN1} if store.go_file(held.plan.id).exists() else set()
+    batch = store.commanded(held)
     wanted = [kernel for kernel in held.kernels if kernel.hostname not in batch]
     there = [(kernel.container, states.get(kernel.hostname)) for kernel in wanted]
     return [Change(f"container {name}", state, "running") for name, state in there if state != "running"]

@@ -22,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
     remove_slice,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import STOPPED
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import STOPPED
 from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
@@ -43,7 +43,7 @@ class Reaped:
 
 
 def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
-    """Let main1 of a batch session run its command, once; nothing happens where main1 or the command is not.
+    """Let the containers here that run the session's command do so, once; nothing happens where there is none.
 
     Raises :class:`NotClaimed` when a later run took the session over, and when it has not proven itself yet.
     """
@@ -52,12 +52,11 @@ def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> li
         name = held.plan.name
         if not held.committed:
             raise NotClaimed(f"session_name: {name!r} is not committed on this agent, so its command may not start yet")
-        go = store.go_file(session_id)
-        if not held.plan.command or MAIN1 not in (kernel.hostname for kernel in held.kernels) or go.exists():
-            return []
-        if not dry:
-            go.touch(mode=0o600)
-        return [Change(f"command of {name}", None, "started")]
+        commanded = [one.hostname for one in held.kernels if held.plan.runs_command(one.hostname)]
+        waiting = [one for one in commanded if one not in store.commanded(held)]
+        for hostname in waiting if not dry else ():
+            store.go_file(session_id, hostname).touch(mode=0o600)
+        return [Change(f"command of {name} in {hostname}", None, "started") for hostname in waiting]
 
 
 def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> tuple[bool, int | None]:
@@ -123,13 +122,18 @@ def remove_expired(client: docker.APIClient, store: Store, session_id: str, dry:
 
 
 def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
-    """Start what is there and does not run, its link first; main1 of a batch session has run its command."""
+    """Start what is there and does not run, its link first.
+
+    In a batch session main1 has run its command, and so has any other container whose command has succeeded.
+    """
     with store.session_lock(session_id):
         held = store.session(session_id)
         if held is None:
             raise Refused(f"the session {session_id} is not on this agent")
         found = _by_hostname(client, session_id)
-        wanted = [one.hostname for one in held.kernels if not (held.plan.command and one.hostname == MAIN1)]
+        over = {name for name, one in found.items() if held.plan.runs_command(name) and _succeeded(client, one)}
+        over |= {MAIN1} if held.plan.command else set()
+        wanted = [one.hostname for one in held.kernels if one.hostname not in over]
         wrong = [f"{name} was removed on {held.agent} and cannot be restarted" for name in wanted if name not in found]
         stopped = [found[name] for name in wanted if name in found and found[name]["State"] != "running"]
         steps = plan_links(held.plan, held.agent, iproute.Look())
@@ -143,6 +147,11 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
             refusals = list(pool.map(lambda one: _start(client, one), stopped))
         done = [change for change, refusal in zip(started, refusals) if not refusal]
         return ruled + linked + done, "; ".join([*wrong, *filter(None, refusals)])
+
+
+def _succeeded(client: docker.APIClient, container: Mapping[str, Any]) -> bool:
+    """Return whether a container has ended, with the exit code 0."""
+    return container["State"] in STOPPED and containers.how_it_ended(client, container["Id"])[0] == 0
 
 
 def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:

@@ -9,12 +9,8 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import (
-    DEFAULT_BRIDGE,
-    SESSION_INTERFACE,
-    Kernel,
-    SessionPlan,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import DEFAULT_BRIDGE, SESSION_INTERFACE
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import desired_bridge, plan_bridge

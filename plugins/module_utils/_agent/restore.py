@@ -25,7 +25,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import start_stopped
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
@@ -58,9 +57,9 @@ def restore_links(held: Held, look: iproute.Look) -> list[Change]:
 def restore_containers(client: docker.APIClient, store: Store, held: Held) -> list[Change]:
     """Start the containers of a session: their addresses on it, MACs, names and keys are what they were.
 
-    The command of a batch session runs once: main1, which ran it, is left to the next look at the sessions.
+    The command of a batch session runs once: who ran it is left to the next look at the sessions.
     """
-    batch = {MAIN1} if store.go_file(held.plan.id).exists() else set()
+    batch = store.commanded(held)
     hostnames = [kernel.hostname for kernel in held.kernels if kernel.hostname not in batch]
     patience = SWARM_SECONDS if held.plan.network and held.plan.network.manager else 0
     changes = start_stopped(client, held.plan.id, hostnames, patience)

@@ -9,19 +9,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.host import Host, read_host
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.readiness import await_ready
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import parse_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import derived, parse_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import link_of
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned, device_nodes
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan, link_of
-from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import (
     PublicKeys,
     authorized_keys,
@@ -34,12 +37,20 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     ImageUnavailable,
     find_image,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import INFINIBAND
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
 
 if TYPE_CHECKING:
     import docker
+
+
+CLAIM_MARGIN = 15
+"""Seconds of a claim that are left to prove the session, once its containers have started."""
+
+REPAIR_SECONDS = 600
+"""How long containers may take to start that are repaired: nothing expires then."""
 
 
 class NotClaimed(Refused):
@@ -55,6 +66,7 @@ class Contents:
     environments: dict[str, str]
     keys: dict[str, PublicKeys]
     user_keys: tuple[str, ...]
+    bootstrap: str = ""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Contents:
@@ -65,6 +77,7 @@ class Contents:
             environments=options["environments"],
             keys={hostname: PublicKeys(**keys) for hostname, keys in options["public_keys"].items()},
             user_keys=tuple(options["user_keys"]),
+            bootstrap=options["bootstrap"],
         )
 
 
@@ -131,7 +144,8 @@ def apply_slice(
 
     With ``dry`` only the difference is computed. Raises :class:`ImageUnavailable` and what the adapters raise.
     """
-    wanted = desired_slice(store, held, contents, _images(client, held, dry=dry), default_network)
+    images = _images(client, held, dry=dry)
+    wanted = desired_slice(store, held, contents, images, default_network, read_host(client))
     files = plan_files(wanted.files)
     if not dry:
         write_files(file for file, _change in files)
@@ -144,12 +158,13 @@ def apply_slice(
     changes += _apply_links(held, dry=dry)
     plugs = plan_plugs(client, held)
     # The command of a batch session runs once: its container is neither started nor made again.
-    batch = [MAIN1] if store.go_file(held.plan.id).exists() else []
+    batch = store.commanded(held)
     repairable = [one for one in wanted.containers if one.hostname not in batch]
     found = containers.find_containers(client, held.plan.id)
     steps = containers.plan_containers(found, repairable, plugs.lost)
     if not dry:
         containers.apply_containers(client, steps)
+        await_ready(client, [step.wanted.name for step in steps], _patience(held))
         # What was made anew is plugged in otherwise than what was looked at.
         plugs = plan_plugs(client, held) if steps else plugs
         iproute.apply(plugs.steps)
@@ -180,18 +195,26 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
 
 
 def desired_slice(
-    store: Store, held: Held, contents: Contents, images: Mapping[str, Image], default_network: str
+    store: Store, held: Held, contents: Contents, images: Mapping[str, Image], default_network: str, host: Host
 ) -> Wanted:
     """Return what this agent should have of a session: pure but for the path of the kit in use."""
     files: list[DesiredFile] = []
     wanted = []
     for kernel in held.kernels:
         folder = store.kernel_folder(held.plan.id, kernel.hostname)
-        files += _files(folder, held, kernel, contents)
-        given = parse_environment(contents.environments[kernel.hostname])
-        container = _container(held, kernel, given, images[kernel.image], str(folder), store.kit(), default_network)
+        given, image = parse_environment(contents.environments[kernel.hostname]), images[kernel.image]
+        follows = derived(image.environment, given, held.plan.interface_on(kernel.agent))
+        files += _files(folder, held, kernel, contents, host.infiniband, follows)
+        container = _container(held, kernel, given, image, str(folder), store.kit(), default_network)
+        container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus)
         wanted.append(dataclasses.replace(container, ssh_files=_ssh_digest(held.plan, kernel, contents)))
     return Wanted(files, networks.desired_network(held.plan), wanted)
+
+
+def _patience(held: Held) -> float:
+    """Return until when containers may take to start, by the monotonic clock: somewhat less than the claim lasts."""
+    left = held.expires_at - time.time() if held.expires_at is not None else REPAIR_SECONDS
+    return time.monotonic() + left - CLAIM_MARGIN
 
 
 def _images(client: docker.APIClient, held: Held, *, dry: bool) -> dict[str, Image]:
@@ -205,22 +228,31 @@ def _images(client: docker.APIClient, held: Held, *, dry: bool) -> dict[str, Ima
     return images
 
 
-def _files(folder: Path, held: Held, kernel: Kernel, contents: Contents) -> list[DesiredFile]:
+def _files(
+    folder: Path, held: Held, kernel: Kernel, contents: Contents, infiniband: Iterable[str], follows: Iterable[str]
+) -> list[DesiredFile]:
+    """Return what a container sees at ``/run/backendai``; ``follows`` are the variables that are derived.
+
+    ``infiniband`` are the agent's device nodes of that kind.
+    """
     plan = held.plan
     known = known_hosts(plan.kernels, contents.keys)
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
-    command = [DesiredFile(folder / "command", plan.command, secret=True)] if plan.command and kernel.rank == 0 else []
-    nodes = device_nodes(held.pinned.get(kernel.hostname, Pinned()).device_ids)
+    scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
+    scripts |= {f"apps/{app.name}": app.command for app in plan.apps if kernel.rank == 0}
+    pinned = held.pinned.get(kernel.hostname, Pinned())
+    nodes = device_nodes([*pinned.device_ids, *(infiniband if plan.infiniband else ())])
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
     listening = ports(plan.kernels)
     shared = [DesiredFile(folder / "ports", listening)] if listening else []
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
         DesiredFile(folder / "environment", contents.environments[kernel.hostname], secret=True),
+        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in follows)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
         DesiredFile(folder / "ssh" / "known_hosts", known),
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
-        *command,
+        *(DesiredFile(folder / name, text, secret=True) for name, text in scripts.items() if text),
         *devices,
         *shared,
     ]
@@ -242,12 +274,14 @@ def _container(
         name=kernel.container,
         hostname=kernel.hostname,
         image=kernel.image,
+        argv=image.argv,
         given=given,
         image_environment=image.environment,
         kit=kit,
         binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
         cpus=tuple(pinned.cpus),
-        devices=tuple(pinned.device_ids),
+        # The engine gives all nodes that are in a folder when the container starts.
+        devices=(*pinned.device_ids, *([INFINIBAND] if plan.infiniband else [])),
         memory=kernel.resources["mem"],
         shm_size=kernel.resources.get("shmem"),
         default_network=default_network,

@@ -18,7 +18,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import parse_slot
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import find_containers, how_it_ended
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
+    cdi_folders,
+    find_containers,
+    how_it_ended,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import subnets
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import (
@@ -27,7 +31,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm im
     swarm_port,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
-from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import find_accelerators
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import (
+    find_accelerators,
+    infiniband_nodes,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import survey as network
 
@@ -73,7 +80,7 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
     held = store.sessions()
     live = living(held, now, questions.gone)
     orphans = _orphans(containers, held)
-    found = find_accelerators(settings.slots)
+    found = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
@@ -98,6 +105,7 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "swarm": dataclasses.asdict(place) if place else None,
         "tcp_ports": sorted({*network.tcp_ports(), *(port for one in live for port in one.plan.host_ports(one.agent))}),
         "allow_host_network": settings.allow_host_network,
+        "infiniband": bool(infiniband_nodes()),
         "networks": sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)}),
         "vnis": sorted({*network.vnis_in_use(), *_claimed_vnis(live)}),
         "images": {name: _digest_of(client, name) for name in questions.images},

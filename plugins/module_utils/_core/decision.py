@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core import swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import SWARM, PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import (
     Group,
@@ -19,12 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.placement 
     Placement,
     place,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import (
-    SWARM,
-    PlanError,
-    SessionPlan,
-    make_plan,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan, make_plan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions, status_of
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
@@ -203,7 +199,7 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping
         known = ", ".join(sorted({agent.architecture for agent in group}))
         raise SpecError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
     allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
-    allowed = _in_swarm(spec, _sharing_network(spec, allowed), agents)
+    allowed = _in_swarm(spec, _sharing_network(spec, _with_infiniband(spec, allowed)), agents)
     _refuse_slots(spec, allowed)
     return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
 
@@ -236,6 +232,17 @@ def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
             whose = "designated agent" if _strict(spec) else f"agent of resource group {spec.resource_group!r}"
             offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
             raise SpecError(f"{where}: no {whose} offers it; offered are {offered}.")
+
+
+def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have InfiniBand, should the session ask for it; raise a sentence where none has."""
+    if not spec.infiniband:
+        return list(agents)
+    having = [agent for agent in agents if agent.infiniband]
+    if not having:
+        names = ", ".join(agent.name for agent in agents)
+        raise SpecError(f"session_infiniband: none of {names} has /dev/infiniband.")
+    return having
 
 
 def _sharing_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:

@@ -7,16 +7,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SESSION_INTERFACE, Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.apps import preopen_ports, service_ports
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import SESSION_INTERFACE
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
 
 DEFAULT_MASTER_PORT = 29500
 
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+
 
 def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
-    """Return the ``BACKENDAI_*`` variables of one container, present in sessions of every size."""
+    """Return the ``BACKENDAI_*`` variables of one container, present in sessions of every size.
+
+    ``LOCAL_USER_ID`` and ``LOCAL_GROUP_ID`` are the ids of user work, where images look for them.
+    """
     roles = [one.role for one in plan.kernels]
+    apps = plan.apps if kernel.rank == 0 else ()
     return {
         "BACKENDAI_SESSION_ID": plan.id,
         "BACKENDAI_SESSION_NAME": plan.name,
@@ -30,8 +39,10 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
         "BACKENDAI_CLUSTER_ROLE": kernel.role,
         "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel.rank),
         "BACKENDAI_CLUSTER_MODE": plan.cluster_mode,
-        "BACKENDAI_SERVICE_PORTS": "",
-        "BACKENDAI_PREOPEN_PORTS": "",
+        "BACKENDAI_SERVICE_PORTS": service_ports(apps),
+        "BACKENDAI_PREOPEN_PORTS": preopen_ports(apps),
+        "LOCAL_USER_ID": str(plan.uid),
+        "LOCAL_GROUP_ID": str(plan.gid),
     }
 
 
@@ -42,9 +53,19 @@ def complete(image: Mapping[str, str], given: Mapping[str, str], interface: str 
     What is derived never replaces a value that the image or the user has set, unless that value is empty, and is
     left out in sessions of one. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` belong to launchers such as torchrun.
     """
+    return {**image, **given, **derived(image, given, interface)}
+
+
+def derived(image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE) -> dict[str, str]:
+    """Return the part of :func:`complete` that follows from the rest.
+
+    The entrypoint derives these anew, by the same rules, after the user's bootstrap script.
+    """
     merged = {**image, **given}
-    derived = training_environment(merged, interface) if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) > 1 else {}
-    return {**merged, **{key: value for key, value in derived.items() if value and not merged.get(key)}}
+    if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) <= 1:
+        return {}
+    found = training_environment(merged, interface)
+    return {key: value for key, value in found.items() if value and not merged.get(key)}
 
 
 def training_environment(environment: Mapping[str, str], interface: str) -> dict[str, str]:
@@ -56,7 +77,7 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
     hosts = environment["BACKENDAI_CLUSTER_HOSTS"].split(",")
     rank = int(environment["BACKENDAI_CLUSTER_LOCAL_RANK"])
     base = environment.get("BACKENDAI_DIST_MASTER_PORT") or str(DEFAULT_MASTER_PORT)
-    if not base.isdecimal() or not 0 < int(base) < 1 << 16:
+    if not _PORT.fullmatch(base) or int(base) >= 1 << 16:
         raise ValueError(f"BACKENDAI_DIST_MASTER_PORT: {base!r} is not a port")
     port = int(base)
     workers = [f"{host}:{port + position}" for position, host in enumerate(hosts)]

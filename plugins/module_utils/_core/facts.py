@@ -76,8 +76,8 @@ class AgentFacts:
     as the kernel names it, empty where it is not known. ``addresses`` are those at which the agent itself can be
     reached, of both families, and ``udp_ports`` says who uses a UDP port there that is not ours. ``tcp_ports`` are the
     TCP ports that somebody listens at or a session has claimed, and ``allow_host_network`` says whether containers may
-    share the agent's own network. ``swarm`` is ``None`` for an agent that is in none, and ``tunnel_ports`` are the UDP
-    ports of its sessions' VXLANs.
+    share the agent's own network. ``infiniband`` says whether the agent has device nodes of InfiniBand. ``swarm`` is
+    ``None`` for an agent that is in none, and ``tunnel_ports`` are the UDP ports of its sessions' VXLANs.
     """
 
     name: str
@@ -100,6 +100,7 @@ class AgentFacts:
     udp_ports: dict[int, str] = dataclasses.field(default_factory=dict)
     tcp_ports: frozenset[int] = frozenset()
     allow_host_network: bool = False
+    infiniband: bool = False
     swarm: Swarm | None = None
     tunnel_ports: frozenset[int] = frozenset()
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
@@ -139,6 +140,7 @@ class AgentFacts:
             udp_ports={int(port): user for port, user in data["udp_ports"].items()},
             tcp_ports=frozenset(data["tcp_ports"]),
             allow_host_network=bool(data["allow_host_network"]),
+            infiniband=bool(data["infiniband"]),
             swarm=Swarm(**{**swarm, "nodes": tuple(swarm["nodes"])}) if swarm else None,
             tunnel_ports=frozenset(network["port"] for network in networks if network and network["port"]),
         )

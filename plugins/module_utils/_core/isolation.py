@@ -14,11 +14,8 @@ from collections.abc import Collection, Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.addressing import collapsed
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import (
-    BRIDGE_PREFIX,
-    DEFAULT_BRIDGE,
-    SessionPlan,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.wireguard import DEVICE, NETWORK
 
 TABLE = "backendai"

@@ -21,14 +21,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.queue impo
     timed_out,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
+    STOPPED,
     Found,
     containers_of,
     ended_record,
+    finished,
     session_record,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
-
-STOPPED = ("exited", "dead")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,9 @@ def end_of(parts: Sequence[Found]) -> tuple[str, int | None]:
         return f"the command ended with exit code {exit_code}", exit_code
     if plan.command and MAIN1 not in containers and plan.agents[0] in [part.agent for part in parts]:
         return f"{MAIN1} was removed, and with it the command", None
-    dead = [kernel.hostname for kernel in plan.kernels if kernel.hostname in stopped]
+    dead = [
+        one.hostname for one in plan.kernels if one.hostname in stopped and not finished(plan, one.hostname, stopped)
+    ]
     if dead and plan.failure_policy == "terminate":
         exit_code = stopped[dead[0]].get("exit_code")
         return f"{dead[0]} died with exit code {exit_code} and session_failure_policy is terminate", exit_code
@@ -196,4 +198,11 @@ def note_of_end(plan: SessionPlan, record: dict[str, Any], now: float) -> Entry:
 def _with_stopped(parts: Iterable[Found]) -> list[str]:
     """Return the agents on which a container of the session is there and does not run."""
     startable = (*STOPPED, "created")
-    return [part.agent for part in parts if any(one["status"] in startable for one in part.containers.values())]
+    return [
+        part.agent
+        for part in parts
+        if any(
+            one["status"] in startable and not finished(part.plan, name, part.containers)
+            for name, one in part.containers.items()
+        )
+    ]

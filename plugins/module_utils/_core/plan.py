@@ -7,43 +7,26 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core import addressing, swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._core import addressing
+from ansible_collections.backendai.cluster.plugins.module_utils._core.apps import SSH_PORT, App
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._core.mounts import Mount
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import (
+    HOST_NETWORK,
+    SESSION_INTERFACE,
+    Network,
+    PlanError,
+    make_network,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import format_slots
-from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN, Role
+from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN, MAIN1, Role
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec
-
-INTERFACE_PREFIX = "cluster"
-"""The engine appends a number, so that the session interface of every container is ``cluster0``."""
-
-SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
-
-
-BRIDGE_PREFIX, LINK_PREFIX = "bai-", "bax-"
-"""How the bridges and VXLAN links of sessions are called on their agents."""
-
-SSH_PORT = 22
-
-SWARM = "swarm"
-"""The driver of a session whose agents are joined by an overlay of a Docker Swarm that is there already."""
-
-HOST_NETWORK = "host"
-"""The driver of a session whose containers share their agents' own network, and what the engine calls that network."""
-
-DEFAULT_BRIDGE = "backendai0"
-"""The bridge of the network that every container joins beside its session's."""
-
-
-class PlanError(ValueError):
-    """The session can never start as asked on these agents; one sentence."""
+from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import EVERY, SessionSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,32 +53,14 @@ class Kernel:
 
 
 @dataclasses.dataclass(frozen=True)
-class Network:
-    """The session's network. ``vni`` and ``port`` are those of the VXLAN, ``None`` on a private bridge.
-
-    ``bridge`` and ``link`` are names of interfaces on the agents; ``mtu`` is in bytes. The agents' own network (driver
-    ``host``) has none of these but an MTU. An overlay of Docker Swarm has a subnet, and the ``manager`` that makes it.
-    """
-
-    driver: str
-    name: str
-    subnet: str | None
-    mtu: int
-    bridge: str | None
-    vni: int | None = None
-    port: int | None = None
-    link: str | None = None
-    manager: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class SessionPlan:
     """Everything that is decided about a session.
 
     ``underlays`` is where its agents meet, empty where they need not. ``agent_addresses`` are the networks that make up
     the addresses of all agents that were known when it was planned: containers reach none of them. ``command`` is the
     text of a batch session's shell command, empty for others; ``failure_policy`` says what follows when a container
-    dies. ``user`` is whose share it counts to.
+    dies. ``user`` is whose share it counts to. ``command_scope`` says which containers run the command, ``uid`` and
+    ``gid`` are those of user work, and with ``infiniband`` every container has the agent's ``/dev/infiniband``.
     """
 
     id: str
@@ -112,6 +77,11 @@ class SessionPlan:
     underlays: dict[str, Underlay]
     agent_addresses: tuple[str, ...]
     created_at: float
+    command_scope: str = MAIN
+    apps: tuple[App, ...] = ()
+    uid: int = 1000
+    gid: int = 1000
+    infiniband: bool = False
 
     @property
     def agents(self) -> list[str]:
@@ -127,6 +97,10 @@ class SessionPlan:
     def kernels_on(self, agent: str) -> list[Kernel]:
         """Return the containers of one agent, in rank order."""
         return [kernel for kernel in self.kernels if kernel.agent == agent]
+
+    def runs_command(self, hostname: str) -> bool:
+        """Return whether a container runs the session's command, and ends with it."""
+        return bool(self.command) and (self.command_scope == EVERY or hostname == MAIN1)
 
     def interface_on(self, agent: str) -> str:
         """Return the interface at which containers on ``agent`` meet the others, by its name inside of them.
@@ -155,6 +129,7 @@ class SessionPlan:
             **{
                 **data,
                 "mounts": tuple(Mount(**mount) for mount in data["mounts"]),
+                "apps": tuple(App(**app) for app in data.get("apps", ())),
                 "network": Network(**data["network"]) if data["network"] else None,
                 "kernels": tuple(Kernel(**kernel) for kernel in data["kernels"]),
                 "underlays": {agent: Underlay(**underlay) for agent, underlay in data["underlays"].items()},
@@ -202,7 +177,7 @@ def make_plan(
     """
     by_name = {agent.name: agent for agent in agents}
     chosen = [by_name[name] for name in placement.agents]
-    network = _network(spec, chosen, agents, pools, session_id)
+    network = make_network(spec, chosen, agents, pools, session_id)
     meeting = network is not None and network.driver in ("vxlan", HOST_NETWORK)
     return SessionPlan(
         id=session_id,
@@ -219,6 +194,11 @@ def make_plan(
         underlays={agent.name: agent.underlay for agent in chosen if meeting and agent.underlay},
         agent_addresses=addressing.collapsed(address for agent in agents for address in agent.addresses),
         created_at=now,
+        command_scope=spec.command_scope,
+        apps=spec.apps,
+        uid=spec.uid,
+        gid=spec.gid,
+        infiniband=spec.infiniband,
     )
 
 
@@ -270,114 +250,3 @@ def _host_place(agent: AgentFacts, port: int | None, pools: Pools) -> _Place:
         pool = f"{pools.first_host_port}-{pools.last_host_port}"
         raise PlanError(f"session_host_port_pool: {pool} has no port left on {agent.name}")
     return _Place(agent.name, agent.underlay.address if agent.underlay else None, None, port)
-
-
-def _network(
-    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
-) -> Network | None:
-    if spec.cluster_size == 1:
-        return None
-    if spec.network_driver == HOST_NETWORK and len(chosen) > 1:
-        return _host_network(chosen)
-    if spec.network_driver == SWARM and len(chosen) > 1:
-        return _overlay(spec, chosen, agents, pools, session_id)
-    subnet = _subnet(spec.cluster_size, chosen, pools, session_id)
-    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_tag(session_id)}"
-    if len(chosen) == 1:
-        return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
-    vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
-    if vni is None:
-        raise PlanError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
-    mtu = addressing.vxlan_mtu(_underlays(chosen, "a tunnel", tunnelled=True))
-    _refuse_taken_port(chosen, pools.vxlan_port)
-    return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, link_of(session_id))
-
-
-def _subnet(containers: int, agents: Sequence[AgentFacts], pools: Pools, session_id: str) -> str:
-    """Return a subnet for that many containers that none of the agents uses."""
-    used = [network for agent in agents for network in agent.networks]
-    subnet = addressing.pick_subnet(pools.network, containers, used, session_id)
-    if subnet is None:
-        why = _overlap(pools.network, agents)
-        raise PlanError(f"session_network_pool: {pools.network} has no subnet left for {containers} containers{why}")
-    return subnet
-
-
-def _overlay(
-    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
-) -> Network:
-    """Return the overlay that one of the agents makes as a manager of their swarm.
-
-    Swarm takes an address of its own on every node: it has the upper half of the subnet, the containers the lower one.
-    """
-    managing = swarm.managers(agents)
-    (name,) = {managing[agent.name] for agent in chosen}
-    manager = next(agent for agent in agents if agent.name == name)
-    if wrong := swarm.obstacle(chosen, manager):
-        raise PlanError(wrong)
-    mtu = addressing.vxlan_mtu(_underlays(chosen, "an overlay", tunnelled=True))
-    subnet = _subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
-    return Network(SWARM, f"backendai-{spec.name}", subnet, mtu, None, manager=name)
-
-
-def _host_network(chosen: Sequence[AgentFacts]) -> Network:
-    """Return the agents' own network, which containers share."""
-    found = _underlays(chosen, "the network driver host", tunnelled=False)
-    for agent, (address, _mtu) in zip(chosen, found):
-        if ":" in address:
-            raise PlanError(f"agent_underlay_address: {agent.name} has {address}, the network driver host needs IPv4")
-    return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in found), None)
-
-
-def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
-    """Return a phrase for the first agent that uses the whole pool for something else; empty where none does."""
-    for agent in chosen:
-        for text in agent.networks:
-            network = ipaddress.ip_network(text, strict=False)
-            if network.version == 4 and network.prefixlen and ipaddress.IPv4Network(pool).subnet_of(network):
-                return f": {agent.name} uses {text}"
-    return ""
-
-
-def _refuse_taken_port(chosen: Iterable[AgentFacts], port: int) -> None:
-    for agent in chosen:
-        if port in agent.udp_ports:
-            raise PlanError(
-                f"session_vxlan_port: {port} is used on {agent.name} by {agent.udp_ports[port]}; choose"
-                " another one for all sessions"
-            )
-
-
-def link_of(session_id: str) -> str:
-    """Return the name of a session's VXLAN link, the same on every agent; names of links have 15 characters at most."""
-    return f"{LINK_PREFIX}{_tag(session_id)}"
-
-
-def _tag(session_id: str) -> str:
-    return session_id.replace("-", "")[:10]
-
-
-def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> list[tuple[str, int]]:
-    """Return (address, MTU) of every agent; ``what`` needs them all, and room for the smallest frame."""
-    found = []
-    for agent in chosen:
-        if agent.underlay is None:
-            raise PlanError(f"agent_underlay_address: no address of {agent.name} is known that its peers could reach")
-        least = addressing.MIN_MTU + (addressing.overhead(agent.underlay.address) if tunnelled else 0)
-        if agent.underlay.mtu < least:
-            here = f"{agent.underlay.interface} of {agent.name} has an MTU of {agent.underlay.mtu}"
-            raise PlanError(f"agent_underlay_address: {here}, {what} needs at least {least}")
-        found.append((agent.name, agent.underlay.address, agent.underlay.mtu))
-    secret = [agent.name for agent in chosen if agent.underlay and agent.underlay.public_key]
-    if secret and len(secret) < len(found):
-        plain = ", ".join(name for name, _address, _mtu in found if name not in secret)
-        raise PlanError(
-            f"agent_underlay_encryption: {', '.join(secret)} has wireguard and {plain} has none;"
-            f" {what} needs it on both"
-        )
-    name, address, _mtu = found[0]
-    for other, peer, _mtu in found:
-        if (":" in peer) != (":" in address):
-            both = f"{name} has {address} and {other} has {peer}"
-            raise PlanError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
-    return [(address, mtu) for _name, address, mtu in found]

@@ -15,6 +15,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.placement 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec
 
+STOPPED = ("exited", "dead")
+
 
 @dataclasses.dataclass(frozen=True)
 class Found:
@@ -44,14 +46,21 @@ def found_sessions(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Fou
 def status_of(parts: Iterable[Found]) -> str:
     """Return the status of a session from what its agents hold.
 
-    ``RUNNING`` when every agent of the plan has committed and every container runs; ``CREATING`` while a creation is
-    under way; ``ERROR`` when one was given up half way; ``DEGRADED`` otherwise.
+    ``RUNNING`` when every agent of the plan has committed and every container runs, or has run the command to its end;
+    ``CREATING`` while a creation is under way; ``ERROR`` when one was given up half way; ``DEGRADED`` otherwise.
     """
     listed = list(parts)
     if any(not part.committed for part in listed):
         return "ERROR" if any(part.expired for part in listed if not part.committed) else "CREATING"
-    running = {name for part in listed for name, one in part.containers.items() if one["status"] == "running"}
-    return "RUNNING" if running == {kernel.hostname for kernel in listed[0].plan.kernels} else "DEGRADED"
+    plan, containers = listed[0].plan, containers_of(listed)
+    well = {name for name, one in containers.items() if one["status"] == "running" or finished(plan, name, containers)}
+    return "RUNNING" if well == {kernel.hostname for kernel in plan.kernels} else "DEGRADED"
+
+
+def finished(plan: SessionPlan, hostname: str, containers: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a container has ended well, because the session's command in it has."""
+    there = containers[hostname]
+    return there["status"] in STOPPED and there.get("exit_code") == 0 and plan.runs_command(hostname)
 
 
 def session_record(
@@ -85,7 +94,7 @@ def session_record(
             }
             for kernel in plan.kernels
         ],
-        "apps": [],
+        "apps": [{"name": app.name, "port": app.port, "protocol": app.protocol} for app in plan.apps],
         "pending": None,
         "error": error,
     }

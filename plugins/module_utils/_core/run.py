@@ -15,17 +15,22 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing im
     Problems,
     SpecError,
     choice,
+    optional,
     switch,
     text,
     whole_number,
 )
 
 QUEUE_POLICIES = ("fifo", "lifo", "drf")
+MAX_LINES = 100_000
 RUN_OPTIONS = (
     "id",
     "record_path",
     "list_path",
     "report_path",
+    "logs_path",
+    "logs_lines",
+    "kernel",
     "force",
     "wait",
     "user",
@@ -65,7 +70,10 @@ class Pools:
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """How one run goes about it. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may pass."""
+    """How one run goes about it. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may pass.
+
+    ``kernel`` is the hostname of the container that the run is about, empty for all.
+    """
 
     claim_ttl: int
     claim_attempts: int
@@ -76,6 +84,8 @@ class RunOptions:
     force: bool
     wait: bool
     history: bool
+    kernel: str
+    logs_lines: int
 
 
 def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
@@ -94,6 +104,8 @@ def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
         force=switch(problems, "session_force", variables.get("session_force")),
         wait=switch(problems, "session_wait", variables.get("session_wait")),
         history=switch(problems, "session_history", variables.get("session_history")),
+        kernel=optional(problems, "session_kernel", variables.get("session_kernel")),
+        logs_lines=number("logs_lines", 1, MAX_LINES),
     )
 
 

@@ -15,9 +15,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.decision i
     can_start_when_empty,
     decide,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import (
     Entry,
     blocked_by,

@@ -12,17 +12,19 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.apps import App, parse_apps
 from ansible_collections.backendai.cluster.plugins.module_utils._core.mounts import Mount, parse_mounts
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import (
     Problems,
     SpecError,
     choice,
-    entries,
     environment,
     id_of,
     name_of,
     optional,
     resources,
+    script,
+    switch,
     text,
     texts,
     whole_number,
@@ -34,6 +36,9 @@ MAX_CLUSTER_SIZE = 1024
 CLUSTER_MODES = ("single-node", "multi-node")
 AGENT_SELECTIONS = ("concentrated", "dispersed", "roundrobin")
 DESIGNATIONS = ("strict", "preferred")
+EVERY = "all"
+COMMAND_SCOPES = ("main", EVERY)
+MAX_ID = (1 << 31) - 1
 FAILURE_POLICIES = ("keep", "restart", "terminate")
 SPEC_OPTIONS = (
     "name",
@@ -53,6 +58,11 @@ SPEC_OPTIONS = (
     "apps",
     "authorized_keys",
     "command",
+    "command_scope",
+    "bootstrap_script",
+    "uid",
+    "gid",
+    "infiniband",
     "failure_policy",
     "priority",
     "pending_timeout",
@@ -84,6 +94,12 @@ class SessionSpec:
     network_driver: str
     authorized_keys: tuple[str, ...]
     command: str
+    command_scope: str
+    bootstrap_script: str
+    apps: tuple[App, ...]
+    uid: int
+    gid: int
+    infiniband: bool
     failure_policy: str
     priority: int
     pending_timeout: int
@@ -141,12 +157,18 @@ def parse_spec(variables: Mapping[str, Any]) -> SessionSpec:
         ),
         network_driver=choice(problems, "session_network_driver", values["network_driver"], ("vxlan", "swarm", "host")),
         authorized_keys=texts(problems, "session_authorized_keys", values["authorized_keys"], separator="\n"),
-        command=_command(problems, values["command"]),
+        command=script(problems, "session_command", values["command"]),
+        command_scope=choice(problems, "session_command_scope", values["command_scope"], COMMAND_SCOPES),
+        bootstrap_script=script(problems, "session_bootstrap_script", values["bootstrap_script"]),
+        apps=parse_apps(problems, values["apps"]),
+        uid=whole_number(problems, "session_uid", values["uid"], 1, MAX_ID),
+        gid=whole_number(problems, "session_gid", values["gid"], 1, MAX_ID),
+        infiniband=switch(problems, "session_infiniband", values["infiniband"]),
         failure_policy=choice(problems, "session_failure_policy", values["failure_policy"], FAILURE_POLICIES),
         priority=whole_number(problems, "session_priority", values["priority"], 0, 100),
         pending_timeout=whole_number(problems, "session_pending_timeout", values["pending_timeout"], 0, 1 << 31),
     )
-    _refuse_unoffered(problems, values, spec)
+    _refuse_contradictions(problems, spec)
     if run.wait and not spec.command:
         problems.add("session_wait: waits for the end of session_command, and that is empty")
     if problems:
@@ -161,14 +183,6 @@ def _size(problems: Problems, value: Any, roles: Sequence[Role]) -> int:
     if roles and asked not in (1, total):
         problems.add(f"session_cluster_size: {asked} contradicts session_roles, which make {total}; leave it out")
     return total or asked
-
-
-def _command(problems: Problems, value: Any) -> str:
-    """Return the command of a batch session, several lines perhaps; empty where there is none."""
-    if not isinstance(value, str) or "\0" in value:
-        problems.refuse("session_command", value, "must be the text of a shell command")
-        return ""
-    return value.strip()
 
 
 def check_run(variables: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:
@@ -189,15 +203,17 @@ def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
     lists = {key: tuple(data[key]) for key in ("designated_agents", "authorized_keys")}
     roles = tuple(Role.from_dict(role) for role in data["roles"])
     mounts = tuple(Mount(**mount) for mount in data["mounts"])
-    return SessionSpec(**{**data, **lists, "roles": roles, "mounts": mounts})
+    apps = tuple(App(**app) for app in data["apps"])
+    return SessionSpec(**{**data, **lists, "roles": roles, "mounts": mounts, "apps": apps})
 
 
 def comparable(spec: SessionSpec, salt: str) -> dict[str, Any]:
     """Return the request as plain data that can be stored and compared.
 
-    The user's environment may hold secrets, so its values appear as digests salted with ``salt``.
+    The user's environment and bootstrap script may hold secrets, so they appear as digests salted with ``salt``.
     """
     data = dataclasses.asdict(spec)
+    data["bootstrap_script"] = _digest(f"{salt}:{spec.bootstrap_script}")
     for holder in (data, *data["roles"]):
         holder["env"] = {key: _digest(f"{salt}:{key}={value}") for key, value in holder["env"].items()}
     return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
@@ -218,8 +234,8 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
             old, new = old or {}, new or {}
             names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
-        elif option == "command":
-            phrases.append("session_command")
+        elif option in ("command", "bootstrap_script", "apps"):
+            phrases.append(f"session_{option}")
         elif option == "roles":
             roles = [{role["name"]: role for role in side or []} for side in (old, new)]
             names = sorted(name for name in {*roles[0], *roles[1]} if roles[0].get(name) != roles[1].get(name))
@@ -250,12 +266,12 @@ def refuse_other_request(spec: SessionSpec, before: Mapping[str, Any], salt: str
         )
 
 
-def _refuse_unoffered(problems: Problems, values: Mapping[str, Any], spec: SessionSpec) -> None:
-    """Refuse what the contract names and this version cannot do: better than to take it and not do it."""
-    if entries(problems, "session_apps", values["apps"], ("name", "port", "protocol", "command")):
-        problems.add("session_apps: apps are not offered by this version; leave it empty")
+def _refuse_contradictions(problems: Problems, spec: SessionSpec) -> None:
+    """Note what each option allows and both together do not."""
     for role in spec.groups:
         if role.resources.get("shmem", 0) > role.resources.get("mem", 0):
             where = f"session_roles.{role.name}.resources" if spec.roles else "session_resources"
             problems.add(f"{where}.shmem is counted inside mem, so it must not be larger than mem")
             break
+    if spec.command_scope == EVERY and not spec.command:
+        problems.add("session_command_scope: says who runs session_command, and that is empty")

@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SSH_PORT, Kernel
+from ansible_collections.backendai.cluster.plugins.module_utils._core.apps import SSH_PORT
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
 
 
 @dataclasses.dataclass(frozen=True)

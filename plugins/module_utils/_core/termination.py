@@ -13,8 +13,9 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Readings
 from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed, note_of_end
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import (
     ENDED,
     ENDING,

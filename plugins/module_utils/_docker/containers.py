@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import complete
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import HOST_NETWORK, SESSION_INTERFACE
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import device_nodes
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import HOST_NETWORK, SESSION_INTERFACE
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PARALLEL = 8
 """How many containers the engine is asked for at once; more only queue in the engine."""
 
+CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
+"""What containers may beside the engine's own list: lock memory for RDMA, and place it near their cores."""
+
 ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
 
 
@@ -32,12 +35,14 @@ ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
 class Container:
     """A container as it should be. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are the numbers of its cores.
 
-    ``devices`` are the ids of the devices that it has to itself. ``network`` is the session's, with the container's
-    address and MAC there; without it the container has the agent's default network alone. ``given`` is the environment
-    that the session sets; it may hold the user's secrets and is never shown. ``image_environment`` is what the image
-    brings, ``kit`` the folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder
-    when it starts, ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it
-    has no other. ``overlay`` says that the session's network is a swarm's.
+    ``devices`` are the ids of the devices that it has to itself, and the folders of those that it shares. ``network``
+    is the session's, with the container's address and MAC there; without it the container has the agent's default
+    network alone. ``given`` is the environment that the session sets; it may hold the user's secrets and is never
+    shown. ``image_environment`` is what the image brings and ``argv`` what it would run by itself, ``kit`` the
+    folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder when it starts,
+    ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it has no
+    other. ``overlay`` says that the session's network is a swarm's. ``ulimits`` are the limits of its processes, -1
+    for none, and ``cdi_gpus`` the GPUs that the engine knows by CDI, the container's or not.
     """
 
     name: str
@@ -45,6 +50,7 @@ class Container:
     image: str
     given: dict[str, str]
     image_environment: dict[str, str]
+    argv: tuple[str, ...]
     kit: str
     binds: tuple[str, ...]
     cpus: tuple[int, ...]
@@ -59,14 +65,17 @@ class Container:
     ssh_files: str = ""
     interface: str = SESSION_INTERFACE
     overlay: bool = False
+    ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
+    cdi_gpus: frozenset[str] = frozenset()
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the container is made.
 
-        A newer kit, or a tag that names another image today, is no reason to end a running container.
+        A newer kit, a tag that names another image today, or an agent that could give other limits, or its GPUs in
+        another way, is no reason to end a running container.
         """
         made_from = dataclasses.asdict(self)
-        for later in ("image_environment", "kit", "labels"):
+        for later in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
             del made_from[later]
         return labels.digest(made_from)
 
@@ -86,9 +95,33 @@ def find_containers(client: docker.APIClient, session_id: str | None = None) -> 
     return list(client.containers(all=True, filters=labels.owned(session_id)))
 
 
+def cdi_folders(client: docker.APIClient) -> list[str]:
+    """Return the folders where the engine looks for what CDI names; none where it knows no CDI, or it is off."""
+    return list(client.info().get("CDISpecDirs") or ())
+
+
 def pid_of(client: docker.APIClient, container: str) -> int:
     """Return the first process of a container, by its number on the agent; 0 where it does not run."""
     return int(client.inspect_container(container)["State"]["Pid"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """A container that runs: the number of its first process on the agent, and its start in seconds since the epoch."""
+
+    pid: int
+    started_at: float
+
+
+def running(client: docker.APIClient, container: str) -> Running | None:
+    """Return how a container runs; ``None`` where it does not."""
+    state = client.inspect_container(container)["State"]
+    return Running(int(state["Pid"]), _seconds(state["StartedAt"])) if int(state["Pid"]) else None
+
+
+def _seconds(moment: str) -> int:
+    """Return a moment as the engine writes it, in whole seconds since the epoch."""
+    return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
 
 
 def how_it_ended(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
@@ -104,7 +137,7 @@ def how_it_ended(client: docker.APIClient, container: str) -> tuple[int | None, 
         return None, None
     if state["FinishedAt"].startswith("0001-"):
         return None, None
-    return int(state["ExitCode"]), calendar.timegm(time.strptime(state["FinishedAt"][:19], "%Y-%m-%dT%H:%M:%S"))
+    return int(state["ExitCode"]), _seconds(state["FinishedAt"])
 
 
 def foreign_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:
@@ -205,7 +238,7 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
         name=wanted.name,
         hostname=wanted.hostname,
         entrypoint=ENTRYPOINT,
-        command=[],
+        command=list(wanted.argv),
         user="0:0",
         environment=_environment(wanted),
         labels={**wanted.labels, labels.DIGEST: wanted.digest()},
@@ -218,6 +251,8 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
             cpuset_cpus=",".join(map(str, wanted.cpus)),
             devices=_nodes(wanted),
             device_requests=_gpu_request(wanted),
+            cap_add=CAPABILITIES,
+            ulimits=_ulimits(wanted),
             mem_limit=wanted.memory,
             # The same limit with swap included: no swap.
             memswap_limit=wanted.memory,
@@ -255,22 +290,34 @@ def _nodes(container: Container) -> list[Any]:
     return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
 
 
+def _ulimits(container: Container) -> list[Any]:
+    return [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in container.ulimits.items()]
+
+
 def _gpu_request(container: Container) -> list[Any] | None:
-    """Return what asks NVIDIA's runtime for the GPUs of a container; ``None`` asks for none."""
+    """Return what asks for the GPUs of a container, by CDI or else of NVIDIA's runtime; ``None`` asks for none."""
     gpus = _nvidia_gpus(container)
+    if gpus and _by_cdi(container):
+        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}]
     return [{"Driver": "nvidia", "DeviceIDs": gpus, "Capabilities": [["gpu"]]}] if gpus else None
+
+
+def _by_cdi(container: Container) -> bool:
+    """Return whether the engine knows all GPUs of a container by CDI."""
+    return container.cdi_gpus.issuperset(_nvidia_gpus(container))
 
 
 def _environment(container: Container) -> dict[str, str]:
     """Return the whole environment of a container.
 
     Where NVIDIA's runtime is the engine's default one, images with CUDA would be shown all GPUs, and so would a user
-    who sets the variable that asks for them: it says what the container has, wherever it could count.
+    who sets the variable that asks for them: it says what the container has, wherever it could count. What comes by CDI
+    must not be asked of that runtime too.
     """
     environment = complete(container.image_environment, container.given, container.interface)
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
-        environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpus) or "void"
+        environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _by_cdi(container) else ",".join(gpus)
     return environment
 
 

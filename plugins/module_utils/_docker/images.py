@@ -2,27 +2,84 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images as an agent's engine has them."""
+"""Images as an agent's engine has them, or gets them."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential, repository_of
 
 if TYPE_CHECKING:
     import docker
+
+IN_PLACE = ("Pull complete", "Already exists")
+"""What the engine says of a layer that it has."""
+
+_WAITS = ("Pulling fs layer", "Waiting")
 
 
 class ImageUnavailable(Exception):
     """The image is not on the agent and cannot be pulled; the message is one sentence."""
 
+    @classmethod
+    def because(cls, name: str, reason: object) -> ImageUnavailable:
+        """Return the error for an image that cannot be pulled."""
+        said = " ".join(str(reason).split())
+        return cls(f"session_image: {name!r} is not on this host and cannot be pulled ({said})")
+
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image: its content's digest and the environment that it brings."""
+    """An image as an engine has it.
+
+    ``digest`` is the registry's, or the image's own where it came from none. ``id`` is the engine's own name of the
+    content. ``argv`` is what the image itself would run. ``reference`` is that of :class:`KnownImage`.
+    """
 
     digest: str
     environment: dict[str, str]
+    id: str = ""
+    argv: tuple[str, ...] = ()
+    reference: str = ""
+
+    @property
+    def known(self) -> KnownImage:
+        """What other agents have to agree with."""
+        return KnownImage(self.id, self.digest, self.reference)
+
+
+class Layers:
+    """What the engine has said so far of the layers of a pull."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
+        self._came: dict[str, int] = {}
+
+    def hear(self, line: Mapping[str, Any]) -> None:
+        """Take a line of the engine's; those that are about no layer say nothing."""
+        layer, said = str(line.get("id", "")), str(line.get("status", ""))
+        if not layer or said.startswith("Pulling from"):
+            return
+        self._said[layer] = said
+        detail = line.get("progressDetail") or {}
+        if said == "Downloading" and detail.get("total"):
+            self._sizes[layer], self._came[layer] = int(detail["total"]), int(detail.get("current", 0))
+        elif said not in (*_WAITS, "Downloading"):
+            self._came[layer] = self._sizes.get(layer, 0)
+
+    def progress(self) -> Progress:
+        """Return how far the pull is."""
+        # The engine goes on to speak while this is asked.
+        said = list(self._said.values())
+        done = sum(one in IN_PLACE for one in said)
+        more = any(one in _WAITS for one in said)
+        return Progress(sum(self._came.copy().values()), sum(self._sizes.copy().values()), done, len(said), more)
 
 
 def find_image(client: docker.APIClient, name: str) -> Image | None:
@@ -33,25 +90,52 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
         found = client.inspect_image(name)
     except NotFound:
         return None
-    variables = (one.partition("=") for one in found["Config"].get("Env") or [])
-    return Image(_digest(found), {key: value for key, _mark, value in variables})
+    config, digests = found["Config"], list(found.get("RepoDigests") or [])
+    variables = (one.partition("=") for one in config.get("Env") or [])
+    reference = next((one for one in digests if repository_of(one) == repository_of(name)), "")
+    return Image(
+        # Loaded images have no digest but their own.
+        digest=next((one.partition("@")[2] for one in [reference, *digests] if one), str(found["Id"])),
+        environment={key: value for key, _mark, value in variables},
+        id=str(found["Id"]),
+        argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
+        reference=reference,
+    )
 
 
-def pull_image(client: docker.APIClient, name: str) -> None:
-    """Fetch an image from its registry. Raises :class:`ImageUnavailable` when the registry does not give it."""
+def pull_image(
+    client: docker.APIClient,
+    name: str,
+    reference: str,
+    credential: Credential | None,
+    hear: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """Fetch what ``reference`` names from its registry and call it ``name``; ``hear`` gets what the engine says of it.
+
+    Raises :class:`ImageUnavailable` when the registry does not give it.
+    """
     from docker.errors import APIError
     from docker.utils import parse_repository_tag
 
-    repository, tag = parse_repository_tag(name)
+    repository, tag = parse_repository_tag(reference)
+    login = dataclasses.asdict(credential) if credential else None
     try:
-        lines = [line for line in client.pull(repository, tag or "latest", stream=True, decode=True) if "error" in line]
-        problem = lines[0]["error"] if lines else ""
+        said = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
+        problem = _problem_in(said, hear)
+        if not problem and reference != name:
+            client.tag(reference, *parse_repository_tag(name))
+        if not problem and find_image(client, name) is None:
+            problem = "the engine broke it off without a word"
     except APIError as error:
         problem = error.explanation or str(error)
     if problem:
-        raise ImageUnavailable(f"session_image: {name!r} is not on this host and cannot be pulled ({problem.strip()})")
+        raise ImageUnavailable.because(name, problem)
 
 
-def _digest(found: dict[str, list[str] | str]) -> str:
-    """Return the registry's digest where there is one, else the image's own: loaded images have no other."""
-    return next((str(one).partition("@")[2] for one in found.get("RepoDigests") or []), str(found["Id"]))
+def _problem_in(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str, Any]], None]) -> str:
+    """Return the first thing that goes wrong, empty when nothing does; all lines are heard."""
+    problem = ""
+    for line in lines:
+        hear(line)
+        problem = problem or str(line.get("error", ""))
+    return problem

@@ -10,7 +10,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import INTERFACE_PREFIX, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import INTERFACE_PREFIX
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 
 if TYPE_CHECKING:

@@ -10,16 +10,22 @@ import dataclasses
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import HOST_SLOTS, Device
+from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
 
 CUDA, ROCM = "cuda.device", "rocm.device"
 QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
 PATIENCE = 30
 """Seconds that a driver may take to answer."""
+
+NVIDIA_HOOK = "nvidia-container-runtime-hook"
+"""The program by which an engine gives GPUs to containers without CDI; it knows the driver ``nvidia`` only with it."""
+
+INFINIBAND = "/dev/infiniband"
 
 _GPU = re.compile(r"^(?P<uuid>GPU-\S+), (?P<domain>[0-9a-f]+):(?P<rest>\S+)$", re.MULTILINE | re.IGNORECASE)
 
@@ -32,23 +38,45 @@ class Accelerators:
     warnings: list[str]
 
 
-def find_accelerators(slots: Sequence[Mapping[str, Any]], root: Path = Path("/")) -> Accelerators:
+def find_accelerators(
+    slots: Sequence[Mapping[str, Any]], root: Path = Path("/"), cdi_folders: Iterable[str] = ()
+) -> Accelerators:
     """Return the devices of the host below ``root``; ``slots`` are those that the inventory declares (``agent_slots``).
 
     A declared slot replaces what would be detected under its name: without devices, it hides them. A driver that does
-    not answer offers nothing, and its GPUs are warned of. Raises :class:`ValueError` with one sentence for a
+    not answer offers nothing, and its GPUs are warned of. So are those of NVIDIA that the engine can give to nobody:
+    ``cdi_folders`` are where it looks for what CDI names. Raises :class:`ValueError` with one sentence for a
     declaration that is not true here.
     """
     declared = _declared(slots, root)
-    names, warnings = {slot["name"] for slot in slots}, []
+    names = {slot["name"] for slot in slots}
+    warnings: list[str] = []
     detected = [] if ROCM in names else _rocm(root)
     try:
-        detected += [] if CUDA in names else _cuda(root)
+        gpus = [] if CUDA in names else _cuda(root)
     except subprocess.TimeoutExpired:
-        warnings = [f"nvidia-smi does not answer within {PATIENCE} seconds, so this agent offers no {CUDA}"]
+        gpus, warnings = [], [f"nvidia-smi does not answer within {PATIENCE} seconds, so this agent offers no {CUDA}"]
     except subprocess.CalledProcessError as error:
-        warnings = [f"nvidia-smi fails ({' '.join(error.stdout.split())}), so this agent offers no {CUDA}"]
-    return Accelerators([*declared, *detected], warnings)
+        gpus, warnings = [], [f"nvidia-smi fails ({' '.join(error.stdout.split())}), so this agent offers no {CUDA}"]
+    lost = _out_of_reach([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
+    if lost:
+        neither = f"neither a CDI specification names them nor is {NVIDIA_HOOK} installed"
+        warnings.append(
+            f"{', '.join(lost)}: {neither}, so this agent does not offer them: install nvidia-container-toolkit"
+        )
+    return Accelerators([*declared, *detected, *(gpu for gpu in gpus if gpu.id not in lost)], warnings)
+
+
+def infiniband_nodes(root: Path = Path("/")) -> list[str]:
+    """Return the paths of the device nodes of InfiniBand, in order; the links that name them otherwise are left out."""
+    found = sorted((root / INFINIBAND.lstrip("/")).rglob("*"))
+    paths = [f"/{path.relative_to(root)}" for path in found if not path.is_symlink()]
+    return [path for path in paths if _is_node(path, root)]
+
+
+def _out_of_reach(gpus: Iterable[str], named: Collection[str]) -> list[str]:
+    """Return the GPUs of NVIDIA that the engine cannot give to containers: ``named`` are those that CDI names."""
+    return [] if shutil.which(NVIDIA_HOOK) else [gpu for gpu in gpus if gpu not in named]
 
 
 def _declared(slots: Iterable[Mapping[str, Any]], root: Path) -> list[Device]:

@@ -240,9 +240,13 @@ class Store:
         """Return the folder that a container sees at ``/run/backendai``."""
         return self.folder(session_id) / hostname
 
-    def go_file(self, session_id: str) -> Path:
-        """Return the file that lets the command of a batch session start; from then on it is there."""
-        return self.kernel_folder(session_id, MAIN1) / "go"
+    def go_file(self, session_id: str, hostname: str = MAIN1) -> Path:
+        """Return the file that lets a container start the command of a batch session; from then on it is there."""
+        return self.kernel_folder(session_id, hostname) / "go"
+
+    def commanded(self, held: Held) -> set[str]:
+        """Return the containers here, by hostname, whose command has started: it runs once."""
+        return {one.hostname for one in held.kernels if self.go_file(held.plan.id, one.hostname).exists()}
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SSH_PORT
+from ansible_collections.backendai.cluster.plugins.module_utils._core.apps import SSH_PORT
 from ansible_collections.backendai.cluster.plugins.module_utils._net.icmp import (
     ICMP_AND_IP_HEADERS,
     echo_request,

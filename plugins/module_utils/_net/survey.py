@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import (
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import (
     BRIDGE_PREFIX,
     DEFAULT_BRIDGE,
     LINK_PREFIX,

@@ -39,7 +39,7 @@ def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:
     assert (result["images"], result["paths"]) == ([IMAGE, "other:1"], ["/mnt/a", "/mnt/b"])
 
 
-@pytest.mark.parametrize("purpose", ["create", "terminate", "list", "schedule", "verify"])
+@pytest.mark.parametrize("purpose", ["create", "terminate", "list", "schedule", "verify", "logs"])
 def test_agents_are_asked_about_the_sessions_that_wait_too(run: Run, queue: QueueFolder, purpose: str) -> None:
     waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
     queue.save(requested(1, waits))
@@ -137,6 +137,7 @@ def test_a_record_that_cannot_be_written_is_one_sentence(run: Run, tmp_path: Pat
     [
         ("terminate", {"name": None}, "session_name or session_id is required."),
         ("verify", {"name": None}, "session_name or session_id is required."),
+        ("logs", {"name": None}, "session_name or session_id is required."),
         ("terminate", {"id": "5f0c"}, f"session_id: '5f0c' must be the id of a session, such as {SESSION_ID}."),
         ("terminate", {"nmae": "x"}, "session_nmae is not an option of a session; did you mean session_name?"),
         ("list", {"lst_path": "x"}, "session_lst_path is not an option of a session; did you mean session_list_path?"),
@@ -149,7 +150,8 @@ def test_runs_that_make_no_session_are_checked_too(
 
 
 @pytest.mark.parametrize(
-    ("purpose", "changes"), [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {}), ("verify", {})]
+    ("purpose", "changes"),
+    [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {}), ("verify", {}), ("logs", {})],
 )
 def test_runs_that_make_no_session_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
     asked = variables(**changes, image=None)

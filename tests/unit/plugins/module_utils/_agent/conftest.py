@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import isolation
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import slice as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.host import Host
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel, kernel_of_names
@@ -34,5 +36,7 @@ def store(tmp_path: Path) -> Store:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     """Return the kernel of the agent: nothing of these tests reaches that of the machine."""
     monkeypatch.setattr(isolation, "on_link", lambda _address: True)
+    monkeypatch.setattr(slicing, "read_host", lambda _client: Host())
+    monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)
     with kernel_of_names() as names:
         yield names

@@ -195,6 +195,14 @@ def test_what_was_taken_since_the_facts_were_read_is_refused(
     assert refusal(engine, store) == sentence
 
 
+def test_infiniband_that_is_gone_since_the_facts_were_read_is_refused(engine: Any, store: Store, facts: Facts) -> None:
+    asked = dataclasses.replace(MADE, infiniband=True)
+    facts(infiniband=False)
+    assert refusal(engine, store, asked) == "session_infiniband: agent1 no longer has /dev/infiniband"
+    facts(infiniband=True)
+    assert claimed(engine, store, asked).changes == CHANGES
+
+
 def test_containers_that_differ_are_told_apart_where_there_is_no_room(engine: Any, store: Store, facts: Facts) -> None:
     facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 1}, taken={"tpu": 1}, devices=[device("a", free=False)])
     assert refusal(engine, store, asking(tpu=1)) == (

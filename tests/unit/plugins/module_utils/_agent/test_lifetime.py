@@ -10,6 +10,7 @@ import pytest
 from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import lifetime
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.host import Host
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.lifetime import (
     Reaped,
     reap,
@@ -29,6 +30,8 @@ from tests.unit.kernel import Kernel
 
 MADE = plan({"agent1": 2, "agent2": 1})
 BATCH = plan({"agent1": 2, "agent2": 1}, command="python train.py")
+STARTED = [Change("command of train-llm in main1", None, "started")]
+FOR_ALL = plan({"agent1": 2, "agent2": 1}, command="python train.py", command_scope="all")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 OTHER = dataclasses.replace(MADE, id=OTHER_ID, name="train-other")
 MAIN1, SUB1 = "container backendai-train-llm-main1", "container backendai-train-llm-sub1"
@@ -98,12 +101,15 @@ def reaped(engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[
         (held(BATCH), [("main1", "python train.py", 0o600)]),
         (held(BATCH, "agent2"), []),
         (held(MADE), []),
+        (held(FOR_ALL), [("main1", "python train.py", 0o600), ("sub1", "python train.py", 0o600)]),
     ],
-    ids=["main1 and sub1", "sub2", "a session without a command"],
+    ids=["main1 and sub1", "sub2", "a session without a command", "a command for all"],
 )
-def test_main1_alone_is_told_the_command(store: Store, here: Held, files: list[tuple[str, str, int]]) -> None:
+def test_who_runs_the_command_is_told_it_and_nobody_else(
+    store: Store, here: Held, files: list[tuple[str, str, int]]
+) -> None:
     contents = Contents("", "", {kernel.hostname: "" for kernel in MADE.kernels}, public_keys(MADE), ())
-    wanted = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default")
+    wanted = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", Host())
     commands = [file for file in wanted.files if file.path.name == "command"]
     assert [(one.path.parent.name, one.content, one.mode) for one in commands] == files
 
@@ -112,15 +118,30 @@ def test_a_command_is_started_once(store: Store) -> None:
     store.save(held(BATCH))
     folder = store.kernel_folder(SESSION_ID, "main1")
     folder.mkdir()
-    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == [Change("command of train-llm", None, "started")]
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == [
+        Change("command of train-llm in main1", None, "started")
+    ]
     assert (folder / "go").stat().st_mode & 0o777 == 0o600
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
+
+
+def test_a_command_for_all_is_started_in_every_container_once(store: Store) -> None:
+    store.save(held(FOR_ALL))
+    for hostname in ("main1", "sub1"):
+        store.kernel_folder(SESSION_ID, hostname).mkdir()
+    store.go_file(SESSION_ID, "main1").touch()
+    started = [Change("command of train-llm in sub1", None, "started")]
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == started
+    assert store.commanded(held(FOR_ALL)) == {"main1", "sub1"}
     assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
 
 
 def test_a_command_is_not_started_in_check_mode(store: Store) -> None:
     store.save(held(BATCH))
     store.kernel_folder(SESSION_ID, "main1").mkdir()
-    assert start_command(store, SESSION_ID, "nonce-1", dry=True) == [Change("command of train-llm", None, "started")]
+    assert start_command(store, SESSION_ID, "nonce-1", dry=True) == [
+        Change("command of train-llm in main1", None, "started")
+    ]
     assert list(store.kernel_folder(SESSION_ID, "main1").iterdir()) == []
 
 

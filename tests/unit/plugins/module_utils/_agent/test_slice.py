@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import slice as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.host import Host
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
     Asked,
     Contents,
@@ -45,6 +46,8 @@ CONTENTS = Contents(
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
 FILES = ("environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
+
+HOST = Host({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
 
 
 def apply(engine: Engine, store: Store, nonce: str = "nonce-1", *, dry: bool = False, **changes: Any) -> list[Change]:
@@ -314,7 +317,7 @@ def test_containers_whose_folder_was_lost_go_too(engine: Any, store: Store) -> N
 def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
     pinned = {"main1": Pinned([0], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}), "sub1": Pinned([3])}
     images = {IMAGE: Image("sha256:1", {"PATH": "/bin"})}
-    wanted = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default")
+    wanted = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
     main, sub = wanted.containers
     folder = store.kernel_folder(SESSION_ID, "main1")
     assert (main.name, main.hostname, main.image) == ("backendai-train-llm-main1", "main1", "lab/python:1")
@@ -348,11 +351,36 @@ def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
 def test_a_container_is_told_the_nodes_of_its_devices(store: Store) -> None:
     pinned = {"main1": Pinned([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
     wanted = desired_slice(
-        store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default"
+        store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST
     )
     (told,) = [file for file in wanted.files if file.path.name == "devices"]
     assert told.path.parent == store.kernel_folder(SESSION_ID, "main1")
     assert told.content == "/dev/kvm\n/dev/fuse\n"
+
+
+def test_a_container_that_shares_infiniband_has_its_folder_and_is_told_its_nodes(store: Store) -> None:
+    shared = dataclasses.replace(MADE, infiniband=True)
+    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/fuse"]}), "sub1": Pinned([3])}
+    images = {IMAGE: Image("sha256:1", {})}
+    wanted = desired_slice(store, held(shared, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
+    assert [one.devices for one in wanted.containers] == [("/dev/fuse", "/dev/infiniband"), ("/dev/infiniband",)]
+    told = {file.path.parent.name: file.content for file in wanted.files if file.path.name == "devices"}
+    assert told == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
+
+
+def test_containers_get_what_their_agent_can_give(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "read_host", lambda _client: HOST)
+    store.save(held(MADE, pinned={"main1": Pinned([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": Pinned([3])}))
+    apply(engine, store)
+    main, sub = (one["host_config"] for one in engine.asked if "host_config" in one)
+    limits = [("nofile", 20000, 20000), ("memlock", -1, -1)]
+    assert [[tuple(limit.values()) for limit in host["ulimits"]] for host in (main, sub)] == [limits, limits]
+    assert (main["device_requests"][0]["Driver"], sub["device_requests"]) == ("cdi", None)
+    # An agent that can give less today leaves them as they are.
+    monkeypatch.setattr(slicing, "read_host", lambda _client: Host())
+    assert apply(engine, store) == []
 
 
 def mixed() -> SessionPlan:
@@ -364,7 +392,7 @@ def mixed() -> SessionPlan:
 
 def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Store) -> None:
     images = {IMAGE: Image("sha256:1", {"PATH": "/bin"}), "lab/busybox:1": Image("sha256:2", {"A": "b"})}
-    wanted = desired_slice(store, held(mixed()), CONTENTS, images, "backendai-default")
+    wanted = desired_slice(store, held(mixed()), CONTENTS, images, "backendai-default", HOST)
     main, sub = wanted.containers
     assert (main.image, main.image_environment, main.memory, main.shm_size) == (IMAGE, {"PATH": "/bin"}, GIB, 64 << 20)
     assert (sub.image, sub.image_environment, sub.memory, sub.shm_size) == ("lab/busybox:1", {"A": "b"}, 2 * GIB, None)
@@ -399,7 +427,7 @@ def test_the_image_that_is_not_there_is_named(store: Store) -> None:
 
 
 def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> None:
-    wanted = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default")
+    wanted = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST)
     folder = store.kernel_folder(SESSION_ID, "main1")
     files = {str(file.path.relative_to(folder)): file for file in wanted.files if folder in file.path.parents}
     assert tuple(sorted(files)) == FILES
@@ -417,6 +445,7 @@ def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) 
         dataclasses.replace(CONTENTS, keys=public_keys(alone)),
         {IMAGE: Image("sha256:1", {})},
         "backendai-default",
+        HOST,
     )
     assert wanted.network is None
     assert (wanted.containers[0].network, wanted.containers[0].address, wanted.containers[0].mac) == (None, None, None)

@@ -36,7 +36,8 @@ SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "", Fa
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a host of four cores, 16 GiB and no devices, that uses one network and one VXLAN."""
-    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots: Accelerators([], []))
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: Accelerators([], []))
+    monkeypatch.setattr(surveying, "infiniband_nodes", list)
     monkeypatch.setattr(surveying.machine, "online_cpus", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(surveying.machine, "memory_total", lambda: 16 * GIB)
     monkeypatch.setattr(surveying.network, "networks_in_use", lambda: ["192.0.2.0/24"])
@@ -151,7 +152,8 @@ def test_capacity_is_what_the_host_has_less_what_is_reserved(
 
 def has(monkeypatch: pytest.MonkeyPatch, *devices: Device, warnings: tuple[str, ...] = ()) -> None:
     """Give the host these devices."""
-    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots: Accelerators(list(devices), list(warnings)))
+    found = Accelerators(list(devices), list(warnings))
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: found)
 
 
 def test_devices_are_counted_by_slot_less_what_is_reserved(
@@ -169,10 +171,29 @@ def test_devices_are_counted_by_slot_less_what_is_reserved(
 
 def test_declared_devices_are_those_of_the_settings(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        surveying, "find_accelerators", lambda slots: Accelerators([Device(one["name"], "x") for one in slots], [])
+        surveying,
+        "find_accelerators",
+        lambda slots, cdi_folders: Accelerators([Device(one["name"], "x") for one in [*slots, *cdi_folders]], []),
     )
     slots = [{"name": "tpu", "devices": ["/dev/accel0"]}]
     assert [one["slot"] for one in read(engine, store, slots=slots)["devices"]] == ["tpu"]
+
+
+def test_gpus_are_looked_for_where_the_engine_looks_for_what_cdi_names(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.cdi_folders = ["/etc/cdi"]
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, cdi_folders: Accelerators([], list(cdi_folders)))
+    assert read(engine, store)["warnings"] == ["/etc/cdi"]
+
+
+@pytest.mark.parametrize("nodes", [[], ["/dev/infiniband/uverbs0"]], ids=["none", "one"])
+def test_an_agent_with_nodes_of_infiniband_has_it(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, nodes: list[str]
+) -> None:
+    monkeypatch.setattr(surveying, "infiniband_nodes", lambda: nodes)
+    facts = read(engine, store)
+    assert (facts["infiniband"], AgentFacts.from_dict("agent1", facts).infiniband) == (bool(nodes), bool(nodes))
 
 
 def test_what_a_driver_does_not_tell_is_warned_of(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

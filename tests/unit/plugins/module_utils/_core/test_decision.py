@@ -13,8 +13,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.decision i
     can_start_when_empty,
     decide,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, SpecError
 from tests.unit.builders import (
     GIB,
@@ -243,6 +243,24 @@ def test_a_session_whose_folders_are_on_no_agent_is_refused(missing: dict[str, l
     seen = readings(**{name: agent_data(name, missing_paths=paths) for name, paths in missing.items()})
     assert refusal(spec(**MOUNTS), seen, PlanError) == f"session_mounts: {sentence}, and the source must exist there"
     assert not can_start_when_empty(spec(**MOUNTS), seen)
+
+
+def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
+    seen = readings("agent1", agent2=agent_data("agent2", 2, infiniband=True))
+    decision = decided(spec(infiniband=True), seen)
+    assert (decision.plan.agents, decision.plan.infiniband) == (["agent2"], True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [({}, "agent1, agent2"), ({"designated_agents": ["agent2"]}, "agent2")],
+    ids=["of all", "of the designated"],
+)
+def test_infiniband_that_no_agent_has_is_refused(changes: dict[str, Any], names: str) -> None:
+    asked = spec(infiniband=True, **changes)
+    seen = readings("agent1", "agent2")
+    assert refusal(asked, seen, SpecError) == f"session_infiniband: none of {names} has /dev/infiniband."
+    assert not can_start_when_empty(asked, seen)
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import (
     complete,
+    derived,
     parse_environment,
     session_environment,
 )
@@ -44,6 +45,8 @@ def test_sub2_of_four_over_two_agents() -> None:
         "BACKENDAI_CLUSTER_MODE": "multi-node",
         "BACKENDAI_SERVICE_PORTS": "",
         "BACKENDAI_PREOPEN_PORTS": "",
+        "LOCAL_USER_ID": "1000",
+        "LOCAL_GROUP_ID": "1000",
     }
 
 
@@ -63,7 +66,23 @@ def test_a_session_of_one_has_every_variable_too() -> None:
         "BACKENDAI_CLUSTER_MODE": "single-node",
         "BACKENDAI_SERVICE_PORTS": "",
         "BACKENDAI_PREOPEN_PORTS": "",
+        "LOCAL_USER_ID": "1000",
+        "LOCAL_GROUP_ID": "1000",
     }
+
+
+def test_apps_are_told_in_main1_alone() -> None:
+    made = plan(
+        TWO_AND_TWO, apps=[{"name": "jupyter", "port": 8888, "command": "jupyter lab"}, {"name": "w", "port": 80}]
+    )
+    told = [session_environment(made, kernel) for kernel in made.kernels]
+    assert [one["BACKENDAI_SERVICE_PORTS"] for one in told] == ["jupyter:http:8888,w:http:80", "", "", ""]
+    assert [one["BACKENDAI_PREOPEN_PORTS"] for one in told] == ["80", "", "", ""]
+
+
+def test_the_ids_of_the_user_are_told_where_images_look_for_them() -> None:
+    told = session_environment(made := plan(TWO_AND_TWO, uid=1234, gid=2345), made.kernels[1])
+    assert (told["LOCAL_USER_ID"], told["LOCAL_GROUP_ID"]) == ("1234", "2345")
 
 
 def test_roles_are_told_in_rank_order_each_with_its_image() -> None:
@@ -150,9 +169,16 @@ def test_the_image_may_move_the_base_port(set_to: str, base: int) -> None:
     assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"][3] == f"sub3:{base + 3}"
 
 
-def test_a_base_port_that_is_none_is_refused_by_its_name() -> None:
-    with pytest.raises(ValueError, match=r"^BACKENDAI_DIST_MASTER_PORT: 'http' is not a port$"):
-        complete({"BACKENDAI_DIST_MASTER_PORT": "http"}, of(1))
+@pytest.mark.parametrize("port", ["http", "0", "029500", "65536", "-1", " 1"])
+def test_a_base_port_that_is_none_is_refused_by_its_name(port: str) -> None:
+    with pytest.raises(ValueError, match=rf"^BACKENDAI_DIST_MASTER_PORT: '{port}' is not a port$"):
+        complete({"BACKENDAI_DIST_MASTER_PORT": port}, of(1))
+
+
+def test_what_is_derived_is_what_nobody_has_set() -> None:
+    asked = {**of(1), "MASTER_PORT": "1234", "TF_CONFIG": ""}
+    assert list(derived({"GLOO_SOCKET_IFNAME": "eth9"}, asked)) == ["MASTER_ADDR", "TF_CONFIG", "NCCL_SOCKET_IFNAME"]
+    assert derived({}, of(0, {"agent1": 1})) == {}
 
 
 def test_the_session_has_the_last_word_over_the_image() -> None:

@@ -16,9 +16,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.decision i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import complete, session_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import Network, PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Network, PlanError, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import known_hosts, ports

@@ -13,7 +13,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation 
     isolation_of,
     render,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Network, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import Network
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from tests.unit.builders import agent_facts, plan
 
 NOTHING = Isolation((), (), (), {})

@@ -24,6 +24,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.record imp
     ended_record,
     found_sessions,
     session_record,
+    status_of,
     unplanned_record,
 )
 from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested, spec
@@ -144,6 +145,28 @@ def test_a_batch_session_goes_when_its_main1_was_removed() -> None:
 
 def test_a_batch_session_whose_main1_cannot_be_asked_goes_on() -> None:
     assert is_due([], found(plan(**BATCH), "agent1"), ["agent1"]) == NOTHING
+
+
+@pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
+def test_a_container_whose_command_succeeded_has_not_died(policy: str) -> None:
+    made = plan(**BATCH, command_scope="all", failure_policy=policy)
+    parts = found(made, stopped={"sub1": ("exited", 0)})
+    assert is_due([], parts) == NOTHING
+    assert status_of(parts[SESSION_ID]) == "RUNNING"
+
+
+def test_a_container_whose_command_failed_has_died() -> None:
+    made = plan(**BATCH, command_scope="all", failure_policy="terminate")
+    parts = found(made, stopped={"sub1": ("exited", 4)})
+    (note,) = is_due([], parts).save
+    assert note.record["reason"] == "sub1 died with exit code 4 and session_failure_policy is terminate"
+    assert status_of(parts[SESSION_ID]) == "DEGRADED"
+
+
+def test_the_end_of_main1_is_the_end_of_a_command_for_all_too() -> None:
+    made = plan(**BATCH, command_scope="all")
+    (note,) = is_due([], found(made, stopped={"main1": ("exited", 0)})).save
+    assert (note.record["reason"], note.record["exit_code"]) == ("the command ended with exit code 0", 0)
 
 
 def test_main1_that_ends_is_the_end_of_batch_sessions_alone() -> None:

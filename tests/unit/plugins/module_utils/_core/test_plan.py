@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan, make_plan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan, make_plan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
 from tests.unit.builders import GIB, IMAGE, NOW, POOLS, SESSION_ID, USER, agent_facts, plan, spec
 

@@ -41,6 +41,8 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             force=False,
             wait=False,
             history=False,
+            kernel="",
+            logs_lines=100,
         ),
         "",
     )
@@ -62,6 +64,8 @@ def test_the_policies_are_those_of_the_queue() -> None:
         ("force", "true", True),
         ("wait", "Yes", True),
         ("history", 1, True),
+        ("kernel", "sub1", "sub1"),
+        ("logs_lines", "100000", 100000),
     ],
 )
 def test_text_is_coerced_to_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
@@ -83,6 +87,9 @@ def test_text_is_coerced_to_the_type_of_the_option(option: str, given: Any, take
         ({"force": "maybe"}, "session_force: 'maybe' must be true or false."),
         ({"wait": "2"}, "session_wait: '2' must be true or false."),
         ({"history": None}, "session_history is required."),
+        ({"kernel": ["sub1"]}, "session_kernel: ['sub1'] must be a line of text."),
+        ({"logs_lines": 0}, "session_logs_lines: 0 must be a whole number from 1 to 100000."),
+        ({"logs_lines": "all"}, "session_logs_lines: 'all' must be a whole number from 1 to 100000."),
     ],
 )
 def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:

@@ -12,8 +12,9 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._core.addressing import upper_half
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings, decide
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
 from ansible_collections.backendai.cluster.plugins.module_utils._core.swarm import managers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.termination import end_session

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Readings
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import PlanError, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry, Owner
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
     ended_record,

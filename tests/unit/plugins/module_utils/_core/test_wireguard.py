@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import BRIDGE_PREFIX
+from ansible_collections.backendai.cluster.plugins.module_utils._core.network import BRIDGE_PREFIX
 from ansible_collections.backendai.cluster.plugins.module_utils._core.wireguard import (
     DEVICE,
     NETWORK,

@@ -18,6 +18,7 @@ MAIN = Container(
     name="backendai-train-llm-main1",
     hostname="main1",
     image="lab/python:1",
+    argv=("python3", "-i"),
     given={"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"},
     image_environment={"PATH": "/bin"},
     kit="/var/lib/backendai/kit/0123456789ab",
@@ -114,15 +115,24 @@ def test_whatever_a_container_cannot_change_later_is_in_its_digest(drift: dict[s
 
 @pytest.mark.parametrize(
     "later",
-    [{"kit": "/var/lib/backendai/kit/fedcba987654"}, {"image_environment": {"PATH": "/new"}}, {"labels": {}}],
+    [
+        {"kit": "/var/lib/backendai/kit/fedcba987654"},
+        {"image_environment": {"PATH": "/new"}},
+        {"labels": {}},
+        {"argv": ("sleep", "1d")},
+        {"ulimits": {"nofile": 1024}},
+        {"cdi_gpus": frozenset({"GPU-aaaa"})},
+    ],
     ids=lambda drift: next(iter(drift)),
 )
-def test_a_newer_kit_or_image_is_no_reason_to_end_a_running_container(later: dict[str, Any]) -> None:
+def test_a_newer_kit_or_image_or_an_agent_that_can_do_more_is_no_reason_to_end_a_running_container(
+    later: dict[str, Any],
+) -> None:
     assert dataclasses.replace(MAIN, **later).digest() == MAIN.digest()
 
 
 def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: Any) -> None:
-    apply(engine, MAIN)
+    apply(engine, dataclasses.replace(MAIN, ulimits={"nofile": 1048576, "memlock": -1}))
     (asked,) = engine.asked
     host = asked["host_config"]
     assert host == {
@@ -132,13 +142,18 @@ def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: 
         "cpuset_cpus": "0,2",
         "devices": [],
         "device_requests": None,
+        "cap_add": ["IPC_LOCK", "SYS_NICE"],
+        "ulimits": [
+            {"Name": "nofile", "Soft": 1048576, "Hard": 1048576},
+            {"Name": "memlock", "Soft": -1, "Hard": -1},
+        ],
         "mem_limit": 1 << 30,
         "memswap_limit": 1 << 30,
         "shm_size": None,
         "restart_policy": {"Name": "no"},
     }
     assert (asked["image"], asked["hostname"], asked["user"]) == ("lab/python:1", "main1", "0:0")
-    assert (asked["entrypoint"], asked["command"]) == (["/opt/backendai/bin/entrypoint"], [])
+    assert (asked["entrypoint"], asked["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
     assert asked["mac_address"] == "02:ba:0a:80:03:02"
     assert asked["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
     assert asked["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
@@ -168,6 +183,45 @@ def test_a_container_gets_the_nodes_of_its_devices_each_once_and_its_gpus_by_the
             "Options": {},
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("named", "request_of"),
+    [
+        ({"GPU-aaaa", "GPU-bbbb", "GPU-cccc"}, ("cdi", ["nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=GPU-bbbb"], [])),
+        ({"GPU-aaaa"}, ("nvidia", ["GPU-aaaa", "GPU-bbbb"], [["gpu"]])),
+    ],
+    ids=["all named", "one named"],
+)
+def test_gpus_come_by_cdi_where_it_names_all_of_a_container(
+    engine: Any, named: set[str], request_of: tuple[str, list[str], list[list[str]]]
+) -> None:
+    apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa", "GPU-bbbb"), cdi_gpus=frozenset(named)))
+    taken = HostConfig("1.41", device_requests=engine.asked[0]["host_config"]["device_requests"])
+    (request,) = taken["DeviceRequests"]
+    assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == request_of
+    # What comes by CDI must not be asked of NVIDIA's runtime too.
+    visible = engine.asked[0]["environment"]["NVIDIA_VISIBLE_DEVICES"]
+    assert visible == ("void" if request_of[0] == "cdi" else "GPU-aaaa,GPU-bbbb")
+
+
+def test_a_container_without_gpus_asks_for_none_wherever_there_is_cdi(engine: Any) -> None:
+    apply(engine, dataclasses.replace(MAIN, devices=("/dev/fuse",), cdi_gpus=frozenset({"GPU-aaaa"})))
+    assert engine.asked[0]["host_config"]["device_requests"] is None
+    assert "NVIDIA_VISIBLE_DEVICES" not in engine.asked[0]["environment"]
+
+
+@pytest.mark.parametrize("info", [{}, {"CDISpecDirs": None}, {"CDISpecDirs": []}], ids=["20.10", "null", "off"])
+def test_an_engine_without_cdi_looks_nowhere(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, info: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(engine, "info", lambda: info)
+    assert containers.cdi_folders(engine) == []
+
+
+def test_an_engine_with_cdi_says_where_it_looks(engine: Any) -> None:
+    engine.cdi_folders = ["/etc/cdi", "/var/run/cdi"]
+    assert containers.cdi_folders(engine) == ["/etc/cdi", "/var/run/cdi"]
 
 
 @pytest.mark.parametrize(

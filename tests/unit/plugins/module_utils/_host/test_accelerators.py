@@ -12,24 +12,27 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._host import accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import (
+    NVIDIA_HOOK,
     Accelerators,
     find_accelerators,
+    infiniband_nodes,
 )
 
 NVIDIA = "GPU-aaaa, 00000000:3B:00.0\nGPU-bbbb, 00000000:D8:00.0\nGPU-cccc, 00010000:01:00.0\n"
-Driver = Callable[[str], None]
+Driver = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Return what puts an nvidia-smi of this script on the path; there is none until then."""
+    """Return what puts an nvidia-smi of this script on the path, and NVIDIA's hook; there is neither until then."""
     programs = tmp_path / "programs"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
 
-    def install(script: str) -> None:
-        (programs / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
-        (programs / "nvidia-smi").chmod(0o755)
+    def install(script: str, *, hook: bool = True) -> None:
+        for name in ("nvidia-smi", *([NVIDIA_HOOK] if hook else [])):
+            (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+            (programs / name).chmod(0o755)
 
     return install
 
@@ -139,6 +142,55 @@ def test_gpus_of_nvidia_have_their_uuid_and_numa_node(root: Path, nvidia_smi: Dr
         [Device("cuda.device", "GPU-aaaa", 0), Device("cuda.device", "GPU-bbbb"), Device("cuda.device", "GPU-cccc", 1)],
         [],
     )
+
+
+@pytest.mark.parametrize(
+    ("folders", "hook", "offered"),
+    [
+        ((), True, ["GPU-aaaa", "GPU-bbbb", "GPU-cccc"]),
+        (("/etc/cdi",), True, ["GPU-aaaa", "GPU-bbbb", "GPU-cccc"]),
+        (("/etc/cdi",), False, ["GPU-aaaa", "GPU-bbbb"]),
+        ((), False, []),
+    ],
+    ids=["hook", "both", "CDI", "neither"],
+)
+def test_gpus_that_the_engine_can_give_to_nobody_are_not_offered_and_warned_of(
+    root: Path, nvidia_smi: Driver, folders: tuple[str, ...], hook: bool, offered: list[str]
+) -> None:
+    nvidia_smi(f'printf "{NVIDIA}"', hook=hook)
+    write(root / "etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices:\n- name: GPU-aaaa\n- name: GPU-bbbb\n")
+    amd(root, 1, 128)
+    found = find_accelerators(slot("/dev/fuse"), root, folders)
+    assert [one.id for one in found.devices] == ["/dev/fuse", "/dev/kfd,/dev/dri/renderD128", *offered]
+    lost = [gpu for gpu in ("GPU-aaaa", "GPU-bbbb", "GPU-cccc") if gpu not in offered]
+    sentence = (
+        f"{', '.join(lost)}: neither a CDI specification names them nor is nvidia-container-runtime-hook installed, so"
+        " this agent does not offer them: install nvidia-container-toolkit"
+    )
+    assert found.warnings == ([sentence] if lost else [])
+
+
+def test_a_folder_without_nodes_is_no_infiniband(root: Path) -> None:
+    assert infiniband_nodes(root) == []
+    (root / "dev/infiniband/by-ibdev").mkdir(parents=True)
+    (root / "dev/infiniband/file").touch()
+    assert infiniband_nodes(root) == []
+
+
+def test_nodes_of_infiniband_are_found_wherever_they_lie_and_links_to_them_are_not(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test may not make nodes, so files stand in for them."""
+    (root / "dev/infiniband/by-ibdev").mkdir(parents=True)
+    for name in ("uverbs0", "rdma_cm", "by-ibdev/umad0"):
+        (root / "dev/infiniband" / name).touch()
+    (root / "dev/infiniband/by-ibdev/mlx5_0-uverbs0").symlink_to("../uverbs0")
+    monkeypatch.setattr(Path, "is_char_device", Path.is_file)
+    assert infiniband_nodes(root) == [
+        "/dev/infiniband/by-ibdev/umad0",
+        "/dev/infiniband/rdma_cm",
+        "/dev/infiniband/uverbs0",
+    ]
 
 
 @pytest.mark.parametrize(

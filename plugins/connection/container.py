@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Commands and files in a session's container, through the agent that runs it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNotFound
+from ansible.plugins.connection import ConnectionBase, ensure_connect
+from ansible.utils.display import Display
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import AgentConnection
+
+DOCUMENTATION = r"""
+name: container
+short_description: Run commands in a container of a session
+version_added: 0.1.0
+description:
+  - Runs commands in a container with C(docker exec), on the agent that runs it. The agent is reached by its own
+    connection plugin, with its own settings; the container needs no sshd, no network and no Python for that.
+  - A command gets the session's whole environment, and starts in C(/home/work). It is run by the image's C(sh), or by
+    the one that the collection brings where the image has none. Modules need Python in the image,
+    M(ansible.builtin.raw) does not.
+  - The inventory plugin P(backendai.cluster.sessions#inventory) sets all that this plugin needs.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+notes:
+  - Files are held in memory while they are sent or fetched.
+  - The agent is reached as root, or has C(ansible_become) set. For becoming another user inside, the image needs the
+    program of the become plugin, such as C(sudo); O(remote_user) needs nothing.
+extends_documentation_fragment:
+  - ansible.builtin.connection_pipelining
+options:
+  container:
+    description: The name of the container on its agent.
+    type: str
+    required: true
+    vars:
+      - name: backendai_container
+  agent:
+    description: The name of the agent, for messages.
+    type: str
+    default: the agent
+    vars:
+      - name: backendai_agent
+  agent_connection:
+    description:
+      - How the agent is reached, as the variables that say so for it, such as C(ansible_host), C(ansible_user),
+        C(ansible_connection) and C(ansible_become).
+    type: dict
+    required: true
+    vars:
+      - name: backendai_agent_connection
+  docker_host:
+    description: The address of the agent's Docker engine, as seen on the agent.
+    type: str
+    default: unix:///var/run/docker.sock
+    vars:
+      - name: backendai_docker_host
+  remote_user:
+    description:
+      - The user inside the container. C(ansible_container_user) wins, and speaks of containers alone.
+    type: str
+    default: work
+    keyword:
+      - name: remote_user
+    vars:
+      - name: ansible_user
+      - name: ansible_container_user
+"""
+
+EXAMPLES = r"""
+# ansible -i inventory/agents.yml -i inventory/sessions.yml session_train_llm -m ansible.builtin.raw -a nvidia-smi
+
+# As the container's root, once:
+# ansible … session_train_llm -m ansible.builtin.raw -a id -e ansible_container_user=root
+
+- name: Look at the containers of a session
+  hosts: session_train_llm
+  gather_facts: false
+  tasks:
+    - name: Show the disks
+      ansible.builtin.raw: df -h
+      changed_when: false
+"""
+
+HOME = "/home/work"
+SHELL = "/opt/backendai/shell/sh"
+"""The shell of a login: it reads the session's environment and becomes the image's shell, or the kit's."""
+KIT_SHELL = "/opt/backendai/bin/sh"
+"""The kit's own shell, which has a ``cat`` where the image has none."""
+
+# What the client of engines 20.10 to 26.1 says, and ends with 1, when it is not the command that failed.
+_GONE = re.compile(
+    r"Error(?: response from daemon)?: (?:No such container: .*|[Cc]ontainer \S+ is (?:not running|paused).*)"
+)
+_NO_ENGINE = re.compile(r"(?:Cannot connect to the Docker daemon|(?:Got )?permission denied while trying to connect).*")
+
+display = Display()
+
+
+class Connection(ConnectionBase):
+    """The connection ``backendai.cluster.container``."""
+
+    transport = "backendai.cluster.container"
+    has_pipelining = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._agent: AgentConnection | None = None
+
+    def _connect(self) -> Connection:
+        if self._agent is None:
+            self._agent = AgentConnection(self.get_option("agent_connection"))
+            self._connected = True
+        return self
+
+    @ensure_connect
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        """Run a command; return its exit code, output and errors."""
+        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+        display.vvv(f"EXEC {cmd}", host=self.get_option("container"))
+        return self._run([SHELL, "-c", cmd], in_data)
+
+    @ensure_connect
+    def put_file(self, in_path: str, out_path: str) -> None:
+        """Send a file into the container."""
+        super().put_file(in_path, out_path)
+        try:
+            content = Path(in_path).read_bytes()
+        except FileNotFoundError:
+            raise AnsibleFileNotFound(f"{in_path} is not there: nothing can be sent to {self._where}.") from None
+        code, _output, errors = self._run([KIT_SHELL, "-c", f"cat > {shlex.quote(out_path)}"], content)
+        if code:
+            raise AnsibleError(f"{out_path} cannot be written in {self._where}: {_line(errors)}")
+
+    @ensure_connect
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        """Fetch a file from the container."""
+        super().fetch_file(in_path, out_path)
+        code, output, errors = self._run([KIT_SHELL, "-c", f"cat < {shlex.quote(in_path)}"])
+        if code:
+            raise AnsibleError(f"{in_path} cannot be read in {self._where}: {_line(errors)}")
+        Path(out_path).write_bytes(output)
+
+    def reset(self) -> None:
+        """Close the connection; the next command opens it again."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection to the agent."""
+        if self._agent is not None:
+            self._agent.close()
+        self._agent, self._connected = None, False
+
+    @property
+    def _where(self) -> str:
+        return f"container {self.get_option('container')} on {self.get_option('agent')}"
+
+    def _run(self, words: list[str], data: bytes | None = None) -> tuple[int, bytes, bytes]:
+        """Run a program in the container; it has no standard input unless there is ``data``."""
+        engine = ["docker", "--host", self.get_option("docker_host"), "exec", *(["--interactive"] if data else [])]
+        place = ["--user", self.get_option("remote_user"), "--workdir", HOME, self.get_option("container")]
+        connection = self._connect()._agent
+        assert connection is not None
+        code, output, errors = connection.run(shlex.join([*engine, *place, *words]), data)
+        self._refuse(code, _line(errors))
+        return code, output, errors
+
+    def _refuse(self, code: int, said: str) -> None:
+        if code != 1:
+            return
+        if _GONE.fullmatch(said):
+            raise AnsibleConnectionFailure(f"{self._where} does not run: its session has ended, or needs a repair.")
+        if _NO_ENGINE.fullmatch(said):
+            raise AnsibleConnectionFailure(f"{self._where} cannot be reached: {said}")
+
+
+def _line(errors: bytes) -> str:
+    return " ".join(errors.decode(errors="replace").split())

@@ -1,0 +1,190 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pulling an image in the background: a process of its own does it, for as long as the session is claimed.
+
+What that process has to tell is in the session's folder. It holds a lock until it ends, so that whoever looks knows
+whether it is still there, and no second one is started: a run that takes the session over finds it at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
+    ImageUnavailable,
+    Layers,
+    find_image,
+    pull_image,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
+    Held,
+    Store,
+    deadline,
+    write_atomically,
+)
+
+if TYPE_CHECKING:
+    import docker
+
+PACE = 0.5
+"""Seconds between two looks of the process that pulls: at the claim, and at how far it is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pull:
+    """An image that an agent lacks: what is pulled (``reference``), with whose ``credential``, and its ``name`` then."""
+
+    name: str
+    reference: str
+    credential: Credential | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """How a pull is doing: the ``image`` once it is there, until then how far it is. ``started`` says that it began."""
+
+    image: KnownImage | None
+    progress: Progress = Progress()
+    started: bool = False
+
+
+def renew(store: Store, session_id: str, nonce: str, seconds: int) -> Held:
+    """Let a claim of this run go on for so many seconds; one that is committed has no end.
+
+    Raises :class:`NotClaimed` when the claim is gone, or is a later run's.
+    """
+    with store.lock():
+        held = claimed(store, session_id, nonce)
+        if not held.committed:
+            held = dataclasses.replace(held, expires_at=deadline(seconds))
+            store.save(held)
+        return held
+
+
+def look(client: docker.APIClient, docker_host: str, store: Store, held: Held, pull: Pull) -> Seen:
+    """Start a pull where the image is missing, and return how it is doing.
+
+    Raises :class:`ImageUnavailable` when it has failed, or the process that pulled is gone.
+    """
+    note = _Note(store, held.plan.id, pull.name)
+    # Asked before the image is looked for: a pull that ends in between leaves the image there.
+    with note.locked() as handle:
+        found = find_image(client, pull.name)
+        if found:
+            return Seen(found.known)
+        if handle is None:
+            return Seen(None, note.progress())
+        wrong = note.failure(held.nonce)
+        if wrong:
+            note.forget()
+            raise ImageUnavailable(wrong)
+        note.write(Progress())
+        detach(lambda: _work(docker_host, note, pull), handle)
+    return Seen(None, started=True)
+
+
+class _Note:
+    """What is written of a pull in the folder of its session."""
+
+    def __init__(self, store: Store, session_id: str, name: str) -> None:
+        self._store, self._session_id, self._name = store, session_id, name
+        folder, stem = store.folder(session_id) / "pulls", hashlib.sha256(name.encode()).hexdigest()[:16]
+        self._lock, self._path = folder / f"{stem}.lock", folder / f"{stem}.json"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int | None]:
+        """Hold the lock of the pull, an open file; ``None`` while another process has it."""
+        self._lock.parent.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            yield handle if _taken(handle) else None
+        finally:
+            os.close(handle)
+
+    def write(self, progress: Progress, failed: str | None = None) -> bool:
+        """Note how far the pull is, and how it ended; return whether it may go on: the session is still claimed."""
+        with self._store.session_lock(self._session_id):
+            held = self._store.session(self._session_id)
+            if held is None or held.expired(time.time()):
+                return False
+            said = {"nonce": held.nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
+            if said != self._read():
+                write_atomically(self._path, json.dumps(said))
+            return True
+
+    def progress(self) -> Progress:
+        """Return how far the pull was when it was noted last."""
+        return Progress(**self._read().get("progress", {}))
+
+    def failure(self, nonce: str) -> str:
+        """Return why the pull that has ended failed; empty where it did not, or where it was an earlier run's."""
+        said = self._read()
+        if said.get("nonce") != nonce:
+            return ""
+        if said["failed"] is None:
+            return str(ImageUnavailable.because(self._name, "the process that pulled it was killed"))
+        return str(said["failed"])
+
+    def forget(self) -> None:
+        """Forget what was noted, so that the next look starts a pull again."""
+        self._path.unlink()
+
+    def _read(self) -> Mapping[str, Any]:
+        try:
+            said: dict[str, Any] = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return {}
+        return said
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _work(docker_host: str, note: _Note, pull: Pull) -> None:
+    """Pull, and note how it goes; return when it has ended, or when nobody claims the session any more.
+
+    The engine breaks a pull off when the connection that asked for it closes, as it does with this process.
+    """
+    layers = Layers()
+    ended: list[str] = []
+
+    def fetch() -> None:
+        try:
+            pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, layers.hear)
+            ended.append("")
+        except ImageUnavailable as error:
+            ended.append(str(error))
+        # Nobody else would hear of it, whatever it is.
+        except Exception as error:
+            ended.append(str(ImageUnavailable.because(pull.name, error)))
+
+    at_work = threading.Thread(target=fetch, daemon=True)
+    at_work.start()
+    while at_work.is_alive():
+        at_work.join(PACE)
+        if not note.write(layers.progress()):
+            return
+    note.write(layers.progress(), ended[0])

@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Waiting for containers that were started: their entrypoint has to get through, a bootstrap script included."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import Running, running
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
+
+if TYPE_CHECKING:
+    import docker
+
+READY = "/var/lib/backendai/ready"
+"""What the entrypoint makes in its container once it is through."""
+
+LAST_LINES = 3
+"""How much of a container's log tells why it ended."""
+
+POLL_SECONDS = 0.05
+
+
+class NotReady(Refused):
+    """A container did not get through its start; the message says which and why, in one sentence."""
+
+
+def await_ready(client: docker.APIClient, names: Iterable[str], until: float) -> None:
+    """Wait until containers are through their start, by their names; ``until`` is a time of the monotonic clock.
+
+    Raises :class:`NotReady` for the first that ends, or takes longer.
+    """
+    for name in names:
+        while not _is_ready(client, name):
+            if time.monotonic() >= until:
+                raise NotReady(
+                    f"container {name} is not through its start: session_bootstrap_script, if there is one, has to be"
+                    f" done within session_claim_ttl{_last_words(client, name)}"
+                )
+            time.sleep(POLL_SECONDS)
+
+
+def _is_ready(client: docker.APIClient, name: str) -> bool:
+    now = running(client, name)
+    if now is None:
+        raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
+    return _made_since(now)
+
+
+def _made_since(now: Running) -> bool:
+    """Return whether the mark is of this start: one that is started again has its last one for a moment."""
+    try:
+        return os.lstat(f"/proc/{now.pid}/root{READY}").st_mtime >= now.started_at
+    except OSError:
+        return False
+
+
+def _last_words(client: docker.APIClient, name: str) -> str:
+    try:
+        lines = tail_of(client, name, LAST_LINES)
+    except LogUnreadable as error:
+        lines = [str(error)]
+    return f"; its log ends with: {' / '.join(lines)}" if lines else ""

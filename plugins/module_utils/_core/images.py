@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which bits the name of an image stands for on each agent: all containers of a session that name it run the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownImage:
+    """An image as one agent has it: the engine's ``id`` of it, and the ``digest`` of the registry, or else the id.
+
+    ``reference`` is the name by which any agent gets the same bits, such as ``registry/pytorch@sha256:…``; empty where
+    the image did not come from the registry that its name says.
+    """
+
+    id: str
+    digest: str
+    reference: str = ""
+
+
+Found = Mapping[str, Mapping[str, KnownImage]]
+"""The images that agents have: by agent, then by name."""
+
+
+def found_images(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dict[str, dict[str, KnownImage]]:
+    """Return what plain data says that agents have."""
+    return {agent: {name: KnownImage(**one) for name, one in images.items()} for agent, images in data.items()}
+
+
+def reference_to(name: str, found: Found) -> str:
+    """Return what an agent that lacks an image pulls: what the others have, where that came from a registry."""
+    if "@" in name:
+        return name
+    references = sorted({images[name].reference for images in found.values() if name in images} - {""})
+    return references[0] if references else name
+
+
+def disagreement(found: Found) -> str:
+    """Return a sentence for the first image that is not the same on all agents; empty where there is none.
+
+    Engines that keep images in different ways give one image different ids, so equal digests will do.
+    """
+    for name in dict.fromkeys(name for images in found.values() for name in images):
+        known = {agent: images[name] for agent, images in found.items() if name in images}
+        by_digest: dict[str, list[str]] = {}
+        for agent, one in known.items():
+            by_digest.setdefault(one.digest, []).append(agent)
+        if len(by_digest) > 1 and len({one.id for one in known.values()}) > 1:
+            listed = ", ".join(f"{_short(digest)} on {' and '.join(agents)}" for digest, agents in by_digest.items())
+            remedy = "remove it there (docker rmi) or name it by its digest"
+            return f"session_image: {name!r} is not the same on all agents: {listed}; {remedy}"
+    return ""
+
+
+def _short(digest: str) -> str:
+    """Return a digest as people tell them apart."""
+    algorithm, _colon, content = digest.partition(":")
+    return f"{algorithm}:{content[:12]}…"

@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The limits that containers get here: what is wished, lowered to what the agent's engine can give.
+
+They are set by a child of containerd. It cannot exceed its own hard limits without CAP_SYS_RESOURCE, and a container
+that asks for more does not start. Those of dockerd do not count.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+
+NOFILE, MEMLOCK = "nofile", "memlock"
+WISHED = {NOFILE: 1 << 20, MEMLOCK: -1}
+"""How many files a process may have open, and how many bytes it may lock in memory: -1 is no limit."""
+
+SOCKETS = ("run/docker/containerd/containerd.sock", "run/containerd/containerd.sock")
+"""Where containerd listens: one that dockerd has started for itself, before that of the host."""
+
+_LINES = {NOFILE: "Max open files", MEMLOCK: "Max locked memory"}
+_CAP_SYS_RESOURCE = 1 << 24
+_WHOLE_HOST = ["0", "0", "4294967295"]
+"""The mapping of user ids of the first user namespace: in no other does CAP_SYS_RESOURCE raise limits."""
+
+
+def read_limits(root: Path = Path("/")) -> dict[str, int]:
+    """Return the limits that containers get on the host below ``root``, by the names that the engine has for them.
+
+    They are both the soft and the hard ones. Where no containerd listens there are none, and the engine's own hold.
+    """
+    listening = [pid for pid in (_listener(root / path) for path in SOCKETS) if pid]
+    if not listening:
+        return {}
+    process = root / "proc" / str(listening[0])
+    limits, status, uid_map = ((process / name).read_text() for name in ("limits", "status", "uid_map"))
+    return given_limits(limits, status, uid_map, int((root / "proc/sys/fs/nr_open").read_text()))
+
+
+def given_limits(limits: str, status: str, uid_map: str, nr_open: int) -> dict[str, int]:
+    """Return the limits that a process can give, from what ``/proc`` tells of it.
+
+    ``nr_open`` is what the kernel lets nobody exceed: ``fs.nr_open``.
+    """
+    if _may_raise(status, uid_map):
+        return {**WISHED, NOFILE: min(WISHED[NOFILE], nr_open)}
+    return {name: _lower(wish, _hard(limits, _LINES[name])) for name, wish in WISHED.items()}
+
+
+def _lower(one: int, other: int) -> int:
+    bounded = [limit for limit in (one, other) if limit >= 0]
+    return min(bounded, default=-1)
+
+
+def _hard(limits: str, title: str) -> int:
+    (line,) = (line for line in limits.splitlines() if line.startswith(title))
+    hard = line.split()[-2]
+    return -1 if hard == "unlimited" else int(hard)
+
+
+def _may_raise(status: str, uid_map: str) -> bool:
+    """Return whether programs that a process of root starts may raise limits: they get what its bounding set has."""
+    (bounding,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapBnd:"))
+    return bool(int(bounding, 16) & _CAP_SYS_RESOURCE) and uid_map.split() == _WHOLE_HOST
+
+
+def _listener(path: Path) -> int | None:
+    """Return the process that listens at a Unix socket; ``None`` where none does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(str(path))
+        except OSError:
+            return None
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[0])

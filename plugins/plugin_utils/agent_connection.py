@@ -1,0 +1,107 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""An agent's own connection, opened outside of a task on that agent: by its connection plugin, as its variables say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.become import BecomeBase
+from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
+
+_BECAME = re.compile(rb"\A(\r?\n)?BECOME-SUCCESS-[a-z]+\r?\n")
+
+
+def transport_of(variables: Mapping[str, Any]) -> str:
+    """Return the name of an agent's connection plugin."""
+    return str(variables.get("ansible_connection") or constants.DEFAULT_TRANSPORT)
+
+
+def become_method_of(variables: Mapping[str, Any]) -> str:
+    """Return the name of an agent's become plugin, whether or not it is used."""
+    return str(variables.get("ansible_become_method") or constants.DEFAULT_BECOME_METHOD)
+
+
+def settings(transport: str, become_method: str) -> set[str]:
+    """Return the names of all variables that say how an agent is reached through these plugins."""
+    plugins = {"connection": _plugin_class("connection", transport), "become": _plugin_class("become", become_method)}
+    names = {"ansible_connection", "ansible_become", "ansible_become_method", "ansible_timeout"}
+    return names.union(*(constants.config.get_plugin_vars(kind, plugin._load_name) for kind, plugin in plugins.items()))
+
+
+def seconds_of(variables: Mapping[str, Any]) -> int:
+    """Return how long an agent may take to answer."""
+    return int(variables.get("ansible_ssh_timeout") or variables.get("ansible_timeout") or constants.DEFAULT_TIMEOUT)
+
+
+class AgentConnection:
+    """A connection to an agent; ``variables`` are those of :func:`settings` that it has, templated.
+
+    Commands run as root where the agent is reached as root, or ``ansible_become`` says so. Everything may raise
+    :class:`AnsibleError`; what the connection plugin cannot reach is an :class:`AnsibleConnectionFailure`.
+    """
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        transport = transport_of(variables)
+        _plugin_class("connection", transport)
+        # A terminal would mix output and errors, and change the ends of lines. Without pipelining, a local connection
+        # that sends a password has no standard input left for data.
+        forced = {
+            "ansible_pipelining": True,
+            "ansible_ssh_pipelining": True,
+            "ansible_ssh_use_tty": False,
+            "ansible_ssh_timeout": seconds_of(variables),
+        }
+        self._shell = get_shell_plugin(shell_type="sh", executable="/bin/sh")
+        self._plugin = connection_loader.get(transport, PlayContext(), shell=self._shell)
+        self._plugin.set_options(var_options={**variables, **forced})
+        self._become = self._become_plugin(variables)
+        self._plugin.set_become_plugin(self._become)
+
+    def run(self, command: str, data: bytes | None = None) -> tuple[int, bytes, bytes]:
+        """Run a shell command with ``data`` as its standard input, if any; return exit code, output and errors."""
+        if self._become is not None:
+            command = self._become.build_become_command(command, self._shell)
+        code, output, errors = self._plugin.exec_command(command, in_data=data, sudoable=self._become is not None)
+        return code, _BECAME.sub(b"", output), errors
+
+    def close(self) -> None:
+        """Close the connection; the next command opens it again."""
+        self._plugin.close()
+
+    def _become_plugin(self, variables: Mapping[str, Any]) -> BecomeBase | None:
+        if not boolean(variables.get("ansible_become", constants.DEFAULT_BECOME)):
+            return None
+        method = become_method_of(variables)
+        _plugin_class("become", method)
+        plugin = become_loader.get(method)
+        plugin.set_options(var_options=dict(variables))
+        return (
+            None
+            if plugin.get_option("become_user") == self._user() and not constants.BECOME_ALLOW_SAME_USER
+            else plugin
+        )
+
+    def _user(self) -> str | None:
+        """Return the user that the agent is reached as, as far as that is known."""
+        try:
+            return self._plugin.get_option("remote_user") or self._plugin.default_user
+        except KeyError:
+            return self._plugin.default_user
+
+
+def _plugin_class(kind: str, name: str) -> Any:
+    loader = connection_loader if kind == "connection" else become_loader
+    found = loader.get(name, class_only=True)
+    if found is None:
+        option = "ansible_connection" if kind == "connection" else "ansible_become_method"
+        raise AnsibleError(f"{option}: there is no {kind} plugin {name!r}")
+    return found

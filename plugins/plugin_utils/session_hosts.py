@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Containers of sessions as hosts of an inventory: what an agent is asked, what it answers, what hosts are called."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+
+DOCKER_HOST = "unix:///var/run/docker.sock"
+STATE_PATH = "/var/lib/backendai"
+ALL = "sessions"
+"""The group of all containers."""
+TIMED_OUT = 124
+"""The exit code of ``timeout`` for a command that took too long."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionHost:
+    """One running container of a committed session.
+
+    ``agent`` is the inventory name under which the agent was asked. ``address`` is the one on the session's network,
+    ``None`` in a session of one.
+    """
+
+    session_id: str
+    session_name: str
+    role: str
+    index: int
+    rank: int
+    hostname: str
+    agent: str
+    container: str
+    address: str | None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that it belongs to: those of its session, its role and its agent."""
+        named = (("session", self.session_name), ("role", self.role), ("agent", self.agent))
+        return tuple(re.sub(r"\W", "_", f"{kind}_{name}") for kind, name in named)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """What it is, as variables of a host."""
+        told = dataclasses.asdict(self)
+        told.pop("hostname")
+        return {f"backendai_{name}": value for name, value in told.items()}
+
+
+def question(state_path: str, docker_host: str, seconds: int) -> str:
+    """Return the command line that prints an agent's sessions, one JSON object a line, then its running containers.
+
+    It is run by root, and ends with :data:`TIMED_OUT` when that takes more seconds.
+    """
+    sessions = f"{state_path}/sessions"
+    label = f"label={labels.OWNER}={labels.OWNER_VALUE}"
+    listing = ["docker", "--host", docker_host, "ps", "--filter", label, "--format", "{{.Names}}"]
+    closed = f"{sessions} cannot be entered: run backendai.cluster.provision_agents, or reach the agent as root"
+    # A session may end between being listed and being read.
+    script = (
+        f"cd {shlex.quote(sessions)} 2> /dev/null || {{ echo {shlex.quote(closed)} >&2; exit 1; }}\n"
+        'for one in */session.json; do [ ! -e "$one" ] || { cat "$one"; echo; }; done\n'
+        f"exec {shlex.join(listing)}"
+    )
+    return shlex.join(["timeout", str(seconds), "/bin/sh", "-c", script])
+
+
+def answer(agent: str, said: str) -> tuple[list[SessionHost], list[str]]:
+    """Return the containers that an agent named in its answer to :func:`question`, and what is wrong with the rest."""
+    lines = [line for line in said.splitlines() if line]
+    running = {line for line in lines if not line.startswith("{")}
+    hosts: list[SessionHost] = []
+    warnings: list[str] = []
+    for line in lines:
+        if not line.startswith("{"):
+            continue
+        held = _held(line)
+        if held is None:
+            warnings.append(f"{agent}: a session that it holds cannot be read, and none of its containers is here.")
+        elif held.committed:
+            hosts += [_host(agent, held, kernel) for kernel in held.kernels if kernel.container in running]
+    return hosts, warnings
+
+
+def named(hosts: Iterable[SessionHost], taken: Iterable[str]) -> tuple[dict[str, SessionHost], list[str]]:
+    """Return the containers by the names of their hosts, and warnings.
+
+    A name is ``<hostname>.<session name>``; where two sessions have the same name, the beginning of the session's id
+    follows. A container whose name is ``taken``, or given twice, is left out.
+    """
+    listed = sorted(hosts, key=lambda one: (one.session_name, one.session_id, one.rank, one.agent))
+    ids = defaultdict(set)
+    for one in listed:
+        ids[one.session_name].add(one.session_id)
+    warnings = [
+        f"{len(same)} sessions are called {name}: the names of their hosts end with the beginnings of their ids."
+        for name, same in sorted(ids.items())
+        if len(same) > 1
+    ]
+    given = set(taken)
+    found: dict[str, SessionHost] = {}
+    for one in listed:
+        suffix = f".{one.session_id[:8]}" if len(ids[one.session_name]) > 1 else ""
+        name = f"{one.hostname}.{one.session_name}{suffix}"
+        if name in given:
+            warnings.append(f"{one.agent}: the container {one.container} is left out: a host {name} is there already.")
+            continue
+        given.add(name)
+        found[name] = one
+    return found, warnings
+
+
+def refusal(code: int, errors: str, seconds: int) -> str:
+    """Return why an agent's answer does not count, given its exit code, which is not 0."""
+    if code == TIMED_OUT:
+        return f"it did not answer within {seconds} seconds"
+    return errors or f"the command that lists its sessions ended with {code}"
+
+
+def left_out(agent: str, reason: str) -> str:
+    """Return the sentence for an agent that cannot be asked."""
+    return f"{agent} is left out: {' '.join(reason.split()).rstrip('.')}."
+
+
+def references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
+    """Return templates that give an agent's own variables of these names, so that no value is copied."""
+    return {name: f"{{{{ hostvars[{agent!r}][{name!r}] }}}}" for name in names}
+
+
+def _held(line: str) -> Held | None:
+    try:
+        held = Held.from_dict(json.loads(line))
+        plain = all(_NAME.fullmatch(one) for one in (held.plan.name, *(kernel.hostname for kernel in held.kernels)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return held if plain else None
+
+
+def _host(agent: str, held: Held, kernel: Kernel) -> SessionHost:
+    same = {name: getattr(kernel, name) for name in ("role", "index", "rank", "hostname", "container", "address")}
+    return SessionHost(session_id=held.plan.id, session_name=held.plan.name, agent=agent, **same)

@@ -1,0 +1,117 @@
+"""What containers printed can be read while they run, and when they have ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, inside, on, remains, share
+
+SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
+TWO = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed", **SMALL}
+COMMAND = r"""
+for number in $(seq 50); do echo line $number; done; sleep 0.5
+echo "$BACKENDAI_CLUSTER_HOST: {{ 1 + 1 }}" >&2; sleep 0.5
+printf 'caf\351 \033[31m\n'; head -c 40000 /dev/zero | tr '\0' x; echo; touch printed
+until [ -e /tmp/end ]; do sleep 0.1; done
+exit 3
+"""
+APPS = [{"name": "served", "port": 8080}, {"name": "linked", "port": 8081}, {"name": "silent", "port": 8082}]
+TIMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
+
+
+def without_times(lines: list[str]) -> list[str]:
+    """Return the lines of a log without the time that each begins with."""
+    assert all(TIMED.match(line) for line in lines), lines
+    return [TIMED.sub("", line, count=1) for line in lines]
+
+
+def write_app_logs(main: dict[str, Any]) -> None:
+    """Let one app of main1 have written a log, and another a link to what is secret."""
+    folder = "/var/log/backendai"
+    line = f"mkdir -p {folder}; seq 200000 > {folder}/served.log; ln -sf /etc/shadow {folder}/linked.log"
+    inside(main, "sh", "-c", f"{line}; rm -f {folder}/silent.log", user="root")
+
+
+def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: Sessions) -> None:
+    created = sessions.create(command=COMMAND, apps=APPS, **TWO)
+    assert created.code == 0, created.output
+    main, sub = created.record["kernels"]
+    inside(main, "sh", "-c", "until [ -e printed ]; do sleep 0.1; done")
+    write_app_logs(main)
+    on(sub["agent"], f"docker kill {sub['container']}")
+    before = remains()
+    run = sessions.run("session_logs", name=sessions.name, logs_lines=6)
+    assert (run.code, run.changed) == (0, 0), run.output
+    assert run.record["session"] == {"id": created.record["id"], "name": sessions.name}
+    assert (run.record["agents"], run.record["error"]) == ({}, None)
+    first, second = run.record["kernels"]
+    said = [f"line {number}" for number in (48, 49, 50)] + ["main1: {{ 1 + 1 }}", "caf\ufffd \x1b[31m", "x" * 40000]
+    assert without_times(first["log"]) == said[-len(first["log"]) :]
+    assert len(first["log"]) >= 4
+    assert (first["hostname"], first["agent"], first["status"]) == ("main1", main["agent"], "running")
+    assert first["apps"] == {"served": [str(number) for number in range(199995, 200001)]}
+    assert first["error"] == "/var/log/backendai/linked.log is not a regular file"
+    assert (second["hostname"], second["status"], second["exit_code"]) == ("sub1", "exited", 137)
+    for line in (
+        f"== main1 on {main['agent']}: running ==",
+        r"caf� \x1b[31m",
+        "== main1, app served ==",
+        "== main1: /var/log/backendai/linked.log is not a regular file ==",
+        f"== sub1 on {sub['agent']}: exited with code 137 ==",
+    ):
+        assert line in run.output
+    inside(main, "touch", "/tmp/end")
+    assert on(main["agent"], f"docker wait {main['container']}").strip() == "3"
+    ended = sessions.run("session_logs", "--check", id=created.record["id"], kernel="main1", logs_lines=100)
+    assert (ended.code, ended.changed, ended.record) == (0, 0, None), ended.output
+    assert f"== main1 on {main['agent']}: exited with code 3 ==" in ended.output
+    assert "line 50" in ended.output
+    assert "== sub1" not in ended.output
+    assert remains() == before
+    assert sessions.listed() == {}
+    gone = sessions.run("session_logs", name=sessions.name)
+    assert gone.code != 0
+    assert (
+        f"the session '{sessions.name}' is TERMINATED: the command ended with exit code 3; its containers are gone, and"
+        " their logs with them."
+    ) in gone.said
+
+
+def test_what_there_are_no_logs_of_is_one_sentence(sessions: Sessions) -> None:
+    created = sessions.create(**SMALL)
+    unknown = sessions.run("session_logs", name=sessions.name, kernel="sub7")
+    assert unknown.code != 0
+    assert f"session_kernel: 'sub7' is not a container of '{sessions.name}'; it has main1." in unknown.said
+    ghost = sessions.run("session_logs", name="ghost")
+    assert (ghost.code != 0, ghost.record["error"]) == (True, "no session 'ghost' was found.")
+    whole = {"cluster_size": 2, "resources": {"cpu": 1, "mem": share(1)}, "designated_agents": [AGENTS[0]]}
+    waits = sessions.create(name=f"{sessions.name}-later", **whole)
+    assert waits.record["status"] == "PENDING", waits.output
+    run = sessions.run("session_logs", name=waits.record["name"])
+    assert run.code != 0
+    assert f"the session '{waits.record['name']}' is PENDING: no agent holds it." in run.said
+    nothing = sessions.run("session_logs")
+    assert nothing.code != 0
+    assert "session_name or session_id is required." in nothing.said
+    assert created.code == 0
+
+
+@pytest.mark.parametrize("agent", ["agent1", "agent3"])
+def test_the_log_of_a_driver_that_keeps_none_is_one_sentence(sessions: Sessions, agent: str) -> None:
+    created = sessions.create(designated_agents=[agent], **SMALL)
+    main = created.record["kernels"][0]
+    labels = json.loads(on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {main['container']}"))
+    on(agent, f"docker rm -f {main['container']}")
+    given = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
+    on(agent, f"docker run -d --log-driver none --name {main['container']} {given} lab/python:1 sleep 600")
+    run = sessions.run("session_logs", name=sessions.name)
+    assert run.code == 0, run.output
+    assert run.record["kernels"][0]["error"] == (
+        "its log cannot be read: configured logging driver does not support reading"
+    )

@@ -1,0 +1,113 @@
+"""What agents said of a session's logs becomes lines, a file and an exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.session_logs_report import ActionModule
+from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from tests.unit.builders import SESSION_ID, plan, queued
+from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.module_utils._core.test_logs import logged
+
+MADE = plan({"agent1": 1, "agent2": 1})
+AGENTS = ["agent1", "agent2", "agent3"]
+NOTHING: dict[str, Any] = {"parts": [], "unfit": None}
+
+
+def answers(**changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables of a run whose agents gave all logs, but for changes of what they said."""
+    said: dict[str, Any] = {agent: {"parts": [logged(MADE, agent)], "unfit": None} for agent in MADE.agents}
+    said = {**said, "agent3": NOTHING, **changes}
+    return {"hostvars": {agent: {"__session_logs": result} for agent, result in said.items()}}
+
+
+def test_logs_are_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "logs.json"
+    result = run(ActionModule, {"name": "train-llm", "agents": AGENTS, "path": str(path)}, answers())
+    assert (result["changed"], result["logs"]["error"]) == (False, None)
+    assert json.loads(path.read_text()) == result["logs"]
+    assert said == ["== main1 on agent1: running ==", "I am main1", "== sub1 on agent2: running ==", "I am sub1"]
+
+
+def test_one_container_is_shown_where_it_is_named(run: Run, said: list[str]) -> None:
+    run(ActionModule, {"id": SESSION_ID, "kernel": "sub1", "agents": AGENTS}, answers())
+    assert said == ["== sub1 on agent2: running ==", "I am sub1"]
+
+
+def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "logs.json"
+    run(ActionModule, {"name": "train-llm", "agents": AGENTS, "path": str(path)}, answers(), check_mode=True)
+    assert (said[-1], path.exists()) == ("I am sub1", False)
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
+        ({"failed": True}, "it gave no answer"),
+        ({"parts": [], "unfit": "the engine does not answer."}, "the engine does not answer"),
+        ({}, "hidden by --limit"),
+    ],
+    ids=["unreachable", "silent", "unfit", "hidden"],
+)
+def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
+    run: Run, said: list[str], tmp_path: Path, result: dict[str, Any], why: str
+) -> None:
+    path = tmp_path / "logs.json"
+    args = {"name": "train-llm", "agents": AGENTS, "path": str(path)}
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, args, answers(agent2=result))
+    assert str(refused.value) == (
+        f"not all logs of the session 'train-llm' could be read: agent2 cannot be asked: {why}."
+    )
+    assert said == [
+        "== main1 on agent1: running ==",
+        "I am main1",
+        "== sub1 on agent2: unknown ==",
+        f"== sub1: agent2 cannot be asked: {why} ==",
+    ]
+    assert json.loads(path.read_text())["agents"] == {"agent2": why}
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ({"name": "ghost"}, "no session 'ghost' was found."),
+        ({"name": "session-1"}, "the session 'session-1' is PENDING: no agent holds it."),
+        (
+            {"name": "session-2"},
+            (
+                "the session 'session-2' is TERMINATED: it was ended by alice; its containers are gone, and their logs"
+                " with them."
+            ),
+        ),
+    ],
+    ids=["unknown", "waiting", "over"],
+)
+def test_a_session_that_no_agent_holds_fails_with_one_sentence(
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path, args: dict[str, str], sentence: str
+) -> None:
+    queue.save(queued(1))
+    queue.save(queued(2, state="ended", spec=None, record={"status": "TERMINATED", "reason": "it was ended by alice"}))
+    path = tmp_path / "logs.json"
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(
+            ActionModule,
+            {**args, "agents": AGENTS, "path": str(path), "queue_path": str(queue.path)},
+            answers(agent1=NOTHING, agent2=NOTHING),
+        )
+    assert (str(refused.value), said) == (sentence, [])
+    assert json.loads(path.read_text())["error"] == sentence
+
+
+def test_a_container_that_the_session_does_not_have_is_refused(run: Run, said: list[str]) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"name": "train-llm", "kernel": "sub9", "agents": AGENTS}, answers())
+    assert str(refused.value) == "session_kernel: 'sub9' is not a container of 'train-llm'; it has main1, sub1."
+    assert said == []

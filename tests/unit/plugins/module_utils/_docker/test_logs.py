@@ -1,0 +1,149 @@
+"""The end of logs: what a container printed, and what programs in it wrote to files."""
+
+from __future__ import annotations
+
+import tarfile
+from typing import Any
+
+import pytest
+from docker.errors import APIError, NotFound
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of, tail_of_file
+from tests.unit.engine import Engine
+
+PATH = "/var/log/backendai/jupyter.log"
+
+
+def printed(*messages: bytes) -> Any:
+    """Return an engine whose one container, ``c``, printed these, at second 0, 1, 2 …"""
+    engine = Engine()
+    timed = [(f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), one) for second, one in enumerate(messages)]
+    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timed})
+    return engine
+
+
+def archived(content: bytes, *, size: int | None = None, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return what an engine sends of a file, which it may claim to be of another size or kind."""
+    member = tarfile.TarInfo("jupyter.log")
+    member.type, member.linkname = kind, "/etc/shadow" if kind == tarfile.SYMTYPE else ""
+    member.size = len(content) if size is None else size
+    padding = b"\0" * (-len(content) % tarfile.BLOCKSIZE)
+    return member.tobuf() + content + padding + b"\0" * 2 * tarfile.BLOCKSIZE
+
+
+def wrote(archive: bytes | Exception, path: str = PATH) -> Any:
+    """Return an engine whose one container, ``c``, has that file."""
+    engine = Engine()
+    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Files": {path: archive}})
+    return engine
+
+
+def test_the_last_lines_come_in_the_order_in_which_they_were_printed() -> None:
+    engine = printed(b"one\n", b"two\n", b"three\n")
+    assert tail_of(engine, "c", 2) == ["two", "three"]
+    assert tail_of(engine, "c", 9) == ["one", "two", "three"]
+
+
+def test_a_line_begins_with_its_time_where_that_is_wanted_and_has_no_other() -> None:
+    engine = printed(b"one\n", b"a long line ", b"goes ", b"on\n", b"half")
+    assert tail_of(engine, "c", 9, timestamps=True) == [
+        "2026-03-01T02:59:00.000000000Z one",
+        "2026-03-01T02:59:01.000000000Z a long line goes on",
+        "2026-03-01T02:59:04.000000000Z half",
+    ]
+
+
+def test_what_was_never_printed_has_no_lines_and_an_empty_line_is_one() -> None:
+    assert tail_of(printed(), "c", 9) == []
+    assert tail_of(printed(b"\n", b"one\n", b"\n"), "c", 9) == ["", "one", ""]
+
+
+def test_lines_end_at_newlines_alone_and_what_is_not_text_is_replaced() -> None:
+    assert tail_of(printed(b"10%\r20%\x0c\xe2\x80\xa8\n", b"\xff\xc3(\n"), "c", 9) == [
+        "10%\r20%\x0c\u2028",
+        "\ufffd\ufffd(",
+    ]
+
+
+@pytest.mark.parametrize("pieces", [[b"x" * 10 + b"\n"] * 3, [(b"x" * 10 + b"\n") * 3]], ids=["many", "one"])
+def test_no_more_than_the_end_of_a_long_log_is_given(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LOG_BYTES", 15)
+    assert tail_of(printed(*pieces), "c", 9) == ["…xxx", "x" * 10]
+    assert tail_of(printed(*pieces), "c", 1) == ["x" * 10]
+
+
+@pytest.mark.parametrize("pieces", [[b"x" * 10 + b"\n"] * 3, [(b"x" * 10 + b"\n") * 3]], ids=["many", "one"])
+def test_a_log_that_is_just_short_enough_is_whole(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LOG_BYTES", 33)
+    assert tail_of(printed(*pieces), "c", 9) == ["x" * 10] * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            APIError("501", None, "configured logging driver does not support reading."),
+            "configured logging driver does not support reading",
+        ),
+        (NotFound("No such container: c"), "No such container: c"),
+        (TimeoutError("timed out"), "timed out"),
+    ],
+    ids=["driver", "gone", "slow"],
+)
+def test_a_log_that_the_engine_does_not_give_is_one_sentence(error: Exception, why: str) -> None:
+    engine = printed()
+    engine.made[0]["Log"] = error
+    with pytest.raises(LogUnreadable) as refused:
+        tail_of(engine, "c", 9)
+    assert str(refused.value) == f"its log cannot be read: {why}"
+
+
+def test_the_last_lines_of_a_file_are_read() -> None:
+    content = b"".join(b"line %d\n" % number for number in range(50_000))
+    assert tail_of_file(wrote(archived(content)), "c", PATH, 2) == ["line 49998", "line 49999"]
+    assert tail_of_file(wrote(archived(b"")), "c", PATH, 2) == []
+
+
+def test_a_file_that_is_not_there_is_none() -> None:
+    assert tail_of_file(wrote(b"", "/other"), "c", PATH, 2) is None
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_what_is_no_regular_file_is_not_read(kind: bytes) -> None:
+    with pytest.raises(LogUnreadable) as refused:
+        tail_of_file(wrote(archived(b"", kind=kind)), "c", PATH, 2)
+    assert str(refused.value) == f"{PATH} is not a regular file"
+
+
+def test_an_archive_without_a_file_is_not_read() -> None:
+    with pytest.raises(LogUnreadable) as refused:
+        tail_of_file(wrote(b"\0" * 2 * tarfile.BLOCKSIZE), "c", PATH, 2)
+    assert str(refused.value) == f"{PATH} is not a regular file"
+
+
+def test_a_huge_file_is_not_read() -> None:
+    with pytest.raises(LogUnreadable) as refused:
+        tail_of_file(wrote(archived(b"", size=(256 << 20) + 1)), "c", PATH, 2)
+    assert str(refused.value) == f"{PATH} has 268435457 bytes, and what is larger than 268435456 is not read"
+
+
+@pytest.mark.parametrize(
+    ("archive", "why"),
+    [
+        (archived(b"one\n", size=5000)[:1000], "unexpected end of data"),
+        (APIError("500", None, "no space left."), "no space left"),
+        (ConnectionError("reset"), "reset"),
+    ],
+    ids=["cut", "refused", "lost"],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(archive: bytes | Exception, why: str) -> None:
+    with pytest.raises(LogUnreadable) as refused:
+        tail_of_file(wrote(archive), "c", PATH, 2)
+    assert str(refused.value) == f"{PATH} cannot be read: {why}"
+
+
+@pytest.mark.parametrize("size", [1, 7, 512, 10_000])
+def test_a_file_is_read_however_its_archive_is_cut(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "CHUNK_BYTES", size)
+    assert tail_of_file(wrote(archived(b"one\ntwo\n")), "c", PATH, 9) == ["one", "two"]

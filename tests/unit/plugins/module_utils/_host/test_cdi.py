@@ -1,0 +1,81 @@
+"""The GPUs that CDI names, in a host that is a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
+
+FOLDERS = ["/etc/cdi", "/var/run/cdi"]
+YAML = """---
+cdiVersion: 0.5.0
+containerEdits:
+  env:
+  - NVIDIA_VISIBLE_DEVICES=void
+  hooks:
+  - args:
+    - nvidia-cdi-hook
+    hookName: createContainer
+devices:
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+  name: "0"
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+  name: GPU-aaaa
+- name: 'GPU-bbbb' # the second one
+  containerEdits: {}
+- name: "GPU-cccc"
+- name: all
+kind: nvidia.com/gpu
+"""
+JSON = '{"kind": "nvidia.com/gpu", "devices": [{"name": "0"}, {"name": "GPU-dddd"}, {"name": "all"}]}'
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_gpus_are_named_in_specifications_of_both_kinds_and_all_folders(tmp_path: Path) -> None:
+    write(tmp_path, "etc/cdi/nvidia.yaml", YAML)
+    write(tmp_path, "var/run/cdi/nvidia.json", JSON)
+    assert named_gpus(FOLDERS, tmp_path) == {"GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"}
+    assert named_gpus(FOLDERS[:1], tmp_path) == {"GPU-aaaa", "GPU-bbbb", "GPU-cccc"}
+
+
+@pytest.mark.parametrize("kind", ['"nvidia.com/gpu"', "'nvidia.com/gpu'", "nvidia.com/gpu  # all of them"])
+def test_the_kind_may_be_quoted_and_followed_by_a_comment(tmp_path: Path, kind: str) -> None:
+    write(tmp_path, "etc/cdi/nvidia.yaml", f"kind: {kind}\ndevices:\n  - name: GPU-aaaa\n")
+    assert named_gpus(FOLDERS, tmp_path) == {"GPU-aaaa"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("nvidia.yaml", YAML.replace("kind: nvidia.com/gpu", "kind: management.nvidia.com/gpu")),
+        ("nvidia.yaml", YAML.replace("kind: nvidia.com/gpu", "kind: nvidia.com/gpu-other")),
+        ("nvidia.yaml", YAML.replace("kind: nvidia.com/gpu", "  kind: nvidia.com/gpu")),
+        ("nvidia.yaml", "kind: nvidia.com/gpu\ndevices:\n- name: '0'\n# name: GPU-aaaa\n"),
+        ("nvidia.json", JSON.replace("nvidia.com/gpu", "management.nvidia.com/gpu")),
+        ("nvidia.json", JSON.replace("GPU-dddd", "1")),
+        ("nvidia.json", YAML),
+        ("nvidia.json", "[]"),
+        ("nvidia.json", '{"kind": "nvidia.com/gpu"}'),
+        ("nvidia.json", '{"kind": "nvidia.com/gpu", "devices": [1]}'),
+        ("nvidia.yml", YAML),
+        ("nvidia.yaml.old", YAML),
+        ("folder.yaml/nvidia.yaml", YAML),
+    ],
+)
+def test_what_is_of_another_kind_or_cannot_be_read_names_none(tmp_path: Path, path: str, text: str) -> None:
+    write(tmp_path, f"etc/cdi/{path}", text)
+    assert named_gpus(FOLDERS, tmp_path) == frozenset()
+
+
+def test_folders_that_are_not_there_name_none(tmp_path: Path) -> None:
+    assert named_gpus(FOLDERS, tmp_path) == frozenset()

@@ -1,0 +1,105 @@
+"""The limits of containers, from what /proc tells of containerd."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.limits import SOCKETS, given_limits, read_limits
+
+ALL, WITHOUT = "000001ffffffffff", "000001fffeffffff"
+HOST, INNER = "         0          0 4294967295\n", "         0     100000      65536\n"
+WISHED = {"nofile": 1048576, "memlock": -1}
+OWN, SYSTEM = SOCKETS
+Listen = Callable[[str], None]
+
+
+def limits(nofile: str, memlock: str) -> str:
+    return (
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        f"Max open files            1024                 {nofile:<20} files     \n"
+        f"Max locked memory         65536                {memlock:<20} bytes     \n"
+        "Max pending signals       94000                94000                signals   \n"
+    )
+
+
+def status(bounding: str) -> str:
+    return f"Name:\tcontainerd\nCapEff:\t{ALL}\nCapBnd:\t{bounding}\nNoNewPrivs:\t0\n"
+
+
+@pytest.mark.parametrize(
+    ("nofile", "memlock", "given"),
+    [
+        ("20000", "8388608", {"nofile": 20000, "memlock": 8388608}),
+        ("1073741816", "unlimited", WISHED),
+        ("unlimited", "0", {"nofile": 1048576, "memlock": 0}),
+    ],
+)
+def test_an_engine_that_may_not_raise_limits_gives_what_it_has_itself(
+    nofile: str, memlock: str, given: dict[str, int]
+) -> None:
+    assert given_limits(limits(nofile, memlock), status(WITHOUT), HOST, 1 << 30) == given
+
+
+@pytest.mark.parametrize(
+    ("nr_open", "nofile"), [(1 << 30, 1048576), (524288, 524288)], ids=["as wished", "no more than the kernel allows"]
+)
+def test_an_engine_that_may_raise_limits_gives_what_is_wished(nr_open: int, nofile: int) -> None:
+    assert given_limits(limits("1024", "65536"), status(ALL), HOST, nr_open) == {**WISHED, "nofile": nofile}
+
+
+def test_in_a_user_namespace_of_its_own_nobody_raises_limits() -> None:
+    assert given_limits(limits("1024", "65536"), status(ALL), INNER, 1 << 30) == {"nofile": 1024, "memlock": 65536}
+
+
+@pytest.fixture
+def listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
+    """Return what makes this process listen as containerd of a host in the current folder."""
+    monkeypatch.chdir(tmp_path)  # The address of a socket has a hundred characters at most.
+    Path("proc/sys/fs").mkdir(parents=True)
+    Path("proc/sys/fs/nr_open").write_text("1048576\n")
+    opened: list[socket.socket] = []
+
+    def as_containerd(path: str) -> None:
+        Path(path).parent.mkdir(parents=True)
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(path)
+        server.listen()
+        opened.append(server)
+
+    yield as_containerd
+    for one in opened:
+        one.close()
+
+
+def process(memlock: str) -> None:
+    """Let /proc of the host tell this of the process that listens."""
+    folder = Path("proc") / str(os.getpid())
+    folder.mkdir()
+    for name, text in {"limits": limits("20000", memlock), "status": status(WITHOUT), "uid_map": HOST}.items():
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize("path", SOCKETS, ids=["dockerd's own", "the host's"])
+def test_the_limits_are_those_of_whoever_listens_at_containerds_socket(listen: Listen, path: str) -> None:
+    listen(path)
+    process("8388608")
+    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608}
+
+
+def test_a_socket_that_nobody_listens_at_any_more_does_not_count(listen: Listen) -> None:
+    listen(SYSTEM)
+    process("8388608")
+    Path(OWN).parent.mkdir(parents=True)
+    with closing(socket.socket(socket.AF_UNIX)) as left:
+        left.bind(OWN)
+    assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608}
+
+
+def test_where_no_containerd_listens_the_engines_own_limits_hold(tmp_path: Path) -> None:
+    assert read_limits(tmp_path) == {}
