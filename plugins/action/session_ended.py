@@ -10,6 +10,7 @@ import dataclasses
 import time
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.filter.all_well import all_well
 from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import summary
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, ENDING, ended
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
@@ -22,7 +23,8 @@ class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args = self._task.args
-        record, away = dict(args["record"]), list(args.get("away") or [])
+        record, removed = dict(args["record"]), args.get("removed") or {}
+        away = [*(args.get("away") or []), *(agent for agent, said in removed.items() if not all_well([said]))]
         queue = self.queue(task_vars or {})
         with self.transaction(queue):
             entry = queue.entry(record["id"]) if record["id"] else None

@@ -6,17 +6,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from pathlib import Path
-from typing import Any
-
-from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNotFound
-from ansible.plugins.connection import ConnectionBase, ensure_connect
-from ansible.utils.display import Display
-
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import AgentConnection
-
 DOCUMENTATION = r"""
 name: container
 short_description: Run commands in a container of a session
@@ -35,7 +24,7 @@ notes:
   - The agent is reached as root, or has C(ansible_become) set. For becoming another user inside, the image needs the
     program of the become plugin, such as C(sudo); O(remote_user) needs nothing.
 extends_documentation_fragment:
-  - ansible.builtin.connection_pipelining
+  - connection_pipelining
 options:
   container:
     description: The name of the container on its agent.
@@ -90,6 +79,17 @@ EXAMPLES = r"""
       changed_when: false
 """
 
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNotFound
+from ansible.plugins.connection import ConnectionBase, ensure_connect
+from ansible.utils.display import Display
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import AgentConnection
+
 HOME = "/home/work"
 SHELL = "/opt/backendai/shell/sh"
 """The shell of a login: it reads the session's environment and becomes the image's shell, or the kit's."""
@@ -116,10 +116,14 @@ class Connection(ConnectionBase):
         self._agent: AgentConnection | None = None
 
     def _connect(self) -> Connection:
+        self._opened()
+        self._connected = True
+        return self
+
+    def _opened(self) -> AgentConnection:
         if self._agent is None:
             self._agent = AgentConnection(self.get_option("agent_connection"))
-            self._connected = True
-        return self
+        return self._agent
 
     @ensure_connect
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
@@ -167,9 +171,7 @@ class Connection(ConnectionBase):
         """Run a program in the container; it has no standard input unless there is ``data``."""
         engine = ["docker", "--host", self.get_option("docker_host"), "exec", *(["--interactive"] if data else [])]
         place = ["--user", self.get_option("remote_user"), "--workdir", HOME, self.get_option("container")]
-        connection = self._connect()._agent
-        assert connection is not None
-        code, output, errors = connection.run(shlex.join([*engine, *place, *words]), data)
+        code, output, errors = self._opened().run(shlex.join([*engine, *place, *words]), data)
         self._refuse(code, _line(errors))
         return code, output, errors
 

@@ -33,7 +33,7 @@ notes:
   - The variables C(agent_state_path) and C(agent_docker_host) of an agent say where its sessions and its engine are.
   - C(ansible_timeout) of an agent says how many seconds it may take to answer, V(10) unless set.
 extends_documentation_fragment:
-  - ansible.builtin.constructed
+  - constructed
 options:
   plugin:
     description: The name of this plugin.

@@ -35,6 +35,12 @@ options:
     type: list
     elements: str
     default: []
+  removed:
+    description:
+      - What came of M(backendai.cluster.session_slice) on the agents that could be asked, by their names. Those that failed, or
+        became unreachable, are remembered like O(away).
+    type: dict
+    default: {}
   path:
     description: The file to write; empty for none.
     type: path
@@ -46,6 +52,8 @@ EXAMPLES = r"""
   backendai.cluster.session_ended:
     record: "{{ found.record }}"
     away: "{{ found.away }}"
+    removed:
+      agent1: "{{ hostvars['agent1']['slice'] | default({'failed': true}) }}"
 """
 
 RETURN = r"""

@@ -12,8 +12,8 @@ module: session_image
 short_description: Pull a session's images where an agent does not have them
 version_added: 0.1.0
 description:
-  - Starts to pull an image unless the agent's engine has it already, and says how far it is. A process of its own on the
-    agent pulls, and ends when the session is no longer claimed there.
+  - Starts to pull an image unless the agent's engine has it already, and says how far it is. A process of its own on
+    the agent pulls, and ends when the session is no longer claimed there.
   - Each look renews the claim of this run, so that it does not end before the pull.
   - An action on the control node looks again and again, shows how far the pull is, and goes from one image to the next.
     It comes back after a third of O(seconds), whether all images are there or not, so that agents in turn renew their
@@ -47,7 +47,8 @@ options:
     type: int
     required: true
   images:
-    description: The images that the agent lacks, with their registries and tags. Without any, only the claim is renewed.
+    description:
+      - The images that the agent lacks, with their registries and tags. Without any, only the claim is renewed.
     type: list
     elements: str
     default: []
@@ -59,8 +60,8 @@ options:
     default: {}
   registries:
     description:
-      - The C(username) and C(password) for each registry that asks for them, by its host and port. The agent gets the one
-        that it needs.
+      - The C(username) and C(password) for each registry that asks for them, by its host and port. The agent gets the
+        one that it needs.
     type: dict
     default: {}
   name:
@@ -144,11 +145,10 @@ def main() -> None:
 
 def _result(params: dict[str, Any], *, dry: bool) -> dict[str, Any]:
     """Return what came of one look at one image, or at none."""
-    name, store = params["name"], Store(params["state_path"])
+    client, store, name = connect(params["docker_host"]), Store(params["state_path"]), params["name"]
     held = None if dry else renew(store, params["session_id"], params["nonce"], params["seconds"])
     if name is None:
         return {"changed": False, "images": {}, "under_way": []}
-    client = connect(params["docker_host"])
     if held is None:
         found = find_image(client, name)
         seen = Seen(found.known if found else None)

@@ -111,6 +111,10 @@ pulls:
   returned: when there is a plan
   type: dict
   sample: {agent2: [registry.example.com/pytorch:2.3]}
+images:
+  description: The images that agents need and have, by agent and name, as M(backendai.cluster.session_image) has them.
+  returned: when there is a plan
+  type: dict
 gone:
   description: The ids of sessions that ended while an agent was away.
   returned: when there is a plan

@@ -80,6 +80,12 @@ options:
     description: The template of a container's environment, one C(KEY=VALUE) in each line.
     type: str
     default: environment.j2
+  images:
+    description:
+      - The images that the agents of the session have, by agent and name, as M(backendai.cluster.session_image) returns
+        them. Nothing is made where agents have different ones of one name.
+    type: dict
+    default: {}
   hosts:
     description: The rendered C(/etc/hosts). Set by the action.
     type: str
@@ -129,6 +135,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
     remove_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._core.images import found_images
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -146,6 +153,7 @@ OPTIONS = {
     "hosts_template": {"type": "str", "default": "hosts.j2"},
     "ssh_config_template": {"type": "str", "default": "ssh_config.j2"},
     "environment_template": {"type": "str", "default": "environment.j2"},
+    "images": {"type": "dict", "default": {}},
     "hosts": {"type": "str"},
     "ssh_config": {"type": "str"},
     "environments": {"type": "dict", "no_log": True},
@@ -170,7 +178,8 @@ def main() -> None:
             changes = remove_claimed(client, store, params["session_id"], params["nonce"], dry=dry)
         else:
             plan, contents = SessionPlan.from_dict(params["plan"]), Contents.from_options(params)
-            asked = Asked(plan, params["agent"], params["nonce"], contents, params["default_network"])
+            network, images = params["default_network"], found_images(params["images"])
+            asked = Asked(plan, params["agent"], params["nonce"], contents, network, images)
             changes = apply_claimed(client, store, asked, dry=dry)
         return {"changed": bool(changes), "diff": as_diff(changes)}
 

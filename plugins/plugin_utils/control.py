@@ -50,6 +50,7 @@ def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str], *, unpr
         "request": comparable(spec, plan.id),
         "agents": plan.agents,
         "pulls": decision.pulls,
+        "images": decision.images,
         "public_keys": decision.public_keys,
         "at_least": decision.at_least,
         "nonce": uuid.uuid4().hex,

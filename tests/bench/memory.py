@@ -19,7 +19,7 @@ def told(number: int) -> str:
     """Return what an agent says of itself, as the JSON that comes over the wire."""
     shapes = nodes()
     cpu, mem, gpus = shapes[number % len(shapes)]
-    name = f"agent{number}.cluster.example.org"
+    name, digest = f"agent{number}.cluster.example.org", f"sha256:{number:064x}"
     data: dict[str, Any] = {
         "resource_group": "default",
         "schedulable": True,
@@ -40,7 +40,7 @@ def told(number: int) -> str:
             *(f"10.128.{number & 255}.{16 * one}/28" for one in range(SESSIONS)),
         ],
         "vnis": [number * SESSIONS + one for one in range(SESSIONS)],
-        "images": {"registry.example.org/pytorch:2.3": "sha256:" + f"{number:064x}"},
+        "images": {"registry.example.org/pytorch:2.3": {"id": digest, "digest": digest}},
         "missing_paths": [],
         "sessions": [_session(name, number * SESSIONS + one) for one in range(SESSIONS)],
     }

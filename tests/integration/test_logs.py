@@ -16,8 +16,8 @@ SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
 TWO = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed", **SMALL}
 COMMAND = r"""
 for number in $(seq 50); do echo line $number; done; sleep 0.5
-echo "$BACKENDAI_CLUSTER_HOST: {{ 1 + 1 }}" >&2; sleep 0.5
-printf 'caf\351 \033[31m\n'; head -c 40000 /dev/zero | tr '\0' x; echo; touch printed
+printf "$BACKENDAI_CLUSTER_HOST: \173\173 1 + 1 \175\175\n" >&2; sleep 0.5
+printf 'caf\351 \033[31m\n'; head -c 40000 /dev/zero | tr '\0' x; echo; touch /tmp/printed
 until [ -e /tmp/end ]; do sleep 0.1; done
 exit 3
 """
@@ -42,16 +42,18 @@ def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: 
     created = sessions.create(command=COMMAND, apps=APPS, **TWO)
     assert created.code == 0, created.output
     main, sub = created.record["kernels"]
-    inside(main, "sh", "-c", "until [ -e printed ]; do sleep 0.1; done")
+    inside(main, "timeout", "60", "sh", "-c", "until [ -e /tmp/printed ]; do sleep 0.1; done")
     write_app_logs(main)
     on(sub["agent"], f"docker kill {sub['container']}")
     before = remains()
     run = sessions.run("session_logs", name=sessions.name, logs_lines=6)
     assert (run.code, run.changed) == (0, 0), run.output
+    assert remains() == before
     assert run.record["session"] == {"id": created.record["id"], "name": sessions.name}
     assert (run.record["agents"], run.record["error"]) == ({}, None)
     first, second = run.record["kernels"]
-    said = [f"line {number}" for number in (48, 49, 50)] + ["main1: {{ 1 + 1 }}", "caf\ufffd \x1b[31m", "x" * 40000]
+    said = [f"line {number}" for number in (48, 49, 50)]
+    said += ["main1: {{ 1 + 1 }}", "caf\ufffd \x1b[31m", "x" * 40000]
     assert without_times(first["log"]) == said[-len(first["log"]) :]
     assert len(first["log"]) >= 4
     assert (first["hostname"], first["agent"], first["status"]) == ("main1", main["agent"], "running")
@@ -73,7 +75,6 @@ def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: 
     assert f"== main1 on {main['agent']}: exited with code 3 ==" in ended.output
     assert "line 50" in ended.output
     assert "== sub1" not in ended.output
-    assert remains() == before
     assert sessions.listed() == {}
     gone = sessions.run("session_logs", name=sessions.name)
     assert gone.code != 0

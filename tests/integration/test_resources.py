@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,19 @@ SPREAD = {
     "agent_selection": "dispersed",
     "designated_agents": list(BOTH),
     "resources": {"cpu": 1, "mem": MEMORY, "shmem": SHARED},
+}
+GPU = "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+NVIDIA_SMI = f"#!/bin/sh\necho '{GPU}, 00000000:3B:00.0'\n"
+CDI = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [
+        {
+            "name": GPU,
+            "containerEdits": {"deviceNodes": [{"path": "/dev/fuse", "fileMode": 0o666}], "env": ["CDI=gave"]},
+        }
+    ],
+    "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
 }
 IPC_LOCK, SYS_NICE, SYS_RESOURCE = (1 << bit for bit in (14, 23, 24))
 
@@ -56,6 +70,26 @@ def infiniband() -> Iterator[None]:
             on(agent, "rm -rf /dev/infiniband")
 
 
+@pytest.fixture
+def cdi() -> Iterator[None]:
+    """Let agent3 have a GPU that its engine knows by CDI, as far as an engine can tell: a node stands in for it."""
+    files = {
+        "/usr/local/bin/nvidia-smi": NVIDIA_SMI,
+        "/etc/cdi/nvidia.json": json.dumps(CDI),
+        "/etc/docker/daemon.json": json.dumps({"features": {"cdi": True}}),
+    }
+    there = on("agent3", f"ls -d {' '.join(files)} 2> /dev/null", check=False)
+    assert not there, f"agent3 has {there} of its own"
+    try:
+        on("agent3", "mkdir -p /etc/cdi /etc/docker")
+        for path, text in files.items():
+            on("agent3", f"echo {shlex.quote(text)} > {path}")
+        on("agent3", "chmod +x /usr/local/bin/nvidia-smi && systemctl restart docker")
+        yield
+    finally:
+        on("agent3", f"rm -f {' '.join(files)}; rmdir --ignore-fail-on-non-empty /etc/cdi; systemctl restart docker")
+
+
 def can_give(agent: str) -> dict[str, list[int]]:
     """Return the limits that an agent's engine can give: all, if it may raise them, else those of its containerd."""
     told = on(agent, "cat /proc/$(pidof containerd)/limits /proc/$(pidof containerd)/status")
@@ -69,7 +103,68 @@ def can_give(agent: str) -> dict[str, list[int]]:
 
 
 def looked(kernel: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what user work sees in a container after a login, as in a job."""
-    login = ["/opt/backendai/bin/ssh", "-o", "BatchMode=yes", kernel["hostname"], "python3 -"]
-    text = inside(kernel, "sh", "-c", f"echo {json.dumps(LOOK.encode().hex())} | xxd -r -p | {' '.join(login)}")
-    return dict(json.loads(text))
+    """Return what user work sees in a container."""
+    return dict(json.loads(inside(kernel, "python3", "-c", LOOK)))
+
+
+def configured(kernel: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the engine was asked for a container."""
+    return dict(json.loads(on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"])
+
+
+def capabilities(kernel: Mapping[str, Any], kind: str) -> int:
+    """Return the capabilities of root in a container."""
+    told = inside(kernel, "awk", f"/^{kind}:/ {{ print $2 }}", "/proc/self/status", user="root")
+    return int(told, 16)
+
+
+@pytest.mark.usefixtures("infiniband")
+def test_each_container_gets_exactly_what_was_asked(sessions: Sessions) -> None:
+    asked = {**SPREAD, "infiniband": True}
+    run = sessions.create(**asked)
+    assert run.code == 0, run.output
+    main, sub = run.record["kernels"]
+    assert {kernel["agent"] for kernel in (main, sub)} == set(BOTH)
+    for kernel in (main, sub):
+        seen, engine, limits = looked(kernel), configured(kernel), can_give(kernel["agent"])
+        assert (len(seen["cores"]), engine["CpusetCpus"]) == (1, ",".join(map(str, seen["cores"])))
+        assert (seen["memory"], seen["shared"]) == (str(MEMORY), SHARED)
+        assert (engine["Memory"], engine["MemorySwap"], engine["ShmSize"]) == (MEMORY, MEMORY, SHARED)
+        # Version 1 counts memory and swap together, version 2 swap alone.
+        assert (seen["memory and swap"], seen["swap"]) in ((str(MEMORY), None), (None, "0"))
+        assert {name: seen[name] for name in limits} == limits
+        login = inside(main, "ssh", kernel["hostname"], "ulimit -Sn; ulimit -Hn; ulimit -Sl; ulimit -Hl").split()
+        locked = [str(limit // 1024) if limit >= 0 else "unlimited" for limit in limits["memlock"]]
+        assert login == [*map(str, limits["nofile"]), *locked]
+        assert {one.removeprefix("CAP_") for one in engine["CapAdd"]} == {"IPC_LOCK", "SYS_NICE"}
+        for kind in ("CapBnd", "CapEff"):
+            assert capabilities(kernel, kind) & (IPC_LOCK | SYS_NICE) == IPC_LOCK | SYS_NICE
+        assert inside(kernel, "find", "/dev/infiniband", "-type", "c").split() == ["/dev/infiniband/uverbs0"]
+        assert (
+            inside(kernel, "sh", "-c", ": <> /dev/infiniband/uverbs0; stat -c %U /dev/infiniband/uverbs0") == "work\n"
+        )
+        assert on(kernel["agent"], "stat -c '%U %a' /dev/infiniband/uverbs0") == "root 600\n"
+    again = sessions.create(**asked)
+    assert (again.code, again.changed) == (0, 0), again.output
+
+
+def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None:
+    run = sessions.create(**SPREAD, infiniband=True)
+    assert run.code != 0
+    assert "session_infiniband: none of agent1, agent3 has /dev/infiniband." in run.said
+    assert run.record["status"] == "ERROR"
+
+
+@pytest.mark.usefixtures("cdi")
+def test_gpus_come_by_cdi_where_the_engine_knows_them_so(sessions: Sessions) -> None:
+    asked = {"designated_agents": ["agent3"], "resources": {"cpu": 1, "mem": MEMORY, "cuda.device": 1}}
+    run = sessions.create(**asked)
+    assert run.code == 0, run.output
+    (main,) = run.record["kernels"]
+    (request,) = configured(main)["DeviceRequests"]
+    assert (request["Driver"], request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])
+    seen = dict(line.split("=", 1) for line in inside(main, "env").splitlines() if "=" in line)
+    assert (seen["CDI"], seen["NVIDIA_VISIBLE_DEVICES"]) == ("gave", "void")
+    assert inside(main, "sh", "-c", ": <> /dev/fuse; echo opened") == "opened\n"
+    again = sessions.create(**asked)
+    assert (again.code, again.changed) == (0, 0), again.output

@@ -66,11 +66,17 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
         "infiniband": False,
         "swarm": None,
         "vnis": [],
-        "images": {IMAGE: "sha256:1"},
+        "images": {IMAGE: image_data()},
         "missing_paths": [],
         "sessions": [],
         **changes,
     }
+
+
+def image_data(number: int = 1, registry: str = "") -> dict[str, str]:
+    """Return what ``agent_info`` says of an image: one that was loaded, or of the repository of that ``registry``."""
+    own = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
+    return {**own, "digest": "sha256:a", "reference": f"{registry}@sha256:a"} if registry else own
 
 
 def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> AgentFacts:

@@ -21,6 +21,9 @@ class Engine:
         self.calls: list[str] = []
         self.asked: list[dict[str, Any]] = []
 
+        self.registry: dict[str, dict[str, Any]] = {}
+        """What pulls give, by reference: an image, or ``{"error": …}``, after ``{"lines": […]}``."""
+
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
         self.cdi_folders: list[str] = []
 
@@ -39,6 +42,24 @@ class Engine:
         if name not in self.images:
             raise ImageNotFound(f"No such image: {name}")
         return self.images[name]
+
+    def pull(
+        self, repository: str, tag: str, *, stream: bool, decode: bool, auth_config: dict[str, str] | None
+    ) -> Iterator[dict[str, Any]]:
+        assert stream, "the end of a pull is its last line"
+        assert decode, "lines are read as mappings"
+        reference = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+        self.calls.append(f"pull {reference}{f' as {auth_config}' if auth_config else ''}")
+        given = dict(self.registry.get(reference, {"error": f"manifest for {reference} not found\n"}))
+        yield from given.pop("lines", [])
+        if "error" in given:
+            yield {"error": given["error"]}
+        elif given:
+            self.images[reference] = given
+
+    def tag(self, image: str, repository: str, tag: str | None) -> None:
+        self.calls.append(f"tag {image} {repository}:{tag or 'latest'}")
+        self.images[f"{repository}:{tag}" if tag else repository] = self.images[image]
 
     def containers(self, **asked: Any) -> list[dict[str, Any]]:
         listed = [one for one in self.made if _bears(one, asked.get("filters"))]

@@ -19,7 +19,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
@@ -50,7 +49,7 @@ PACE = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Pull:
-    """An image that an agent lacks: what is pulled (``reference``), with whose ``credential``, and its ``name`` then."""
+    """An image that an agent lacks: its ``name``, what is pulled for it (``reference``), and with whose credential."""
 
     name: str
     reference: str
@@ -62,7 +61,7 @@ class Seen:
     """How a pull is doing: the ``image`` once it is there, until then how far it is. ``started`` says that it began."""
 
     image: KnownImage | None
-    progress: Progress = Progress()
+    progress: Progress = dataclasses.field(default_factory=Progress)
     started: bool = False
 
 

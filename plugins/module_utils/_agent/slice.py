@@ -22,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused i
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import derived, parse_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.images import Found, disagreement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.network import link_of
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned, device_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
@@ -57,6 +58,10 @@ class NotClaimed(Refused):
     """This run has no claim here (any more); the message is one sentence."""
 
 
+class ImagesDiffer(Refused):
+    """Agents of a session have different images of one name; the message is one sentence."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Contents:
     """What the templates gave, and the keys of all containers: the same for every agent but ``environments``."""
@@ -83,13 +88,17 @@ class Contents:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a run asks of one agent; ``nonce`` is the one that it claimed the session with."""
+    """What a run asks of one agent; ``nonce`` is the one that it claimed the session with.
+
+    ``images`` are those that the agents of the session say that they have.
+    """
 
     plan: SessionPlan
     agent: str
     nonce: str
     contents: Contents
     default_network: str
+    images: Found = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +128,8 @@ def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: 
             held = store.session(plan.id) or Held(plan, {}, asked.agent, asked.nonce, None, {}, {})
         else:
             held = claimed(store, plan.id, asked.nonce)
-        return apply_slice(client, store, held, asked.contents, asked.default_network, dry=dry)
+        images = _images(client, held, asked.images, dry=dry)
+        return apply_slice(client, store, held, asked.contents, images, asked.default_network, dry=dry)
 
 
 def remove_claimed(
@@ -138,13 +148,19 @@ def remove_claimed(
 
 
 def apply_slice(
-    client: docker.APIClient, store: Store, held: Held, contents: Contents, default_network: str, *, dry: bool
+    client: docker.APIClient,
+    store: Store,
+    held: Held,
+    contents: Contents,
+    images: Mapping[str, Image],
+    default_network: str,
+    *,
+    dry: bool,
 ) -> list[Change]:
     """Make this agent's slice true, repairing what drifted, and return what changed: nothing on a healthy session.
 
-    With ``dry`` only the difference is computed. Raises :class:`ImageUnavailable` and what the adapters raise.
+    With ``dry`` only the difference is computed. Raises what the adapters raise.
     """
-    images = _images(client, held, dry=dry)
     wanted = desired_slice(store, held, contents, images, default_network, read_host(client))
     files = plan_files(wanted.files)
     if not dry:
@@ -217,14 +233,21 @@ def _patience(held: Held) -> float:
     return time.monotonic() + left - CLAIM_MARGIN
 
 
-def _images(client: docker.APIClient, held: Held, *, dry: bool) -> dict[str, Image]:
-    """Return the images of the containers here by name; with ``dry`` they may still have to be pulled."""
+def _images(client: docker.APIClient, held: Held, said: Found, *, dry: bool) -> dict[str, Image]:
+    """Return the images of the containers here by name; with ``dry`` they may still have to be pulled.
+
+    Raises :class:`ImageUnavailable`, and :class:`ImagesDiffer` unless agents have the same: the others as they
+    ``said``, this one as it is now.
+    """
     images = {}
     for name in dict.fromkeys(kernel.image for kernel in held.kernels):
         found = find_image(client, name)
         if found is None and not dry:
             raise ImageUnavailable(f"session_image: {name!r} is not on {held.agent}")
         images[name] = found or Image("", {})
+    wrong = disagreement({**said, held.agent: {name: image.known for name, image in images.items() if image.id}})
+    if wrong:
+        raise ImagesDiffer(wrong)
     return images
 
 

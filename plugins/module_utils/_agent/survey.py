@@ -108,7 +108,7 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "infiniband": bool(infiniband_nodes()),
         "networks": sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)}),
         "vnis": sorted({*network.vnis_in_use(), *_claimed_vnis(live)}),
-        "images": {name: _digest_of(client, name) for name in questions.images},
+        "images": {name: _known(client, name) for name in questions.images},
         "missing_paths": [path for path in questions.paths if not os.path.isdir(path)],
         "sessions": [_as_found(client, one, containers, now) for one in held],
     }
@@ -170,9 +170,9 @@ def _claimed_vnis(held: Iterable[Held]) -> set[int]:
     return {one.plan.network.vni for one in held if one.plan.network and one.plan.network.vni}
 
 
-def _digest_of(client: docker.APIClient, image: str) -> str | None:
+def _known(client: docker.APIClient, image: str) -> dict[str, str] | None:
     found = find_image(client, image)
-    return found.digest if found else None
+    return dataclasses.asdict(found.known) if found else None
 
 
 def _as_found(

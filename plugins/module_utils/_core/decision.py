@@ -72,7 +72,7 @@ class Decision:
 
     ``public_keys`` are those of all containers, by hostname, of a session that every agent has committed: such a one
     needs no claim. Otherwise there are none. ``at_least`` is a proven lower bound on the number of agents; of a known
-    plan it is not computed again.
+    plan it is not computed again. ``images`` are those that its agents have, as plain data by agent and name.
     """
 
     plan: SessionPlan
@@ -80,6 +80,7 @@ class Decision:
     pulls: dict[str, list[str]]
     public_keys: dict[str, dict[str, str]]
     at_least: int | None = None
+    images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
 
 
 def decide(
@@ -95,12 +96,14 @@ def decide(
     known = _known_plan(spec, readings)
     agents = [AgentFacts.from_dict(name, data) for name, data in sorted(readings.facts.items())]
     if known:
-        return Decision(known, True, _missing_images(known, agents), _committed_keys(known, readings))
+        keys = _committed_keys(known, readings)
+        return Decision(known, True, _missing_images(known, agents), keys, images=_images_there(known, agents))
     placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
     if isinstance(placement, NoRoom):
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
-    return Decision(plan, False, _missing_images(plan, agents), {}, placement.at_least)
+    missing, there = _missing_images(plan, agents), _images_there(plan, agents)
+    return Decision(plan, False, missing, {}, placement.at_least, there)
 
 
 def can_start_when_empty(spec: SessionSpec, readings: Readings) -> bool:
@@ -299,3 +302,14 @@ def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str
     needs = {name: dict.fromkeys(kernel.image for kernel in plan.kernels_on(name)) for name in plan.agents}
     lacks = {name: [image for image in needed if not has[name].get(image)] for name, needed in needs.items()}
     return {name: images for name, images in lacks.items() if images}
+
+
+def _images_there(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the images that agents of the plan need and have, by agent and name."""
+    has = {agent.name: agent.images for agent in agents}
+    there: dict[str, dict[str, dict[str, str]]] = {name: {} for name in plan.agents}
+    for kernel in plan.kernels:
+        known = has[kernel.agent].get(kernel.image)
+        if known:
+            there[kernel.agent][kernel.image] = dataclasses.asdict(known)
+    return there

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
+
 
 @dataclasses.dataclass(frozen=True)
 class Underlay:
@@ -91,7 +93,7 @@ class AgentFacts:
     underlay: Underlay | None
     networks: tuple[str, ...]
     vnis: tuple[int, ...]
-    images: dict[str, str | None]
+    images: dict[str, KnownImage | None]
     missing_paths: tuple[str, ...]
     latest_session: float
     architecture: str = ""
@@ -131,7 +133,7 @@ class AgentFacts:
             underlay=Underlay(**underlay) if underlay else None,
             networks=tuple(data["networks"]),
             vnis=tuple(data["vnis"]),
-            images=dict(data["images"]),
+            images={image: KnownImage(**known) if known else None for image, known in data["images"].items()},
             missing_paths=tuple(data["missing_paths"]),
             latest_session=max((session["plan"]["created_at"] for session in data["sessions"]), default=0.0),
             architecture=str(data.get("architecture", "")),

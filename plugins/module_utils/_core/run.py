@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing im
     text,
     whole_number,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import parse_registries
 
 QUEUE_POLICIES = ("fifo", "lifo", "drf")
 MAX_LINES = 100_000
@@ -34,6 +35,7 @@ RUN_OPTIONS = (
     "force",
     "wait",
     "user",
+    "registries",
     "claim_ttl",
     "claim_attempts",
     "facts_max_age",
@@ -94,6 +96,8 @@ def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
     def number(option: str, least: int, most: int) -> int:
         return whole_number(problems, f"session_{option}", variables.get(f"session_{option}"), least, most)
 
+    # Checked here, and used where an image is pulled: passwords go no way but that.
+    parse_registries(problems, variables.get("session_registries"))
     return RunOptions(
         claim_ttl=number("claim_ttl", 1, 86400),
         claim_attempts=number("claim_attempts", 1, 100),

@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     start_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
-from tests.unit.builders import SESSION_ID, agent_data, plan, requested, spec
+from tests.unit.builders import SESSION_ID, agent_data, image_data, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
 DEAD = dataclasses.replace(me(), started="0")
@@ -213,7 +213,8 @@ def test_a_report_that_cannot_be_written_is_one_sentence_and_leaves_nothing(
 def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
     made, asked = plan(), spec(env={"TOKEN": "hunter2"}, cluster_size=4, cluster_mode="multi-node")
     pulls = {"agent1": ["lab/python:1"]}
-    start = start_of(Decision(made, False, pulls, {}, 2), asked, [SESSION_ID], unproven=True)
+    images = {"agent1": {}, "agent2": {"lab/python:1": image_data()}}
+    start = start_of(Decision(made, False, pulls, {}, 2, images), asked, [SESSION_ID], unproven=True)
     nonce, request = start.pop("nonce"), start.pop("request")
     assert start == {
         "plan": made.to_dict(),
@@ -222,6 +223,7 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
         "unproven": True,
         "agents": ["agent1", "agent2"],
         "pulls": pulls,
+        "images": images,
         "public_keys": {},
         "gone": [SESSION_ID],
         "at_least": 2,

@@ -46,6 +46,17 @@ def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueFold
     ]
 
 
+def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
+    run: Run, queue: QueueFolder, said: list[str]
+) -> None:
+    queue.save(NOTE)
+    removed = {"agent1": {"changed": True}, "agent2": {"unreachable": True}, "agent3": {"failed": True}}
+    assert run(ActionModule, {"record": RECORD, "away": ["agent4"], "removed": removed}, {})["waiting"] is True
+    (entry,) = queue.entries()
+    assert (entry.state, entry.agents) == ("ending", ("agent4", "agent2", "agent3"))
+    assert said[1] == "  agent4, agent2, agent3 will be cleared by the next run that can use it."
+
+
 @pytest.mark.usefixtures("said")
 def test_the_record_is_written(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"

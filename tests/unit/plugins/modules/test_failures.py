@@ -15,6 +15,7 @@ from tests.unit.builders import SESSION_ID, plan
 MADE = plan({"agent1": 1}).to_dict()
 NOWHERE = "unix:///nowhere/docker.sock"
 CLAIM = {"plan": MADE, "request": {}, "agent": "agent1", "nonce": "n"}
+IMAGE = {"session_id": SESSION_ID, "nonce": "n", "seconds": 60, "name": "lab/python:1", "reference": "lab/python:1"}
 SLICE = {
     "plan": MADE,
     "agent": "agent1",
@@ -41,7 +42,7 @@ def result_of(
     ("module", "args"),
     [
         ("session_claim", CLAIM),
-        ("session_image", {"name": "lab/python:1"}),
+        ("session_image", IMAGE),
         ("session_overlay", {"plan": MADE, "nonce": "n"}),
         ("session_slice", SLICE),
         ("session_slice", {"state": "absent", "session_id": SESSION_ID}),
@@ -84,7 +85,17 @@ def test_an_agent_whose_engine_is_down_is_unfit_and_no_failure(
         ("session_slice", {"state": "absent"}, "state is absent but all of the following are missing: session_id"),
         ("session_claim", {**CLAIM, "nonce": None}, "missing required arguments: nonce"),
         ("session_check", {"session_id": SESSION_ID}, "missing required arguments: nonce"),
-        ("session_image", {}, "missing required arguments: name"),
+        ("session_image", {**IMAGE, "nonce": None}, "missing required arguments: nonce"),
+        (
+            "session_image",
+            {**IMAGE, "reference": None},
+            "parameters are required together: name, reference",
+        ),
+        (
+            "session_image",
+            {**IMAGE, "username": "reader"},
+            "parameters are required together: username, password",
+        ),
         ("session_overlay", {"plan": MADE}, "missing required arguments: nonce"),
     ],
 )

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.host impo
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
     Asked,
     Contents,
+    ImagesDiffer,
     NotClaimed,
     apply_claimed,
     claimed,
@@ -22,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
     remove_claimed,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
@@ -398,6 +400,31 @@ def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Sto
     assert (sub.image, sub.image_environment, sub.memory, sub.shm_size) == ("lab/busybox:1", {"A": "b"}, 2 * GIB, None)
     assert [json.loads(one.labels[labels.SLOTS])["cpu"] for one in (main, sub)] == [1, 2]
     assert [one.labels[labels.IMAGE_DIGEST] for one in (main, sub)] == ["sha256:1", "sha256:2"]
+
+
+@pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
+def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
+    engine: Engine, store: Store, dry: bool
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    client: Any = engine
+    # What this agent was told to have is no matter: what it has now is.
+    said = dict.fromkeys(("agent1", "agent2"), {IMAGE: KnownImage("sha256:2", "sha256:2")})
+    with pytest.raises(ImagesDiffer) as refused:
+        apply_claimed(client, store, Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said), dry=dry)
+    assert str(refused.value) == (
+        "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent2;"
+        " remove it there (docker rmi) or name it by its digest"
+    )
+    assert (engine.calls, [path.name for path in store.folder(SESSION_ID).iterdir()]) == ([], ["session.json"])
+
+
+def test_an_image_that_check_mode_would_pull_differs_from_none(store: Store) -> None:
+    client: Any = Engine({})
+    said = {"agent2": {IMAGE: KnownImage("sha256:2", "sha256:2")}}
+    store.save(held(MADE, expires_at=9e12))
+    asked = Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said)
+    assert apply_claimed(client, store, asked, dry=True)
 
 
 def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

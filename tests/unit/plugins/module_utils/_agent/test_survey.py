@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import wireguard
-from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan
+from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, image_data, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
@@ -307,7 +307,7 @@ def test_asked_images_and_folders_are_looked_for(engine: Any, store: Store, tmp_
     (tmp_path / "file").touch()
     paths = [str(tmp_path), str(tmp_path / "file"), str(tmp_path / "absent")]
     facts = read(engine, store, Questions([IMAGE, "absent:1"], paths))
-    assert facts["images"] == {IMAGE: "sha256:1", "absent:1": None}
+    assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
     assert facts["missing_paths"] == paths[1:]
 
 

@@ -25,6 +25,7 @@ from tests.unit.builders import (
     USER,
     agent_data,
     holders,
+    image_data,
     plan,
     readings,
     session_data,
@@ -58,7 +59,7 @@ def holding(*agents: str, committed: bool = True, expired: bool = False, **asked
 def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
     decision = decided(spec(), readings("agent1"))
     assert (decision.plan.id, decision.plan.created_at) == (LATER_ID, NOW + 60)
-    assert decision == Decision(decision.plan, False, {}, {}, 1)
+    assert decision == Decision(decision.plan, False, {}, {}, 1, {"agent1": {IMAGE: image_data()}})
     assert decision.plan.user == USER
 
 
@@ -75,8 +76,8 @@ def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
 def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> None:
     roles = {"main": {}, "worker": {"replicas": 3, "image": "other:1"}, "ps": {"image": "third:1"}}
     seen = readings(
-        agent1=agent_data("agent1", 3, images={"lab/python:1": "sha256:1", "third:1": None}),
-        agent2=agent_data("agent2", 2, images={"other:1": "sha256:2"}),
+        agent1=agent_data("agent1", 3, images={"lab/python:1": image_data(), "third:1": None}),
+        agent2=agent_data("agent2", 2, images={"other:1": image_data(2)}),
     )
     decision = decided(spec(cluster_mode="multi-node", roles=roles), seen)
     needed = {name: [kernel.image for kernel in decision.plan.kernels_on(name)] for name in decision.plan.agents}
@@ -85,6 +86,7 @@ def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> No
         "agent2": ["other:1", "third:1"],
     }
     assert decision.pulls == {"agent1": ["other:1"], "agent2": ["third:1"]}
+    assert decision.images == {"agent1": {"lab/python:1": image_data()}, "agent2": {"other:1": image_data(2)}}
 
 
 def test_an_agent_that_is_left_out_takes_no_part() -> None:
@@ -442,8 +444,8 @@ def test_a_session_that_needs_both_architectures_waits() -> None:
     ("asked", "images", "agents"),
     [
         ({"architecture": "arm64"}, {}, {"agent2", "agent4"}),
-        ({}, {"agent4": {IMAGE: "sha256:1"}}, {"agent2", "agent4"}),
-        ({"architecture": "amd64"}, {"agent4": {IMAGE: "sha256:1"}}, {"agent1", "agent3"}),
+        ({}, {"agent4": {IMAGE: image_data()}}, {"agent2", "agent4"}),
+        ({"architecture": "amd64"}, {"agent4": {IMAGE: image_data()}}, {"agent1", "agent3"}),
         ({"designated_agents": ["agent2", "agent4"], **PREFERRED}, {}, {"agent2", "agent4"}),
         ({"designated_agents": ["agent1", "agent2"], **PREFERRED}, {}, {"agent1", "agent3"}),
     ],

@@ -127,3 +127,11 @@ def test_each_bad_pool_gets_one_sentence(changes: dict[str, Any], sentence: str)
     with pytest.raises(SpecError) as refused:
         parse_pools(variables(**changes))
     assert str(refused.value) == sentence
+
+
+def test_registries_are_checked_with_every_run_and_no_password_is_kept() -> None:
+    assert parsed(registries={"localhost": "hunter2"})[1] == (
+        "session_registries.localhost must be a mapping of username and password."
+    )
+    options, wrong = parsed(registries={"localhost": {"username": "reader", "password": "hunter2"}})
+    assert (wrong, "hunter2" in repr(options)) == ("", False)

@@ -1,42 +1,47 @@
-"""Images as an engine has them, and what is said of those that it cannot get."""
+"""Images as an engine has them, how they come, and what is said of those that it cannot get."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from docker.errors import APIError
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
     Image,
     ImageUnavailable,
+    Layers,
     find_image,
     pull_image,
 )
 from tests.unit.builders import IMAGE
 from tests.unit.engine import Engine
 
-
-class Registry:
-    """An engine whose pull gives these lines, or this error."""
-
-    def __init__(self, lines: list[dict[str, str]] | None = None, error: APIError | None = None) -> None:
-        self.lines, self.error = lines or [], error
-        self.pulled: list[tuple[str, str]] = []
-
-    def pull(self, repository: str, tag: str, *, stream: bool, decode: bool) -> Iterator[dict[str, str]]:
-        assert stream, "the end of a pull is its last line"
-        assert decode, "lines are read as mappings"
-        self.pulled.append((repository, tag))
-        if self.error:
-            raise self.error
-        return iter(self.lines)
+CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
 
 
-def found(**inspected: Any) -> Image | None:
-    client: Any = Engine({IMAGE: {"Id": "sha256:1", "Config": {"Env": []}, **inspected}})
-    return find_image(client, IMAGE)
+def found(name: str = IMAGE, **inspected: Any) -> Image:
+    client: Any = Engine({name: {**CONTENT, **inspected}})
+    image = find_image(client, name)
+    assert image is not None
+    return image
+
+
+def pull(
+    engine: Engine, name: str = IMAGE, reference: str = "", credential: Credential | None = None
+) -> list[Mapping[str, Any]]:
+    """Pull an image and return what was heard."""
+    client: Any = engine
+    heard: list[Mapping[str, Any]] = []
+    pull_image(client, name, reference or name, credential, heard.append)
+    return heard
+
+
+# ---- what an engine has
 
 
 def test_an_image_that_the_engine_lacks_is_none() -> None:
@@ -45,12 +50,21 @@ def test_an_image_that_the_engine_lacks_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("repo_digests", "digest"),
-    [(["lab/python@sha256:2", "other@sha256:3"], "sha256:2"), ([], "sha256:1"), (None, "sha256:1")],
-    ids=["from a registry", "loaded", "loaded by an old engine"],
+    ("name", "repo_digests", "digest", "reference"),
+    [
+        (IMAGE, ["lab/python@sha256:2"], "sha256:2", "lab/python@sha256:2"),
+        (IMAGE, ["other@sha256:3", "lab/python@sha256:2"], "sha256:2", "lab/python@sha256:2"),
+        (IMAGE, ["other@sha256:3"], "sha256:3", ""),
+        ("docker.io/busybox:1", ["busybox@sha256:2"], "sha256:2", "busybox@sha256:2"),
+        (IMAGE, [], "sha256:1", ""),
+        (IMAGE, None, "sha256:1", ""),
+    ],
+    ids=["from a registry", "from two", "from another", "by its long name", "loaded", "loaded by an old engine"],
 )
-def test_the_digest_is_the_registrys_where_there_is_one(repo_digests: list[str] | None, digest: str) -> None:
-    assert found(RepoDigests=repo_digests) == Image(digest, {})
+def test_the_digest_is_its_registrys_where_there_is_one(
+    name: str, repo_digests: list[str] | None, digest: str, reference: str
+) -> None:
+    assert found(name, RepoDigests=repo_digests).known == KnownImage("sha256:1", digest, reference)
 
 
 @pytest.mark.parametrize(
@@ -64,37 +78,156 @@ def test_the_digest_is_the_registrys_where_there_is_one(repo_digests: list[str] 
     ids=["absent", "none", "some", "of several lines"],
 )
 def test_an_image_brings_its_environment(env: list[str] | None, variables: dict[str, str]) -> None:
-    assert found(Config={"Env": env}) == Image("sha256:1", variables)
+    assert found(Config={"Env": env}).environment == variables
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "command", "argv"),
+    [
+        (None, None, ()),
+        (["/entry", "-x"], None, ("/entry", "-x")),
+        (None, ["sh", "-c", "a b"], ("sh", "-c", "a b")),
+        (["/entry"], ["run"], ("/entry", "run")),
+    ],
+)
+def test_an_image_would_run_its_entrypoint_with_its_command(
+    entrypoint: list[str] | None, command: list[str] | None, argv: tuple[str, ...]
+) -> None:
+    assert found(Config={"Entrypoint": entrypoint, "Cmd": command}).argv == argv
+
+
+# ---- how it comes
 
 
 @pytest.mark.parametrize(
     ("name", "pulled"),
     [
-        ("lab/python:1", ("lab/python", "1")),
-        ("lab/python", ("lab/python", "latest")),
-        ("registry:5000/python", ("registry:5000/python", "latest")),
-        ("registry:5000/lab/python:1", ("registry:5000/lab/python", "1")),
-        ("lab/python@sha256:abc", ("lab/python", "sha256:abc")),
+        ("lab/python:1", "lab/python:1"),
+        ("registry:5000/lab/python:1", "registry:5000/lab/python:1"),
+        ("lab/python@sha256:abc", "lab/python@sha256:abc"),
     ],
 )
-def test_exactly_the_named_image_is_pulled(name: str, pulled: tuple[str, str]) -> None:
-    registry = Registry([{"status": "Pulling"}, {"status": "Done"}])
-    client: Any = registry
-    pull_image(client, name)
-    assert registry.pulled == [pulled]
+def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
+    engine = Engine({})
+    engine.registry = {pulled: CONTENT}
+    pull(engine, name)
+    assert engine.calls == [f"pull {pulled}"]
+    assert found(name).id == "sha256:1"
+
+
+def test_a_name_without_a_tag_is_the_latest() -> None:
+    engine = Engine({})
+    engine.registry = {"registry:5000/python:latest": CONTENT}
+    with pytest.raises(ImageUnavailable, match="without a word"):
+        # The engine of these tests knows no short names; real ones do.
+        pull(engine, "registry:5000/python")
+    assert engine.calls == ["pull registry:5000/python:latest"]
+
+
+@pytest.mark.parametrize(("name", "tagged"), [(IMAGE, "lab/python:1"), ("lab/python", "lab/python:latest")])
+def test_what_is_pulled_by_its_digest_gets_the_name(name: str, tagged: str) -> None:
+    engine = Engine({})
+    engine.registry = {"lab/python@sha256:a": CONTENT}
+    pull(engine, name, "lab/python@sha256:a")
+    assert engine.calls == ["pull lab/python@sha256:a", f"tag lab/python@sha256:a {tagged}"]
+
+
+def test_the_registry_is_told_who_reads() -> None:
+    engine = Engine({})
+    engine.registry = {IMAGE: CONTENT}
+    pull(engine, credential=Credential("reader", "hunter2"))
+    assert engine.calls == [f"pull {IMAGE} as {{'username': 'reader', 'password': 'hunter2'}}"]
+
+
+def test_all_that_the_engine_says_is_heard() -> None:
+    engine = Engine({})
+    lines = [{"status": "Pulling from lab/python", "id": "1"}, {"status": "Pull complete", "id": "a"}]
+    engine.registry = {IMAGE: {"lines": lines, **CONTENT}}
+    assert pull(engine) == lines
+
+
+class Refusing(Engine):
+    """An engine that does not even begin."""
+
+    def __init__(self, error: APIError) -> None:
+        super().__init__({})
+        self.error = error
+
+    def pull(self, *_what: Any, **_how: Any) -> Any:
+        raise self.error
+
+
+def streaming(said: str) -> Engine:
+    engine = Engine({})
+    engine.registry = {IMAGE: {"error": said, "lines": [{"status": "Pulling"}]}}
+    return engine
 
 
 @pytest.mark.parametrize(
-    ("registry", "reason"),
+    ("engine", "reason"),
     [
-        (Registry([{"status": "Pulling"}, {"error": "manifest unknown\n"}]), "manifest unknown"),
-        (Registry(error=APIError("404", explanation="pull access denied")), "pull access denied"),
-        (Registry(error=APIError("no route to host")), "no route to host"),
+        (streaming("manifest unknown\n"), "manifest unknown"),
+        (streaming("write /var/lib/docker/tmp/x: no space left on device"), "write /var/lib/docker/tmp/x: no space"),
+        (Refusing(APIError("404", explanation="pull access denied")), "pull access denied"),
+        (Refusing(APIError("no route to host")), "no route to host"),
+        (Engine({}), "manifest for lab/python:1 not found"),
     ],
-    ids=["while it streams", "by the engine", "on the way"],
+    ids=["while it streams", "disk full", "by the engine", "on the way", "unknown"],
 )
-def test_an_image_that_cannot_be_pulled_is_one_sentence(registry: Registry, reason: str) -> None:
-    client: Any = registry
+def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: Engine, reason: str) -> None:
     with pytest.raises(ImageUnavailable) as refused:
-        pull_image(client, IMAGE)
-    assert str(refused.value) == (f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason})")
+        pull(engine)
+    sentence = f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason}"
+    assert str(refused.value).startswith(sentence)
+    assert str(refused.value).endswith(")")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_pull_that_breaks_off_without_a_word_is_no_success() -> None:
+    engine = Engine({})
+    engine.registry = {IMAGE: {}}
+    with pytest.raises(ImageUnavailable, match=r"cannot be pulled \(the engine broke it off without a word\)$"):
+        pull(engine)
+
+
+# ---- how far it is
+
+
+def line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str, Any]:
+    return {"id": layer, "status": status, "progressDetail": {"current": current, "total": total} if total else {}}
+
+
+@pytest.mark.parametrize(
+    ("lines", "progress"),
+    [
+        ([], Progress()),
+        ([{"id": "1", "status": "Pulling from lab/python"}, {"status": "Digest: sha256:a"}], Progress()),
+        ([line("a", "Pulling fs layer"), line("b", "Waiting")], Progress(0, 0, 0, 2, more=True)),
+        ([line("a", "Already exists")], Progress(0, 0, 1, 1)),
+        ([line("a", "Downloading", 10, 30), line("b", "Waiting")], Progress(10, 30, 0, 2, more=True)),
+        ([line("a", "Downloading", 10, 30), line("b", "Downloading", 5, 10)], Progress(15, 40, 0, 2)),
+        ([line("a", "Downloading", 10, 30), line("a", "Verifying Checksum")], Progress(30, 30, 0, 1)),
+        ([line("a", "Downloading", 10, 30), line("a", "Extracting", 1, 30)], Progress(30, 30, 0, 1)),
+        ([line("a", "Downloading", 10, 30), line("a", "Pull complete")], Progress(30, 30, 1, 1)),
+        ([line("a", "Downloading", 10, 30), line("a", "Downloading")], Progress(10, 30, 0, 1)),
+        ([line("a", "Download complete"), line("a", "Pull complete")], Progress(0, 0, 1, 1)),
+    ],
+    ids=[
+        "nothing yet",
+        "lines of no layer",
+        "none has begun",
+        "there already",
+        "one comes",
+        "two come",
+        "one has come",
+        "one is unpacked",
+        "one is there",
+        "a line without a size",
+        "too small to be told of",
+    ],
+)
+def test_the_engines_lines_add_up(lines: list[dict[str, Any]], progress: Progress) -> None:
+    layers = Layers()
+    for one in lines:
+        layers.hear(one)
+    assert layers.progress() == progress

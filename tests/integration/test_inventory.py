@@ -1,0 +1,177 @@
+"""Containers of sessions as hosts of an inventory, and the connection that reaches them through their agents."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, ROOT, TIMEOUT, environment, on
+
+SOURCE = ROOT / "inventory" / "sessions.yml"
+ASKED = {
+    "cluster_mode": "multi-node",
+    "agent_selection": "dispersed",
+    "roles": {"main": {}, "worker": {"replicas": 2, "image": BUSYBOX}},
+    "env": {"GREETING": "hello world"},
+    "resources": {"cpu": 1, "mem": "64m"},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Three:
+    """A session of one container on each agent: main1 has Python, the two workers hold nothing but busybox."""
+
+    made: Sessions
+    record: dict[str, Any]
+
+    @property
+    def group(self) -> str:
+        return f"session_{self.made.name}".replace("-", "_")
+
+    @property
+    def hosts(self) -> dict[str, dict[str, Any]]:
+        """The entries of the record by the names that their hosts have."""
+        return {f"{kernel['hostname']}.{self.made.name}": kernel for kernel in self.record["kernels"]}
+
+    def named(self, hostname: str) -> str:
+        return f"{hostname}.{self.made.name}"
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    made = Sessions(tmp_path_factory.mktemp("three"))
+    run = made.create(**ASKED)
+    assert run.code == 0, run.output
+    assert sorted(kernel["agent"] for kernel in run.record["kernels"]) == list(AGENTS)
+    yield Three(made, run.record)
+    made.end()
+
+
+def ran(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, words)),
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+
+def listed(*sources: Path) -> tuple[dict[str, Any], str]:
+    """Return the groups of an inventory, with all variables of hosts in ``_meta``, and what Ansible warned of."""
+    given = [word for source in sources for word in ("-i", str(source))]
+    done = ran("ansible-inventory", *given, "--list")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), " ".join(done.stderr.split())
+
+
+def told(folder: Path, pattern: str, module: str, arguments: str = "", *options: str) -> dict[str, dict[str, Any]]:
+    """Run a module ad hoc, and return the result of each host."""
+    words = ["ansible", "-i", INVENTORY, "-i", SOURCE, pattern, "-m", module, "-t", folder]
+    done = ran(*words, *(["-a", arguments] if arguments else []), *options)
+    results = {path.name: json.loads(path.read_text()) for path in folder.iterdir() if path.is_file()}
+    assert results, done.stdout + done.stderr
+    return results
+
+
+def test_containers_are_grouped_by_session_role_and_agent(three: Three) -> None:
+    inventory, _warnings = listed(INVENTORY, SOURCE)
+    assert set(inventory[three.group]["hosts"]) == set(three.hosts)
+    assert set(three.hosts) <= set(inventory["sessions"]["hosts"])
+    for name, kernel in three.hosts.items():
+        for group in (f"role_{kernel['role']}", f"agent_{kernel['agent']}"):
+            assert name in inventory[group]["hosts"]
+        variables = inventory["_meta"]["hostvars"][name]
+        same = {
+            key: variables[f"backendai_{key}"] for key in ("role", "index", "rank", "agent", "container", "address")
+        }
+        assert same == {key: kernel[key] for key in same}
+        assert variables["backendai_session_id"] == three.record["id"]
+    assert inventory["agents"]["hosts"] == list(AGENTS)
+
+
+def test_commands_run_in_containers_whether_or_not_there_is_anything_in_them(three: Three, tmp_path: Path) -> None:
+    look = 'hostname; echo "$BACKENDAI_CLUSTER_ROLE $GREETING"; pwd; id -un; echo careful >&2'
+    results = told(tmp_path, three.group, "raw", look)
+    assert set(results) == set(three.hosts)
+    for name, kernel in three.hosts.items():
+        expected = [kernel["hostname"], f"{kernel['role']} hello world", "/home/work", "work"]
+        assert results[name]["stdout_lines"] == expected
+        assert (results[name]["rc"], results[name]["stderr_lines"]) == (0, ["careful"])
+
+
+def test_the_exit_code_of_a_command_is_passed_on(three: Three, tmp_path: Path) -> None:
+    results = told(tmp_path, three.group, "raw", "exit 7")
+    assert {name: (result["rc"], result["failed"]) for name, result in results.items()} == dict.fromkeys(
+        three.hosts, (7, True)
+    )
+
+
+def test_modules_and_files_work_where_the_image_has_python(three: Three, tmp_path: Path) -> None:
+    (there, back), main1 = (tmp_path / "there", tmp_path / "back"), three.named("main1")
+    there.mkdir()
+    back.mkdir()
+    assert told(there, main1, "ping")[main1]["ping"] == "pong"
+    data = tmp_path / "data"
+    data.write_bytes(bytes(range(256)) * 5000)
+    copied = told(there, main1, "copy", f"src={data} dest=/home/work/data")[main1]
+    assert (copied["size"], copied["owner"]) == (data.stat().st_size, "work")
+    assert "size" in told(there, main1, "copy", "content='' dest=/home/work/empty")[main1]
+    told(there, main1, "fetch", f"src=/home/work/data dest={back}/ flat=true")
+    assert (back / "data").read_bytes() == data.read_bytes()
+
+
+def test_another_user_is_a_variable_that_speaks_of_containers_alone(three: Three, tmp_path: Path) -> None:
+    results = told(tmp_path, three.group, "raw", "id -un", "-e", "ansible_container_user=root")
+    assert {result["stdout"].strip() for result in results.values()} == {"root"}
+
+
+def test_an_agent_that_is_away_is_named_and_the_others_containers_are_there(
+    three: Three, unreachable_agent2: Path
+) -> None:
+    inventory, warnings = listed(unreachable_agent2, SOURCE)
+    reachable = {name for name, kernel in three.hosts.items() if kernel["agent"] != "agent2"}
+    assert set(inventory[three.group]["hosts"]) == reachable
+    assert "agent2 is left out: Failed to connect to the host via ssh" in warnings
+    assert "agent1 is left out" not in warnings
+
+
+def test_one_file_that_names_the_agents_inventory_is_enough(three: Three, tmp_path: Path) -> None:
+    (tmp_path / "agents.yml").write_text(INVENTORY.read_text())
+    alone = tmp_path / "sessions.yml"
+    alone.write_text("plugin: backendai.cluster.sessions\nagents_inventory: [agents.yml]\n")
+    graph = ran("ansible-inventory", "-i", alone, "--graph", three.group)
+    assert set(graph.stdout.replace("|--", " ").split()) == {f"@{three.group}:", *three.hosts}, graph.stderr
+    done = ran("ansible", "-i", alone, three.group, "-m", "raw", "-a", "hostname", "-t", tmp_path / "results")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_container_that_is_gone_makes_its_host_unreachable(three: Three, tmp_path: Path) -> None:
+    name = three.named("worker2")
+    kernel = three.hosts[name]
+    away = ["-e", f"backendai_container={kernel['container']}-gone"]
+    result = told(tmp_path, name, "raw", "hostname", *away)[name]
+    assert result["unreachable"]
+    assert f"{kernel['container']}-gone on {kernel['agent']} does not run" in result["msg"]
+
+
+def test_a_container_that_stopped_and_a_session_that_ended_leave_no_host(three: Three) -> None:
+    worker = three.hosts[three.named("worker1")]
+    on(worker["agent"], f"docker stop --time 0 {worker['container']}")
+    inventory, _warnings = listed(INVENTORY, SOURCE)
+    assert set(inventory[three.group]["hosts"]) == set(three.hosts) - {three.named("worker1")}
+    ended = three.made.terminate()
+    assert ended.code == 0, ended.output
+    inventory, _warnings = listed(INVENTORY, SOURCE)
+    assert three.group not in inventory
+    assert not set(three.hosts) & set(inventory["_meta"]["hostvars"])

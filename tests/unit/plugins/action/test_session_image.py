@@ -1,0 +1,225 @@
+"""The action looks until images are there, shows how far they are, and gives each agent its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action import session_image
+from ansible_collections.backendai.cluster.plugins.action.session_image import ActionModule
+from tests.unit.builders import IMAGE, SESSION_ID, image_data
+from tests.unit.plugins.action.conftest import Run
+
+ARGS = {"session_id": SESSION_ID, "nonce": "n", "seconds": 600}
+OTHER = "registry:5000/other:1"
+STARTED = {
+    "changed": True,
+    "diff": {"after": "pulled"},
+    "images": {},
+    "under_way": ["x"],
+    "started": True,
+    "progress": "",
+}
+READER = {"username": "reader", "password": "hunter2"}
+Pull = Callable[..., dict[str, Any]]
+
+
+def under_way(progress: str = "") -> dict[str, Any]:
+    return {**STARTED, "started": False, "progress": progress}
+
+
+def there(name: str = IMAGE) -> dict[str, Any]:
+    return {"changed": False, "diff": {"after": ""}, "images": {name: image_data()}, "under_way": [], "progress": ""}
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock of the action."""
+    made = Clock()
+    monkeypatch.setattr(session_image, "time", made)
+    return made
+
+
+@pytest.fixture
+def sent() -> list[dict[str, Any]]:
+    """Return the options that reach the module, look by look."""
+    return []
+
+
+@pytest.fixture
+def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
+    """Return what runs the action against these answers of the module."""
+    assert clock.slept == []
+
+    def pull_from(
+        answers: list[dict[str, Any]] | Iterator[dict[str, Any]],
+        args: dict[str, Any],
+        variables: dict[str, Any] | None = None,
+        *,
+        check_mode: bool = False,
+    ) -> dict[str, Any]:
+        answering = iter(answers)
+
+        class Asked(ActionModule):
+            def _execute_module(self, module_args: dict[str, Any], **_how: Any) -> dict[str, Any]:
+                sent.append(module_args)
+                return next(answering)
+
+        about = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
+        return run(Asked, {**ARGS, **args}, {**about, **(variables or {})}, check_mode=check_mode)
+
+    return pull_from
+
+
+def test_an_agent_that_lacks_nothing_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    result = pull([{"changed": False, "images": {}, "under_way": []}], {"images": [], "found": {"agent1": {}}})
+    assert sent == [ARGS]
+    assert {key: result[key] for key in ("changed", "images", "under_way", "diff")} == {
+        "changed": False,
+        "images": {},
+        "under_way": [],
+        "diff": [],
+    }
+
+
+def test_a_pull_is_looked_after_until_the_image_is_there(pull: Pull, clock: Clock) -> None:
+    result = pull([STARTED, *[under_way()] * 7, there()], {"images": [IMAGE]})
+    assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]
+    assert {key: result[key] for key in ("changed", "images", "under_way", "diff")} == {
+        "changed": True,
+        "images": {IMAGE: image_data()},
+        "under_way": [],
+        "diff": [{"after": "pulled"}],
+    }
+
+
+def test_an_image_that_was_there_after_all_is_no_change(pull: Pull) -> None:
+    result = pull([there()], {"images": [IMAGE]})
+    assert (result["changed"], result["diff"], result["images"]) == (False, [], {IMAGE: image_data()})
+
+
+def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    result = pull([STARTED, there(), STARTED, there(OTHER)], {"images": [IMAGE, OTHER]})
+    assert [one["name"] for one in sent] == [IMAGE, IMAGE, OTHER, OTHER]
+    assert (sorted(result["images"]), result["under_way"]) == ([IMAGE, OTHER], [])
+
+
+# ---- what people see
+
+
+def test_how_far_a_pull_is_is_shown_when_something_moved(pull: Pull, said: list[str]) -> None:
+    looks = ["", "1.0 of 3.0 MB, 0 of 1 layers", "1.0 of 3.0 MB, 0 of 1 layers", "", "2.0 of 3.0 MB, 0 of 1 layers"]
+    pull([STARTED, *map(under_way, looks), there()], {"images": [OTHER]})
+    assert said == [
+        "agent2: pulling registry:5000/other:1: 1.0 of 3.0 MB, 0 of 1 layers",
+        "agent2: pulling registry:5000/other:1: 2.0 of 3.0 MB, 0 of 1 layers",
+    ]
+
+
+def test_a_pull_that_ends_before_the_first_look_at_it_is_not_shown(pull: Pull, said: list[str]) -> None:
+    pull([STARTED, there()], {"images": [IMAGE]})
+    assert said == []
+
+
+def test_a_pull_that_is_under_way_is_shown_at_once(pull: Pull, said: list[str]) -> None:
+    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), there()], {"images": [IMAGE]})
+    assert said == ["agent2: pulling lab/python:1: 1.0 of 3.0 MB, 0 of 1 layers"]
+
+
+# ---- turns
+
+
+def forever() -> Iterator[dict[str, Any]]:
+    yield STARTED
+    while True:
+        yield under_way()
+
+
+@pytest.mark.parametrize(
+    ("agents", "forks", "seconds", "turn"),
+    [(2, 5, 600, 200), (5, 5, 600, 200), (2, 5, 30, 10), (6, 5, 600, 0), (0, 1, 600, 200)],
+    ids=["all at once", "just so", "short claims", "in waves", "alone"],
+)
+def test_a_turn_ends_long_before_the_claims_of_others_do(
+    pull: Pull, clock: Clock, agents: int, forks: int, seconds: int, turn: float
+) -> None:
+    about = {"ansible_play_batch": [f"agent{number}" for number in range(agents)], "ansible_forks": forks}
+    result = pull(forever(), {"images": [IMAGE, OTHER], "seconds": seconds}, about)
+    assert turn - 5 < clock.now - 1000 <= turn
+    assert (result["changed"], result["under_way"], result.get("failed")) == (True, [IMAGE, OTHER], None)
+
+
+def test_where_agents_take_turns_the_later_ones_are_shorter(pull: Pull, clock: Clock) -> None:
+    about = {"ansible_play_batch": ["agent"] * 10, "ansible_forks": 5}
+    answers = forever()
+    next(answers)
+    pull(answers, {"images": [IMAGE]}, about)
+    assert 95 < clock.now - 1000 <= 100
+
+
+def test_what_is_there_when_the_turn_ends_is_not_asked_for_again(pull: Pull) -> None:
+    result = pull(iter([STARTED, there(), *[under_way()] * 50]), {"images": [IMAGE, OTHER]})
+    assert (list(result["images"]), result["under_way"]) == ([IMAGE], [OTHER])
+
+
+def test_check_mode_asks_once(pull: Pull, clock: Clock) -> None:
+    result = pull([{**STARTED, "under_way": []}], {"images": [IMAGE]}, check_mode=True)
+    assert (result["changed"], result["under_way"], clock.slept) == (True, [], [])
+
+
+@pytest.mark.parametrize("answers", [[], [STARTED, under_way()]], ids=["at once", "later"])
+def test_a_pull_that_fails_fails_with_its_sentence(pull: Pull, answers: list[dict[str, Any]]) -> None:
+    result = pull([*answers, {"failed": True, "msg": "no."}], {"images": [IMAGE, OTHER]})
+    assert (result["failed"], result["msg"], result["under_way"]) == (True, "no.", [])
+
+
+# ---- what is pulled, and with which password
+
+
+def test_what_another_agent_has_from_a_registry_is_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    found = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
+    pull([there(), there(OTHER)], {"images": [IMAGE, OTHER], "found": found})
+    assert [(one["name"], one["reference"]) for one in sent] == [(IMAGE, "lab/python@sha256:a"), (OTHER, OTHER)]
+
+
+def test_an_agent_gets_the_password_of_the_images_own_registry_alone(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
+    pull([there(), there(OTHER)], {"images": [IMAGE, OTHER], "registries": registries})
+    plain = {**ARGS, "name": IMAGE, "reference": IMAGE}
+    assert sent == [plain, {**ARGS, "name": OTHER, "reference": OTHER, **READER}]
+
+
+def test_registries_that_are_wrong_are_named_and_not_shown(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        pull([], {"images": [IMAGE], "registries": {"localhost": {"password": "hunter2"}}})
+    assert str(refused.value) == "session_registries.localhost.username must be one line of text."
+    assert sent == []
+
+
+def test_nothing_is_pulled_where_agents_have_other_bits_already(pull: Pull, sent: list[dict[str, Any]]) -> None:
+    found = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
+    with pytest.raises(AnsibleActionFail) as refused:
+        pull([], {"images": [IMAGE], "found": found})
+    assert str(refused.value) == (
+        "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"
+        " remove it there (docker rmi) or name it by its digest."
+    )
+    assert sent == []

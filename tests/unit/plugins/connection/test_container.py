@@ -1,0 +1,167 @@
+"""Commands and files in a container, by a client of the engine that runs them on this machine instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNotFound
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader
+
+from ansible_collections.backendai.cluster.plugins.connection import container
+from ansible_collections.backendai.cluster.plugins.connection.container import Connection
+
+OPTIONS = {
+    "backendai_container": "backendai-train-llm-main1",
+    "backendai_agent": "agent1",
+    "backendai_agent_connection": {"ansible_connection": "local"},
+}
+
+RUNS = """\
+for word; do echo "$word"; done > "$0.asked"
+while [ "${1#/opt/}" = "$1" ]; do shift; done
+shift
+exec /bin/sh "$@"
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a client in place, and return the file of what it was asked, a line for each word."""
+    client(tmp_path, RUNS)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path / "docker.asked"
+
+
+def client(folder: Path, script: str) -> None:
+    (folder / "docker").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "docker").chmod(0o755)
+
+
+def connect(**variables: Any) -> Connection:
+    name = "backendai.cluster.container"
+    connection_loader._load_config_defs(name, container, container.__file__)
+    connection = Connection(PlayContext())
+    connection._load_name = name
+    connection.set_options(var_options={**OPTIONS, **variables})
+    return connection
+
+
+def test_a_command_runs_as_work_at_home_in_a_login_shell(asked: Path) -> None:
+    assert connect().exec_command("echo 'two words'; echo oops >&2; exit 3") == (3, b"two words\n", b"oops\n")
+    words = asked.read_text().splitlines()
+    engine = ["--host", "unix:///var/run/docker.sock", "exec", "--user", "work", "--workdir", "/home/work"]
+    assert words[:-3] == [*engine, "backendai-train-llm-main1"]
+    assert words[-3:] == ["/opt/backendai/shell/sh", "-c", "echo 'two words'; echo oops >&2; exit 3"]
+
+
+def test_a_command_has_a_standard_input_only_where_there_is_data_for_it(asked: Path) -> None:
+    connection = connect()
+    assert connection.exec_command("cat", in_data=b"\x00\xff") == (0, b"\x00\xff", b"")
+    assert "--interactive" in asked.read_text().splitlines()
+    connection.exec_command("true")
+    assert "--interactive" not in asked.read_text().splitlines()
+
+
+def test_user_and_engine_are_options(asked: Path) -> None:
+    connect(ansible_user="one", ansible_container_user="other", backendai_docker_host="unix:///its.sock").exec_command(
+        "id"
+    )
+    words = asked.read_text().splitlines()
+    assert words[:2] == ["--host", "unix:///its.sock"]
+    assert words[words.index("--user") + 1] == "other"
+
+
+def test_the_keyword_of_a_task_names_the_user_too(asked: Path) -> None:
+    connection = connect()
+    connection.set_options(var_options=OPTIONS, task_keys={"remote_user": "root"})
+    connection.exec_command("id")
+    words = asked.read_text().splitlines()
+    assert words[words.index("--user") + 1] == "root"
+
+
+@pytest.mark.parametrize("content", [b"", bytes(range(256))], ids=["empty", "binary"])
+def test_files_go_there_and_back_as_they_are(asked: Path, tmp_path: Path, content: bytes) -> None:
+    here, there, back = tmp_path / "here", tmp_path / "the other's", tmp_path / "back"
+    here.write_bytes(content)
+    connection = connect()
+    connection.put_file(str(here), str(there))
+    assert there.read_bytes() == content
+    assert "/opt/backendai/bin/sh" in asked.read_text().splitlines()
+    connection.fetch_file(str(there), str(back))
+    assert back.read_bytes() == content
+
+
+def test_a_file_that_is_not_here_cannot_be_sent(asked: Path, tmp_path: Path) -> None:
+    with pytest.raises(AnsibleFileNotFound, match="is not there: nothing can be sent to container backendai-train-llm"):
+        connect().put_file(str(tmp_path / "nothing"), "/there")
+    assert not asked.exists()
+
+
+def test_what_cannot_be_written_or_read_there_is_told_with_the_place(asked: Path, tmp_path: Path) -> None:
+    where = "container backendai-train-llm-main1 on agent1"
+    (tmp_path / "here").touch()
+    with pytest.raises(AnsibleError, match=f"/no/where cannot be written in {where}: .*/no/where"):
+        connect().put_file(str(tmp_path / "here"), "/no/where")
+    with pytest.raises(AnsibleError, match=f"/no/where cannot be read in {where}: .*/no/where"):
+        connect().fetch_file("/no/where", str(tmp_path / "back"))
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: No such container: backendai-train-llm-main1",
+        "Error response from daemon: No such container: backendai-train-llm-main1",
+        "Error response from daemon: Container 0123abcd is not running",
+        "Error response from daemon: container 0123abcd is not running",
+        "Error response from daemon: Container backendai-train-llm-main1 is paused, unpause the container before exec",
+    ],
+)
+def test_a_container_that_does_not_run_is_unreachable(asked: Path, tmp_path: Path, said: str) -> None:
+    client(tmp_path, f"echo '{said}' >&2; exit 1")
+    with pytest.raises(AnsibleConnectionFailure) as failed:
+        connect().exec_command("true")
+    assert str(failed.value) == (
+        "container backendai-train-llm-main1 on agent1 does not run: its session has ended, or needs a repair."
+    )
+    assert not asked.exists()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+        "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
+    ],
+)
+def test_an_engine_that_cannot_be_asked_is_unreachable(asked: Path, tmp_path: Path, said: str) -> None:
+    client(tmp_path, f"echo '{said}' >&2; exit 1")
+    with pytest.raises(AnsibleConnectionFailure, match=f"on agent1 cannot be reached: {said[:30]}"):
+        connect().exec_command("true")
+    assert not asked.exists()
+
+
+def test_a_command_that_fails_with_words_of_its_own_is_no_failure_of_the_connection(asked: Path) -> None:
+    said = "Error: No such container: mine"
+    assert connect().exec_command(f"echo first >&2; echo '{said}' >&2; exit 1") == (1, b"", f"first\n{said}\n".encode())
+    assert connect().exec_command(f"echo '{said}' >&2; exit 2") == (2, b"", f"{said}\n".encode())
+    assert asked.exists()
+
+
+def test_a_connection_that_was_closed_opens_again(asked: Path) -> None:
+    connection = connect()
+    connection.exec_command("true")
+    connection.close()
+    assert not connection.connected
+    connection.reset()
+    assert connection.exec_command("echo hello") == (0, b"hello\n", b"")
+    assert asked.exists()
+
+
+@pytest.mark.parametrize("missing", ["backendai_container", "backendai_agent_connection"])
+def test_container_and_agent_are_required(missing: str) -> None:
+    with pytest.raises(AnsibleError, match="required"):
+        connect(**{missing: None})

@@ -1,0 +1,80 @@
+"""A process of its own: nobody waits for it, and it has one open file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
+
+
+def done(tmp_path: Path, act: Callable[[], str]) -> str:
+    """Return what a process of its own says, which holds a lock until it has."""
+    lock, said = tmp_path / "lock", tmp_path / "said"
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+
+    def say() -> None:
+        said.write_text(act())
+
+    detach(say, handle)
+    os.close(handle)
+    # Its lock is what is waited for.
+    again = os.open(lock, os.O_RDWR)
+    fcntl.flock(again, fcntl.LOCK_EX)
+    os.close(again)
+    return said.read_text()
+
+
+def test_it_belongs_to_no_session_and_no_process_of_ours(tmp_path: Path) -> None:
+    session, leader, own = done(tmp_path, lambda: f"{os.getsid(0)} {os.getpgrp()} {os.getpid()}").split()
+    assert session == leader
+    assert session not in (own, str(os.getsid(0)))
+
+
+def test_it_has_nothing_open_but_what_it_keeps(tmp_path: Path) -> None:
+    pipe, end = os.pipe()
+    open_there = done(tmp_path, lambda: "\n".join(os.readlink(f"/proc/self/fd/{one}") for one in _descriptors()))
+    os.close(end)
+    os.close(pipe)
+    assert open_there.splitlines() == [*[os.devnull] * 3, str(tmp_path / "lock")]
+
+
+def _descriptors() -> list[str]:
+    """Return what is open; the listing itself is, while it is made."""
+    return sorted((one for one in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{one}")), key=int)
+
+
+def test_it_is_in_no_folder_that_may_go_away(tmp_path: Path) -> None:
+    assert done(tmp_path, os.getcwd) == "/"
+
+
+def test_it_is_not_waited_for(tmp_path: Path) -> None:
+    handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+
+    def wait() -> None:
+        while not (tmp_path / "enough").exists():
+            time.sleep(0.01)
+        (tmp_path / "ended").touch()
+
+    detach(wait, handle)
+    os.close(handle)
+    assert not (tmp_path / "ended").exists()
+    (tmp_path / "enough").touch()
+
+
+def test_what_goes_wrong_there_ends_it_and_nothing_here(tmp_path: Path) -> None:
+    handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+
+    def fail() -> None:
+        raise ValueError("not here")
+
+    detach(fail, handle)
+    os.close(handle)
+    again = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(again, fcntl.LOCK_EX)
+    os.close(again)

@@ -1,0 +1,183 @@
+"""Containers as hosts: what an agent is asked, what its answer means, and what the hosts are called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.plugin_utils import session_hosts
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_hosts import SessionHost
+from tests.unit.builders import SESSION_ID, held, plan
+
+OTHER_ID = "ffffffff-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+
+
+def line(agent: str = "agent1", **changes: object) -> str:
+    """Return the line that an agent prints of the session."""
+    of = replace(held(plan(), agent), expires_at=None, **changes)
+    return json.dumps({**asdict(of), "plan": of.plan.to_dict()})
+
+
+def host(**changes: object) -> SessionHost:
+    (first, *_others), _warnings = session_hosts.answer("agent1", f"{line()}\nbackendai-train-llm-main1\n")
+    return replace(first, **changes)
+
+
+def docker(folder: Path, script: str) -> None:
+    """Put a client of that script where the shell finds it."""
+    (folder / "docker").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "docker").chmod(0o755)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the state of an agent that holds one session, and has a client that says how it was called."""
+    folder = tmp_path / "its state"
+    (folder / "sessions").mkdir(parents=True)
+    Store(str(folder)).save(replace(held(plan()), expires_at=None))
+    docker(tmp_path, 'echo "$@" > "${0}.asked"; echo backendai-train-llm-main1')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return folder
+
+
+def asked(state: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
+    question = session_hosts.question(str(state), "unix:///its.sock", seconds)
+    return subprocess.run(["/bin/sh", "-c", question], capture_output=True, text=True, check=False)
+
+
+# ---- what an agent is asked
+
+
+def test_an_agent_prints_its_sessions_and_what_runs_at_the_engine_that_was_named(state: Path, tmp_path: Path) -> None:
+    done = asked(state)
+    assert (done.returncode, done.stderr) == (0, "")
+    hosts, warnings = session_hosts.answer("agent1", done.stdout)
+    assert [one.container for one in hosts] == ["backendai-train-llm-main1"]
+    assert warnings == []
+    said = (tmp_path / "docker.asked").read_text().split()
+    assert (
+        said
+        == "--host unix:///its.sock ps --filter label=ai.backend.owner=backendai.cluster --format {{.Names}}".split()
+    )
+
+
+def test_an_agent_without_sessions_prints_none(state: Path) -> None:
+    for path in sorted((state / "sessions").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    assert asked(state).stdout == "backendai-train-llm-main1\n"
+
+
+def test_an_agent_that_is_not_provisioned_says_what_to_do(tmp_path: Path, state: Path) -> None:
+    done = asked(tmp_path / "nowhere")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{tmp_path}/nowhere/sessions cannot be entered: run backendai.cluster.provision_agents, or reach the agent as"
+        " root\n"
+    )
+    assert session_hosts.left_out("agent1", session_hosts.refusal(1, done.stderr, 5)) == (
+        f"agent1 is left out: {done.stderr.strip()}."
+    )
+
+
+def test_an_engine_that_fails_makes_the_whole_answer_fail(state: Path, tmp_path: Path) -> None:
+    docker(tmp_path, "echo no engine >&2; exit 3")
+    done = asked(state)
+    assert (done.returncode, done.stderr) == (3, "no engine\n")
+
+
+def test_an_engine_that_hangs_is_given_up(state: Path, tmp_path: Path) -> None:
+    docker(tmp_path, "exec sleep 60")
+    done = asked(state, seconds=1)
+    reason = session_hosts.refusal(done.returncode, done.stderr, 1)
+    assert session_hosts.left_out("agent1", reason) == "agent1 is left out: it did not answer within 1 seconds."
+
+
+def test_an_agent_that_fails_without_a_word_is_left_out_with_the_exit_code() -> None:
+    assert session_hosts.refusal(9, "", 5) == "the command that lists its sessions ended with 9"
+
+
+# ---- what its answer means
+
+
+def test_only_running_containers_of_this_agent_are_hosts() -> None:
+    running = "backendai-train-llm-main1\nbackendai-train-llm-sub2\nanother\n"
+    hosts, warnings = session_hosts.answer("first", f"{line()}\n{running}")
+    assert warnings == []
+    (only,) = hosts
+    assert only == SessionHost(
+        session_id=SESSION_ID,
+        session_name="train-llm",
+        role="main",
+        index=1,
+        rank=0,
+        hostname="main1",
+        agent="first",
+        container="backendai-train-llm-main1",
+        address=plan().kernels[0].address,
+    )
+
+
+def test_a_session_that_is_not_committed_has_no_hosts() -> None:
+    of = replace(held(plan()), expires_at=1.0)
+    text = json.dumps({**asdict(of), "plan": of.plan.to_dict()})
+    assert session_hosts.answer("agent1", f"{text}\nbackendai-train-llm-main1") == ([], [])
+
+
+@pytest.mark.parametrize("damaged", ["{", "{}", '{"plan": 1}', line().replace("train-llm", "{{ 1 }}")])
+def test_a_session_that_cannot_be_read_is_told_and_hides_no_other(damaged: str) -> None:
+    hosts, warnings = session_hosts.answer("agent1", f"{damaged}\n{line()}\nbackendai-train-llm-main1")
+    assert [one.hostname for one in hosts] == ["main1"]
+    assert warnings == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
+
+
+# ---- what the hosts are called
+
+
+def test_a_host_is_named_after_container_and_session_and_grouped_by_session_role_and_agent() -> None:
+    one = host(agent="agent-1.example")
+    assert session_hosts.named([one], []) == ({"main1.train-llm": one}, [])
+    assert one.groups == ("session_train_llm", "role_main", "agent_agent_1_example")
+    assert one.variables == {
+        "backendai_session_id": SESSION_ID,
+        "backendai_session_name": "train-llm",
+        "backendai_role": "main",
+        "backendai_index": 1,
+        "backendai_rank": 0,
+        "backendai_agent": "agent-1.example",
+        "backendai_container": "backendai-train-llm-main1",
+        "backendai_address": one.address,
+    }
+
+
+def test_sessions_of_one_name_are_told_apart_by_their_ids() -> None:
+    one, other = host(), host(session_id=OTHER_ID, agent="agent2")
+    found, warnings = session_hosts.named([other, one], [])
+    assert found == {"main1.train-llm.5f0c6a52": one, "main1.train-llm.ffffffff": other}
+    assert warnings == [
+        "2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."
+    ]
+
+
+def test_a_host_that_is_there_already_is_never_replaced() -> None:
+    found, warnings = session_hosts.named([host()], ["main1.train-llm"])
+    assert found == {}
+    assert warnings == [
+        "agent1: the container backendai-train-llm-main1 is left out: a host main1.train-llm is there already."
+    ]
+
+
+def test_a_container_that_two_agents_name_is_the_first_ones() -> None:
+    found, warnings = session_hosts.named([host(agent="agent2"), host()], [])
+    assert found == {"main1.train-llm": host()}
+    assert len(warnings) == 1
+
+
+def test_settings_of_an_agent_are_referred_to_and_not_copied() -> None:
+    assert session_hosts.references("agent's", ["ansible_password"]) == {
+        "ansible_password": """{{ hostvars["agent's"]['ansible_password'] }}"""
+    }
