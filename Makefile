@@ -9,10 +9,11 @@ AGENT_PARTS := $(shell find plugins roles/agent roles/firewall playbooks/provisi
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean
+.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean \
+	test-frameworks
 
 help: ## List the targets
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 setup: .venv/ready ## Make .venv with all tools, and link the checkout into it as a collection
 
@@ -74,6 +75,9 @@ sanity: setup ## ansible-test sanity, every test, no ignore entry
 
 integration: lab ## Tests against the lab
 	$(BIN)/pytest tests/integration
+
+test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make test`: their packages are large)
+	$(BIN)/pytest tests/frameworks
 
 molecule: lab ## Molecule scenarios on the lab
 	$(WITH_BIN) molecule test --all

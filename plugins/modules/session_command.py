@@ -12,10 +12,10 @@ module: session_command
 short_description: Start the command of a batch session
 version_added: 0.1.0
 description:
-  - The command of a batch session waits in main1 until the whole session has proven itself. This module lets it run, on
-    the agent that holds main1; elsewhere, and in a session without a command, it changes nothing.
+  - The command of a batch session waits, in main1 or in all containers, until the whole session has proven itself. This
+    module lets it run in those of this agent; where none of them runs it, it changes nothing.
   - A command is started once. Its output is the container's log, its exit code the container's.
-  - The shell C(sh) of the image runs the command as user C(work), in C(/home/work). When the container is stopped, that
+  - The image's C(bash), or else its C(sh), runs the command as user C(work), in C(/home/work). When the container is stopped, that
     shell gets SIGTERM; a program that wants it itself is started with C(exec).
 author:
   - backendai.cluster contributors (!UNKNOWN)

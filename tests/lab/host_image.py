@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.lab.debian import require
 from tests.lab.engine import Engine
 from tests.lab.identity import SUITES, Lab, State
 from tests.lab.leftovers import end_processes, remove_folder
-from tests.lab.session_images import make_session_images, pack_layers, session_images_made
+from tests.lab.session_images import make_session_images, session_images_made
 from tests.lab.trees import BUILDERS, Tree
 
 HOST_FILES = Path(__file__).with_name("host_files")
@@ -76,15 +77,15 @@ def ensure_images(engine: Engine, state: State) -> None:
     lab = engine.lab
     end_processes(lab, BUILDERS)  # a killed run may have left its builders, and half a tree
     remove_folder(lab.folder / "build")
-    present = {suite: engine.holds("image", image_tag(lab, suite)) for suite in SUITES}
-    with_sessions = {SUITES[0]: not session_images_made(lab)}
-    wanted = [suite for suite in SUITES if not present[suite] or with_sessions.get(suite)]
+    hosts = {suite: not engine.holds("image", image_tag(lab, suite)) for suite in SUITES}
+    sessions = {suite: suite == SUITES[0] and not session_images_made(lab) for suite in SUITES}
+    wanted = [suite for suite in SUITES if hosts[suite] or sessions[suite]]
     if not wanted:
         return
     require("mmdebstrap")
     pull = state.engine == "machine"
     with step(f"images from Debian packages ({', '.join(wanted)})"):
-        together(*(partial(_build, engine, suite, pull, with_sessions.get(suite, False)) for suite in wanted))
+        together(*(partial(_build, engine, suite, pull, hosts[suite], sessions[suite]) for suite in wanted))
     end_processes(lab, BUILDERS)
     remove_folder(lab.folder / "build")
 
@@ -101,20 +102,23 @@ def remove_outdated_images(engine: Engine) -> None:
     remove_images(engine, keep={image_tag(engine.lab, suite) for suite in SUITES})
 
 
-def _build(engine: Engine, suite: str, pull: bool, with_sessions: bool) -> None:
-    """Build the host image of one suite, and beside it the session images, which are made of its base and packages."""
+def _build(engine: Engine, suite: str, pull: bool, host: bool, sessions: bool) -> None:
+    """Build on one base, at the same time, what is missing of the host image of a suite and the session images."""
     tree = Tree(engine.lab, suite)
     with step(f"  {suite}: base"):
         tree.plant(engine, pull)
-    layers = tree.root.with_name("layers")
-    growing = [step(f"  {suite}: host")(partial(_grow_into_host, tree))]
-    if with_sessions:
-        growing.append(step(f"  {suite}: session layers")(partial(pack_layers, tree.copy("mpi"), layers)))
-    together(*growing)
-    with step(f"  {suite}: image"):
-        if with_sessions:
-            make_session_images(engine.lab, layers, tree.root / "srv/packages")
-        tree.give(engine, image_tag(engine.lab, suite), 'CMD ["/usr/local/sbin/lab-init"]')
+    parts: list[Callable[[], None]] = []
+    if sessions:
+        parts.append(step(f"  {suite}: session images")(partial(make_session_images, tree.copy("sessions"))))
+    if host:
+        parts.append(step(f"  {suite}: host")(partial(_make_host_image, engine, tree)))
+    together(*parts)
+
+
+def _make_host_image(engine: Engine, tree: Tree) -> None:
+    """Grow a tree into a host and give it to the engine."""
+    _grow_into_host(tree)
+    tree.give(engine, image_tag(engine.lab, tree.suite), 'CMD ["/usr/local/sbin/lab-init"]')
     remove_folder(tree.root)
 
 

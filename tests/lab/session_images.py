@@ -10,12 +10,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tarfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from tests.lab import image_archive
 from tests.lab.command import LabError, output, step, tell, together
 from tests.lab.engine import Engine
 from tests.lab.identity import AGENTS, Host, Lab
@@ -33,60 +35,69 @@ export ENTRY=ran
 echo "image entrypoint runs as $(id -un)" >> /tmp/entrypoint
 exec "$@"
 """
-_ENTRY_COMMAND = "echo image command runs as $(id -un) >> /tmp/command; exec sleep 100000"
+_OWN_START = {
+    "Entrypoint": ["/usr/local/bin/entry"],
+    "Cmd": ["sh", "-c", "echo image command runs as $(id -un) >> /tmp/command; exec sleep 100000"],
+    "Env": [_PATH, 'TF_CONFIG={"image": 1}', "BACKENDAI_DIST_MASTER_PORT=31000"],
+}
 
 
 def session_images_made(lab: Lab) -> bool:
-    """Tell whether the file of the images is there; it appears whole or not at all."""
+    """Tell whether the file of the images is there, of this recipe; it appears whole or not at all."""
     return _archive(lab).exists()
 
 
 def _archive(lab: Lab) -> Path:
-    return lab.images / "sessions.tar"
+    """Return the file of the images; its name changes whenever the recipe, these files, does."""
+    recipe = hashlib.sha256(Path(__file__).read_bytes() + Path(image_archive.__file__).read_bytes())
+    return lab.images / f"{recipe.hexdigest()[:12]}.tar"
 
 
-def make_session_images(lab: Lab, layers: Path, packages: Path) -> None:
-    """Write the file of all images, given a folder with the layers ``python`` and ``mpi``, and one of packages."""
+def make_session_images(tree: Tree) -> None:
+    """Write the file of all images, given the base of Debian hosts, which grows and is gone afterwards."""
+    layers = tree.root.with_name("layers")
+    remove_folder(layers)
+    layers.mkdir()
     python, busybox, mpi, entry = (layers / f"{name}.tar" for name in ("python", "busybox", "mpi", "entry"))
-    _pack_busybox(packages, busybox)
+    tree.pack(python)
+    _pack_mpi(tree, mpi)
+    _pack_busybox(tree, busybox)
     with tarfile.open(entry, "w") as tar:
         add_file(tar, "usr/local/bin/entry", _ENTRY, 0o755)
-    own = ["TF_CONFIG=" + '{"image":1}', "BACKENDAI_DIST_MASTER_PORT=31000"]
-    started = {"Entrypoint": ["/usr/local/bin/entry"], "Cmd": ["sh", "-c", _ENTRY_COMMAND], "Env": [_PATH, *own]}
-    lab.images.mkdir(exist_ok=True)
+    remove_folder(tree.lab.images)
+    tree.lab.images.mkdir()
     write_archive(
-        _archive(lab),
+        _archive(tree.lab),
         [
             Image("lab/python:1", (python,), {"Cmd": ["bash"], "Env": [_PATH]}),
             Image("lab/busybox:1", (busybox,), {"Cmd": ["sh"], "Env": [_PATH]}),
             Image("lab/mpi:1", (python, mpi), {"Cmd": ["/usr/sbin/sshd", "-D"], "Env": [_PATH]}),
-            Image("lab/entrypoint:1", (python, entry), started),
+            Image("lab/entrypoint:1", (python, entry), _OWN_START),
         ],
     )
-
-
-def pack_layers(tree: Tree, layers: Path) -> None:
-    """Write the base tree into a layer of a new folder, grow it, and write what that added into a second layer."""
     remove_folder(layers)
-    layers.mkdir()
-    tree.pack(layers / "python.tar")
-    stamp, mpi = layers / "stamp", layers / "mpi.tar"
+    remove_folder(tree.root)
+
+
+def _pack_mpi(tree: Tree, layer: Path) -> None:
+    """Install Open MPI and both halves of SSH, and write what that added into a layer."""
+    stamp = layer.with_suffix(".stamp")
     stamp.touch()
     tree.apt("update")
     tree.apt("install", *MPI_PACKAGES)
-    tree.pack(mpi, newer=stamp)
-    with tarfile.open(mpi, "a") as tar:
+    tree.pack(layer, newer=stamp)
+    with tarfile.open(layer, "a") as tar:
         folder = tarfile.TarInfo("run/sshd")  # the service's unit would make it
         folder.type, folder.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(folder)
 
 
-def _pack_busybox(packages: Path, layer: Path) -> None:
+def _pack_busybox(tree: Tree, layer: Path) -> None:
     """Write a layer with one static program, a link to it for each of its commands, and four empty folders."""
-    root = layer.with_name("busybox")
-    remove_folder(root)
-    unpacked = layer.with_name("busybox-package")
-    output("dpkg-deb", "-x", str(next(packages.glob("busybox-static_*.deb"))), str(unpacked))
+    root, unpacked = layer.with_name("busybox"), layer.with_name("busybox-package")
+    tree.apt("install", "--download-only", "busybox-static")
+    package = next((tree.root / "var/cache/apt/archives").glob("busybox-static_*.deb"))
+    output("dpkg-deb", "-x", str(package), str(unpacked))
     program = next(path for path in (unpacked / "bin/busybox", unpacked / "usr/bin/busybox") if path.exists())
     for folder in ("bin", "etc", "root", "tmp"):
         (root / folder).mkdir(parents=True)

@@ -1,0 +1,206 @@
+"""Images that come from a registry: the same bits everywhere, while people watch, with a password that stays secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integration import registry
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, ROOT, TIMEOUT, at_once, command, held, launch, on, ssh
+from tests.lab.identity import Lab
+from tests.lab.image_archive import Image, add_file, write_archive
+
+NAME = "127.0.0.1:5000/pulled:1"
+FOLDER = "/tmp/registry"
+PASSWORD = "correct-horse-battery"
+FILLER = 6 << 20
+ASKED = {"image": NAME, "cluster_mode": "multi-node", "agent_selection": "dispersed", "resources": {"mem": "128m"}}
+Serve = Callable[..., None]
+
+
+def archive(path: Path, seed: int) -> Path:
+    """Write a file with the image: the program of the lab's smallest, and bytes that no engine has."""
+    with tarfile.open(Lab(ROOT).images / "sessions.tar") as lab:
+        manifest = lab.extractfile("manifest.json")
+        assert manifest
+        (source,) = (image for image in json.load(manifest) if image["RepoTags"] == [BUSYBOX])
+        stream = lab.extractfile(source["Layers"][0])
+        assert stream
+        layer = path.with_suffix(".busybox")
+        layer.write_bytes(stream.read())
+    filler = path.with_suffix(".filler")
+    with tarfile.open(filler, "w") as tar:
+        add_file(tar, "filler", random.Random(seed).randbytes(FILLER))
+    write_archive(path, [Image(NAME, (layer, filler), {"Cmd": ["sh"], "Env": ["PATH=/bin"]})])
+    return path
+
+
+def put(agent: str, path: str, content: bytes) -> None:
+    """Write a file on an agent."""
+    subprocess.run(ssh(agent, f"umask 077; cat > {path}"), input=content, check=True, timeout=TIMEOUT)
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """Return a file with the image."""
+    return archive(tmp_path / "first.tar", 1)
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    """Return a file with another image of the same name."""
+    return archive(tmp_path / "second.tar", 2)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Return what runs a registry on an agent; afterwards neither that is there nor anything that came from it."""
+    running: dict[str, str] = {}
+
+    def begin(agent: str, image: Path, rate: int = 0) -> None:
+        stop(agent)
+        on(agent, f"mkdir -p {FOLDER}")
+        put(agent, f"{FOLDER}/images.tar", image.read_bytes())
+        put(agent, f"{FOLDER}/registry.py", Path(registry.__file__).read_bytes())
+        put(agent, f"{FOLDER}/login", f"reader:{PASSWORD}".encode())
+        line = f"cd {FOLDER} && python3 registry.py images.tar --login login --rate {rate}"
+        running[agent] = on(agent, line).strip()
+
+    def stop(agent: str) -> None:
+        if agent in running:
+            on(agent, f"kill {running.pop(agent)}; rm -r {FOLDER}")
+
+    yield begin
+    at_once(*[partial(stop, agent) for agent in list(running)])
+    at_once(*[partial(forget, agent) for agent in AGENTS])
+
+
+def forget(agent: str) -> None:
+    """Remove what an agent has from the registry, whatever it is called."""
+    images = f"docker images --all --quiet --filter reference='{NAME.rpartition(':')[0]}'"
+    on(agent, f"{images} | sort -u | xargs -r docker rmi --force")
+
+
+def access(password: str = PASSWORD) -> dict[str, dict[str, str]]:
+    return {"127.0.0.1:5000": {"username": "reader", "password": password}}
+
+
+def digests(image: Path) -> set[str]:
+    return set(registry.Content(image).tags.values())
+
+
+def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_password(
+    sessions: Sessions, serve: Serve, first: Path, second: Path
+) -> None:
+    at_once(*[partial(serve, agent, first, FILLER // 4) for agent in AGENTS])
+    # Short claims, so that all take several turns.
+    asked = {**ASKED, "cluster_size": 3, "registries": access(), "claim_ttl": 12}
+    run = sessions.create("-vvv", **asked)
+    assert run.code == 0, run.output
+    assert {kernel["image_digest"] for kernel in run.record["kernels"]} == digests(first)
+    shown = re.findall(
+        rf"^(agent\d): pulling {NAME}: \d\.\d of (?:at least )?\d\.\d MB, \d of 2 layers$", run.output, re.M
+    )
+    assert set(shown) == set(AGENTS), run.output
+    assert run.output.count(": Pull the images]") > 2
+
+    assert PASSWORD not in run.output
+    assert not [path for path in QUEUE.rglob("*.json") if PASSWORD in path.read_text()]
+    look = f"docker inspect $(docker ps --all --quiet) | grep -c {PASSWORD}; grep -rc {PASSWORD} /var/lib/backendai"
+    for said in at_once(*[partial(on, agent, look, check=False) for agent in AGENTS]):
+        assert {line.rpartition(":")[2] for line in said.splitlines()} == {"0"}, said
+
+    again = sessions.create(**asked)
+    assert (again.code, again.changed) == (0, 0), again.output
+
+    # Who lacks it gets what the others have, although its registry says that the name is something else by now.
+    assert sessions.terminate().code == 0
+    forget("agent3")
+    both = second.with_name("both.tar")
+    with tarfile.open(both, "w") as tar:
+        entries = []
+        for image in (second, first):
+            with tarfile.open(image) as one:
+                manifest = one.extractfile("manifest.json")
+                assert manifest
+                entries += json.load(manifest)
+                for member in one.getmembers():
+                    if member.name != "manifest.json" and member.name not in tar.getnames():
+                        tar.addfile(member, one.extractfile(member))
+        entries[1]["RepoTags"] = ["old"]
+        add_file(tar, "manifest.json", json.dumps(entries).encode())
+    serve("agent3", both)
+    later = sessions.create(**{**asked, "name": f"{sessions.name}-b"})
+    assert later.code == 0, later.output
+    assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first)
+
+
+def test_a_wrong_password_is_one_sentence_and_leaves_nothing(sessions: Sessions, serve: Serve, first: Path) -> None:
+    serve("agent1", first)
+    run = sessions.create(image=NAME, designated_agents=["agent1"], registries=access("wrong-horse"))
+    assert run.code != 0
+    assert run.record["status"] == "ERROR"
+    assert re.fullmatch(
+        rf"the session '{sessions.name}' was not created: agent1: session_image: '{NAME}' is not on this host and cannot be"
+        r" pulled \(.*(unauthorized|no basic auth credentials).*\)\.",
+        run.record["error"],
+    ), run.record["error"]
+    assert "wrong-horse" not in run.output
+
+
+def test_other_bits_of_one_name_are_refused_and_leave_nothing(
+    sessions: Sessions, serve: Serve, first: Path, second: Path
+) -> None:
+    serve("agent1", first)
+    serve("agent2", second)
+    agents = ["agent1", "agent2"]
+    run = sessions.create(**ASKED, cluster_size=2, designated_agents=agents, registries=access())
+    assert run.code != 0
+    (one,), (other,) = ([digest[:19] for digest in digests(image)] for image in (first, second))
+    assert (
+        f"session_image: '{NAME}' is not the same on all agents: {one}… on agent1, {other}… on agent2;"
+        " remove it there (docker rmi) or name it by its digest"
+    ) in run.record["error"]
+
+
+def test_a_pull_outlives_neither_its_run_nor_its_claim_and_claims_outlive_the_pull(
+    sessions: Sessions, serve: Serve, first: Path, tmp_path: Path
+) -> None:
+    # The second agent has it, so that it has nothing to do but to keep its claim.
+    with first.open("rb") as stream:
+        subprocess.run(ssh("agent2", "docker load"), stdin=stream, check=True, capture_output=True, timeout=TIMEOUT)
+    serve("agent1", first, FILLER // 60)
+    asked = {**ASKED, "cluster_size": 2, "designated_agents": ["agent1", "agent2"], "registries": access()}
+    variables = {**asked, "name": sessions.name, "claim_ttl": 6}
+    line = command("create_session", tmp_path, {f"session_{key}": value for key, value in variables.items()})
+    with launch(line) as run:
+        assert run.stdout
+        turns = 0
+        while turns < 5:
+            turns += ": Pull the images]" in run.stdout.readline()
+            assert run.poll() is None
+        made = {agent: session["expires_at"] for agent, (session, *_others) in held().items() if agent != "agent3"}
+        now = {agent: float(on(agent, "date +%s.%N")) for agent in made}
+        assert all(made[agent] > now[agent] for agent in made)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.communicate(timeout=TIMEOUT)
+    lock = "/var/lib/backendai/sessions/*/pulls/*.lock"
+    assert on("agent1", f"flock --nonblock {lock} true || echo it pulls") == "it pulls\n"
+    on("agent1", f"flock --timeout 60 {lock} true")
+    assert time.time() < max(made.values()) + 30
+    assert NAME not in on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'")
+    # Whoever looks next takes away what is left.
+    assert sessions.run("list_sessions").code == 0
+    assert not any(held().values())
