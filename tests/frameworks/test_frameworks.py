@@ -38,9 +38,9 @@ print(json.dumps({{"host": socket.gethostname(), "rank": rank, "size": size, "ri
 
 RESOLVE = """
 import json
-from tensorflow.distribute.cluster_resolver import TFConfigClusterResolver
+import tensorflow as tf
 
-resolver = TFConfigClusterResolver()
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 seen = {"cluster": resolver.cluster_spec().as_dict(), "task": [resolver.task_type, resolver.task_id]}
 print(json.dumps(seen), flush=True)
 """

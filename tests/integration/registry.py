@@ -1,8 +1,8 @@
 """A small registry that images are pulled from: ``python3 registry.py ARCHIVE [--login FILE] [--rate BYTES]``.
 
-It serves the images of a file that `docker save` could have written, on port 5000 of the loopback interface, where engines
-take plain HTTP. It prints its process id once it listens, and goes on in the background. Runs on an agent, so it needs
-nothing but Python. (https://distribution.github.io/distribution/spec/api/)
+It serves the images of a file that `docker save` could have written, on port 5000 of the loopback interface, where
+engines take plain HTTP. It prints its process id once it listens, and goes on in the background. It needs nothing but
+Python, since it runs on an agent. (https://distribution.github.io/distribution/spec/api/)
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(body=True)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_said: object) -> None:
         """Say nothing: nobody reads it."""
 
     def _answer(self, *, body: bool) -> None:

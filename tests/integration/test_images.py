@@ -152,11 +152,9 @@ def test_a_wrong_password_is_one_sentence_and_leaves_nothing(sessions: Sessions,
     run = sessions.create(image=NAME, designated_agents=["agent1"], registries=access("wrong-horse"))
     assert run.code != 0
     assert run.record["status"] == "ERROR"
-    assert re.fullmatch(
-        rf"the session '{sessions.name}' was not created: agent1: session_image: '{NAME}' is not on this host and cannot be"
-        r" pulled \(.*(unauthorized|no basic auth credentials).*\)\.",
-        run.record["error"],
-    ), run.record["error"]
+    said = f"the session '{sessions.name}' was not created: agent1: session_image: '{NAME}' is not on this host and"
+    why = r" cannot be pulled \(.*(unauthorized|no basic auth credentials).*\)\."
+    assert re.fullmatch(re.escape(said) + why, run.record["error"]), run.record["error"]
     assert "wrong-horse" not in run.output
 
 

@@ -43,14 +43,21 @@ _OWN_START = {
 
 
 def session_images_made(lab: Lab) -> bool:
-    """Tell whether the file of the images is there, of this recipe; it appears whole or not at all."""
-    return _archive(lab).exists()
+    """Tell whether the file of the images is there, made by this recipe."""
+    return _archive(lab).exists() and _mark(lab).exists() and _mark(lab).read_text() == _recipe()
 
 
 def _archive(lab: Lab) -> Path:
-    """Return the file of the images; its name changes whenever the recipe, these files, does."""
-    recipe = hashlib.sha256(Path(__file__).read_bytes() + Path(image_archive.__file__).read_bytes())
-    return lab.images / f"{recipe.hexdigest()[:12]}.tar"
+    return lab.images / "sessions.tar"
+
+
+def _mark(lab: Lab) -> Path:
+    return lab.images / "recipe"
+
+
+def _recipe() -> str:
+    """Return what changes whenever the recipe, these files, does."""
+    return hashlib.sha256(Path(__file__).read_bytes() + Path(image_archive.__file__).read_bytes()).hexdigest()
 
 
 def make_session_images(tree: Tree) -> None:
@@ -66,6 +73,7 @@ def make_session_images(tree: Tree) -> None:
         add_file(tar, "usr/local/bin/entry", _ENTRY, 0o755)
     remove_folder(tree.lab.images)
     tree.lab.images.mkdir()
+    _mark(tree.lab).write_text(_recipe())
     write_archive(
         _archive(tree.lab),
         [

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.readiness
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.underlay import join_peers
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import derived, parse_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import (
+    AGAIN,
+    derived,
+    parse_environment,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.images import Found, disagreement
 from ansible_collections.backendai.cluster.plugins.module_utils._core.network import link_of
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned, device_nodes
@@ -252,7 +256,7 @@ def _images(client: docker.APIClient, held: Held, said: Found, *, dry: bool) -> 
 
 
 def _files(
-    folder: Path, held: Held, kernel: Kernel, contents: Contents, infiniband: Iterable[str], follows: Iterable[str]
+    folder: Path, held: Held, kernel: Kernel, contents: Contents, infiniband: Iterable[str], follows: Collection[str]
 ) -> list[DesiredFile]:
     """Return what a container sees at ``/run/backendai``; ``follows`` are the variables that are derived.
 
@@ -271,7 +275,7 @@ def _files(
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
         DesiredFile(folder / "environment", contents.environments[kernel.hostname], secret=True),
-        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in follows)),
+        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in AGAIN if name in follows)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
         DesiredFile(folder / "ssh" / "known_hosts", known),
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),

@@ -16,6 +16,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
 
 DEFAULT_MASTER_PORT = 29500
 
+AGAIN = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
+"""What depends on others, and so is derived again once the user's bootstrap script has changed these."""
+
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
@@ -59,7 +62,7 @@ def complete(image: Mapping[str, str], given: Mapping[str, str], interface: str 
 def derived(image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE) -> dict[str, str]:
     """Return the part of :func:`complete` that follows from the rest.
 
-    The entrypoint derives these anew, by the same rules, after the user's bootstrap script.
+    The entrypoint derives :data:`AGAIN` anew, by the same rules, after the user's bootstrap script.
     """
     merged = {**image, **given}
     if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) <= 1:

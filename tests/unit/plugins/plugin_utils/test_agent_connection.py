@@ -63,7 +63,7 @@ def test_nobody_becomes_the_user_that_they_are_already(tmp_path: Path, monkeypat
 
 
 def test_an_agent_over_ssh_is_reached_as_its_variables_say_without_a_terminal(tmp_path: Path) -> None:
-    ssh = program(tmp_path, "ssh", f'for word; do echo "$word"; done > {tmp_path}/asked; cat')
+    ssh = program(tmp_path, "ssh", f'for word; do echo "$word"; done > {tmp_path}/asked; [ -t 0 ] || cat')
     connection = AgentConnection(
         {
             "ansible_connection": "ssh",
@@ -96,8 +96,8 @@ def test_an_agent_that_cannot_be_reached_is_a_connection_failure(tmp_path: Path)
 
 @pytest.mark.parametrize("option", ["ansible_connection", "ansible_become_method"])
 def test_a_plugin_that_is_not_there_is_named_with_the_option(option: str) -> None:
-    with pytest.raises(AnsibleError, match=f"{option}: there is no (connection|become) plugin 'nowhere'"):
-        AgentConnection({**LOCAL, "ansible_become": True, option: "nowhere"})
+    with pytest.raises(AnsibleError, match=f"{option}: there is no (connection|become) plugin 'no.such.plugin'"):
+        AgentConnection({**LOCAL, "ansible_become": True, option: "no.such.plugin"})
 
 
 def test_the_variables_of_both_plugins_count_and_no_others() -> None:

@@ -34,7 +34,7 @@ def docker(folder: Path, script: str) -> None:
     (folder / "docker").chmod(0o755)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the state of an agent that holds one session, and has a client that says how it was called."""
     folder = tmp_path / "its state"
@@ -59,11 +59,9 @@ def test_an_agent_prints_its_sessions_and_what_runs_at_the_engine_that_was_named
     hosts, warnings = session_hosts.answer("agent1", done.stdout)
     assert [one.container for one in hosts] == ["backendai-train-llm-main1"]
     assert warnings == []
-    said = (tmp_path / "docker.asked").read_text().split()
-    assert (
-        said
-        == "--host unix:///its.sock ps --filter label=ai.backend.owner=backendai.cluster --format {{.Names}}".split()
-    )
+    label = "label=ai.backend.owner=backendai.cluster"
+    said = (tmp_path / "docker.asked").read_text()
+    assert said == f"--host unix:///its.sock ps --filter {label} --format {{{{.Names}}}}\n"
 
 
 def test_an_agent_without_sessions_prints_none(state: Path) -> None:
@@ -72,7 +70,7 @@ def test_an_agent_without_sessions_prints_none(state: Path) -> None:
     assert asked(state).stdout == "backendai-train-llm-main1\n"
 
 
-def test_an_agent_that_is_not_provisioned_says_what_to_do(tmp_path: Path, state: Path) -> None:
+def test_an_agent_that_is_not_provisioned_says_what_to_do(tmp_path: Path) -> None:
     done = asked(tmp_path / "nowhere")
     assert done.returncode == 1
     assert done.stderr == (
