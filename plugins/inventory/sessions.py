@@ -231,7 +231,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             how = {name: self.templar.template(own[name]) for name in names}
             state_path, docker_host = (str(self.templar.template(own.get(name, place))) for name, place in _PLACES)
             return Agent(host.name, AgentConnection(how), names, state_path, docker_host, seconds_of(how))
-        except (AnsibleError, ValueError) as error:
+        except (AnsibleError, TypeError, ValueError) as error:
             self._warn([session_hosts.left_out(host.name, str(error))])
             return None
 

@@ -15,8 +15,8 @@ description:
   - The command of a batch session waits, in main1 or in all containers, until the whole session has proven itself. This
     module lets it run in those of this agent; where none of them runs it, it changes nothing.
   - A command is started once. Its output is the container's log, its exit code the container's.
-  - The image's C(bash), or else its C(sh), runs the command as user C(work), in C(/home/work). When the container is stopped, that
-    shell gets SIGTERM; a program that wants it itself is started with C(exec).
+  - The image's C(bash), or else its C(sh), runs the command as user C(work), in C(/home/work). When the container is
+    stopped, that shell gets SIGTERM; a program that wants it itself is started with C(exec).
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:

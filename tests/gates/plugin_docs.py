@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 COLLECTION = "backendai.cluster"
+FOLDERS = {"module": "plugins/modules", "inventory": "plugins/inventory", "connection": "plugins/connection"}
+"""Where each file is one plugin that ansible-doc has to list."""
 KINDS = ("module", "inventory", "filter", "lookup", "test", "callback", "connection", "role")
 
 
@@ -20,9 +22,9 @@ def ansible_doc(*arguments: str) -> str:
 
 
 def undocumented(kind: str, documented: set[str]) -> set[str]:
-    """Return the modules or roles that the checkout holds and ansible-doc does not list."""
-    if kind == "module":
-        held = {path.stem for path in Path("plugins/modules").glob("*.py")}
+    """Return the plugins or roles that the checkout holds and ansible-doc does not list."""
+    if kind in FOLDERS:
+        held = {path.stem for path in Path(FOLDERS[kind]).glob("*.py")}
     elif kind == "role":
         held = {path.name for path in Path("roles").iterdir() if path.is_dir()}
     else:

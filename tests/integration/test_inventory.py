@@ -79,7 +79,7 @@ def listed(*sources: Path) -> tuple[dict[str, Any], str]:
 
 def told(folder: Path, pattern: str, module: str, arguments: str = "", *options: str) -> dict[str, dict[str, Any]]:
     """Run a module ad hoc, and return the result of each host."""
-    words = ["ansible", "-i", INVENTORY, "-i", SOURCE, pattern, "-m", module, "-t", folder]
+    words: list[str | Path] = ["ansible", "-i", INVENTORY, "-i", SOURCE, pattern, "-m", module, "-t", folder]
     done = ran(*words, *(["-a", arguments] if arguments else []), *options)
     results = {path.name: json.loads(path.read_text()) for path in folder.iterdir() if path.is_file()}
     assert results, done.stdout + done.stderr

@@ -159,5 +159,5 @@ def test_a_connection_that_was_closed_opens_again() -> None:
 
 @pytest.mark.parametrize("missing", ["backendai_container", "backendai_agent_connection"])
 def test_container_and_agent_are_required(missing: str) -> None:
-    with pytest.raises(AnsibleError, match="[Rr]equired"):
+    with pytest.raises(AnsibleError, match=r"[Rr]equired"):
         connect(**{missing: None})

@@ -6,6 +6,7 @@ import json
 import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,13 @@ from tests.unit.builders import SESSION_ID, held, plan
 OTHER_ID = "ffffffff-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 
-def line(agent: str = "agent1", **changes: object) -> str:
+def line(agent: str = "agent1", **changes: Any) -> str:
     """Return the line that an agent prints of the session."""
     of = replace(held(plan(), agent), expires_at=None, **changes)
     return json.dumps({**asdict(of), "plan": of.plan.to_dict()})
 
 
-def host(**changes: object) -> SessionHost:
+def host(**changes: Any) -> SessionHost:
     (first, *_others), _warnings = session_hosts.answer("agent1", f"{line()}\nbackendai-train-llm-main1\n")
     return replace(first, **changes)
 

@@ -1,0 +1,336 @@
+"""Containers of running sessions as hosts, with agents that are folders of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import inventory_loader
+from ansible.template import Templar
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
+
+from ansible_collections.backendai.cluster.plugins.inventory import sessions
+from ansible_collections.backendai.cluster.plugins.inventory.sessions import InventoryModule
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from tests.unit.builders import held, plan
+
+NAME = InventoryModule.NAME
+SOURCE = f"plugin: {NAME}\n"
+OTHER_ID = "ffffffff-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+AGENTS = """\
+all:
+  children:
+    agents:
+      vars:
+        ansible_connection: local
+        ansible_become: false
+        agent_state_path: "{{ top }}/{{ inventory_hostname }}"
+        agent_docker_host: "unix:///{{ inventory_hostname }}.sock"
+      hosts:
+        agent1:
+        agent2:
+    others:
+      hosts:
+        another:
+  vars:
+    top: TOP
+"""
+
+DOCKER = """\
+case $2 in *agent1.sock) here=main1 ;; *agent2.sock) here=sub2 ;; esac
+echo backendai-train-llm-$here
+"""
+
+
+class Place:
+    """A folder with two agents, each of which holds its part of a session and runs one container of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.agents = folder / "agents.yml"
+        self.agents.write_text(AGENTS.replace("TOP", str(folder)))
+        self.write("docker", f"#!/bin/sh\n{DOCKER}").chmod(0o755)
+        for agent in ("agent1", "agent2"):
+            (folder / agent / "sessions").mkdir(parents=True)
+            self.hold(plan(), agent)
+
+    def hold(self, of: SessionPlan, agent: str) -> None:
+        Store(str(self.folder / agent)).save(replace(held(of, agent), expires_at=None))
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def add(self, line: str, agent: str = "agent1") -> None:
+        """Give an agent one more variable."""
+        text = self.agents.read_text()
+        self.agents.write_text(text.replace(f"        {agent}:\n", f"        {agent}:\n          {line}\n"))
+
+    def read(self, text: str = SOURCE, *earlier: Path) -> InventoryManager:
+        """Read the agents, or other sources, and then a source of this plugin."""
+        inventory = InventoryManager(DataLoader(), sources=[str(one) for one in earlier or (self.agents,)])
+        self.parse(inventory, text)
+        inventory.reconcile_inventory()
+        return inventory
+
+    def parse(self, inventory: InventoryManager, text: str, name: str = "sessions.yml") -> None:
+        plugin = InventoryModule()
+        plugin._load_name = NAME
+        plugin._redirected_names = [NAME]
+        plugin.parse(inventory._inventory, inventory._loader, str(self.write(name, text)))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    inventory_loader._load_config_defs(NAME, sessions, sessions.__file__)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what people are warned of."""
+    seen: list[str] = []
+    monkeypatch.setattr("ansible.utils.display.Display.warning", lambda _self, text, *_args, **_more: seen.append(text))
+    return seen
+
+
+def members(inventory: InventoryManager, group: str) -> set[str]:
+    return {host.name for host in inventory.groups[group].get_hosts()}
+
+
+def variables(inventory: InventoryManager, name: str) -> dict[str, Any]:
+    """Return the variables that the container's connection would see, templated."""
+    manager = VariableManager(loader=inventory._loader, inventory=inventory)
+    HostVars(inventory, manager, inventory._loader)
+    known = manager.get_vars(host=inventory.hosts[name])
+    templar = Templar(loader=inventory._loader, variables=known)
+    wanted = {one for one in known if one.startswith(("backendai_", "ansible_remote", "ansible_conn", "ansible_user"))}
+    return {one: templar.template(known[one]) for one in wanted | {"ansible_shell_executable"}}
+
+
+# ---- hosts and groups
+
+
+def test_running_containers_are_hosts_of_their_session_role_and_agent(place: Place, warned: list[str]) -> None:
+    inventory = place.read()
+    both = {"main1.train-llm", "sub2.train-llm"}
+    assert members(inventory, "sessions") == members(inventory, "session_train_llm") == both
+    assert members(inventory, "role_main") == members(inventory, "agent_agent1") == {"main1.train-llm"}
+    assert members(inventory, "role_sub") == members(inventory, "agent_agent2") == {"sub2.train-llm"}
+    assert members(inventory, "agents") == {"agent1", "agent2"}
+    assert warned == []
+
+
+def test_a_container_has_what_its_connection_needs(place: Place) -> None:
+    assert variables(place.read(), "sub2.train-llm") == {
+        "ansible_connection": "backendai.cluster.container",
+        "ansible_remote_tmp": "/tmp",
+        "ansible_shell_executable": "/opt/backendai/shell/sh",
+        "ansible_user": "work",
+        "backendai_address": plan().kernels[2].address,
+        "backendai_agent": "agent2",
+        "backendai_agent_connection": {"ansible_connection": "local", "ansible_become": False},
+        "backendai_container": "backendai-train-llm-sub2",
+        "backendai_docker_host": "unix:///agent2.sock",
+        "backendai_index": 2,
+        "backendai_rank": 2,
+        "backendai_role": "sub",
+        "backendai_session_id": plan().id,
+        "backendai_session_name": "train-llm",
+    }
+
+
+def test_no_secret_of_an_agent_is_a_variable_of_its_containers(place: Place) -> None:
+    place.write("group_vars/agents.yml", 'ansible_password: "{{ word }}"\nword: secret-word\n')
+    inventory = place.read()
+    host = inventory.hosts["main1.train-llm"]
+    assert "secret-word" not in str(host.get_vars())
+    assert variables(inventory, host.name)["backendai_agent_connection"].get("ansible_password") is None
+    place.agents.write_text(
+        place.agents.read_text().replace("ansible_become: false", "ansible_become_password: '{{ word }}'")
+    )
+    inventory = place.read()
+    host = inventory.hosts["main1.train-llm"]
+    assert "secret-word" not in str(host.get_vars())
+    assert variables(inventory, host.name)["backendai_agent_connection"]["ansible_become_password"] == "secret-word"
+
+
+def test_what_an_agent_says_is_never_a_template(place: Place) -> None:
+    of = plan()
+    kernels = tuple(replace(one, address="{{ 40 + 2 }}") for one in of.kernels)
+    place.hold(replace(of, kernels=kernels), "agent1")
+    assert variables(place.read(), "main1.train-llm")["backendai_address"] == "{{ 40 + 2 }}"
+
+
+def test_settings_of_agents_may_speak_of_other_hosts(place: Place, warned: list[str]) -> None:
+    place.add("""agent_docker_host: "unix:///{{ hostvars[groups['agents'][1]].inventory_hostname }}.sock\"""")
+    place.hold(plan({"agent1": 4}), "agent1")
+    assert "sub2.train-llm" in members(place.read(), "agent_agent1")
+    assert "agent2: the container backendai-train-llm-sub2 is left out" in warned[0]
+
+
+@pytest.mark.parametrize(("line", "shielded"), [("ansible_become: true", True), ("other: 1", False)])
+def test_containers_do_not_inherit_how_agents_become_root(place: Place, line: str, shielded: bool) -> None:
+    place.agents.write_text(place.agents.read_text().replace("    top:", f"    {line}\n    top:"))
+    assert ("ansible_become" in place.read().hosts["main1.train-llm"].get_vars()) is shielded
+
+
+def test_sessions_of_one_name_are_told_apart_with_a_warning(place: Place, warned: list[str]) -> None:
+    place.hold(replace(plan(), id=OTHER_ID), "agent2")
+    expected = {"main1.train-llm.5f0c6a52", "sub2.train-llm.5f0c6a52", "sub2.train-llm.ffffffff"}
+    assert members(place.read(), "session_train_llm") == expected
+    assert warned == ["2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."]
+
+
+def test_groups_and_variables_of_ones_own_are_made(place: Place) -> None:
+    inventory = place.read(
+        f"{SOURCE}compose: {{twice: backendai_rank * 2}}\ngroups: {{workers: backendai_rank > 0}}\n"
+        "keyed_groups: [{key: backendai_session_name, prefix: job}]\n"
+    )
+    assert inventory.hosts["sub2.train-llm"].get_vars()["twice"] == 4
+    assert members(inventory, "workers") == {"sub2.train-llm"}
+    assert members(inventory, "job_train_llm") == {"main1.train-llm", "sub2.train-llm"}
+
+
+def test_with_strict_what_cannot_be_composed_is_an_error(place: Place) -> None:
+    text = f"{SOURCE}compose: {{twice: nothing * 2}}\n"
+    assert "twice" not in place.read(text).hosts["main1.train-llm"].get_vars()
+    with pytest.raises(AnsibleError, match=r"Could not set twice for host main1\.train-llm"):
+        place.read(f"{text}strict: true\n")
+
+
+def test_without_sessions_the_group_of_all_is_empty(place: Place) -> None:
+    for agent in ("agent1", "agent2"):
+        Store(str(place.folder / agent)).remove(plan().id)
+    assert members(place.read(), "sessions") == set()
+
+
+# ---- agents
+
+
+def test_an_agent_that_cannot_be_asked_is_left_out_and_named(place: Place, warned: list[str]) -> None:
+    place.add("agent_state_path: /no/where")
+    assert members(place.read(), "sessions") == {"sub2.train-llm"}
+    (warning,) = warned
+    assert warning == (
+        "agent1 is left out: /no/where/sessions cannot be entered: run backendai.cluster.provision_agents, or reach the"
+        " agent as root."
+    )
+
+
+def test_an_agent_that_cannot_be_reached_is_left_out_and_named(place: Place, warned: list[str]) -> None:
+    ssh = place.write("ssh", "#!/bin/sh\necho 'no route to host' >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    place.add(f"ansible_connection: ssh\n          ansible_ssh_executable: {ssh}")
+    assert members(place.read(), "sessions") == {"sub2.train-llm"}
+    assert warned == ["agent1 is left out: Failed to connect to the host via ssh: no route to host."]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('ansible_host: "{{ nothing }}"\n          ansible_connection: ssh', "'nothing' is undefined"),
+        ('agent_state_path: "{{ nothing }}"', "'nothing' is undefined"),
+        ("ansible_connection: no.such.plugin", "ansible_connection: there is no connection plugin 'no.such.plugin'"),
+        ("ansible_become: maybe", "The value 'maybe' is not a valid boolean"),
+        ("ansible_timeout: soon", "invalid literal for int() with base 10: 'soon'"),
+    ],
+)
+def test_an_agent_whose_settings_are_wrong_is_left_out_and_named(
+    place: Place, warned: list[str], line: str, reason: str
+) -> None:
+    place.add(line)
+    assert members(place.read(), "sessions") == {"sub2.train-llm"}
+    (warning,) = [one for one in warned if one.startswith("agent1")]
+    assert warning.startswith("agent1 is left out: ")
+    assert reason in warning
+
+
+def test_a_session_that_cannot_be_read_is_told(place: Place, warned: list[str]) -> None:
+    (place.folder / "agent1/sessions" / plan().id / "session.json").write_text("{}")
+    assert members(place.read(), "sessions") == {"sub2.train-llm"}
+    assert warned == ["agent1: a session that it holds cannot be read, and none of its containers is here."]
+
+
+def test_the_group_of_the_agents_is_an_option(place: Place) -> None:
+    assert members(place.read(f"{SOURCE}agent_group: others\n"), "sessions") == set()
+
+
+def test_without_agents_an_error_says_where_they_would_come_from(place: Place) -> None:
+    with pytest.raises(AnsibleParserError) as failed:
+        place.read(f"{SOURCE}agent_group: nobody\n")
+    assert failed.value.message == (
+        "agent_group: the group 'nobody' has no hosts; give the agents' inventory before this one, or name it in"
+        " agents_inventory."
+    )
+
+
+# ---- one file alone
+
+
+def test_agents_of_another_inventory_come_with_their_groups_and_variables(place: Place) -> None:
+    place.agents.rename(place.write("elsewhere/agents.yml", ""))
+    place.write("elsewhere/group_vars/agents.yml", "ansible_become_user: operator\n")
+    place.write("elsewhere/host_vars/agent1.yml", "own: 1\n")
+    empty = place.write("empty.yml", "all: {hosts: {unrelated: }}\n")
+    inventory = place.read(f"{SOURCE}agents_inventory: [elsewhere/agents.yml]\n", empty)
+    assert members(inventory, "sessions") == {"main1.train-llm", "sub2.train-llm"}
+    assert members(inventory, "agents") == {"agent1", "agent2"}
+    assert members(inventory, "all") >= {"unrelated", "another", "agent1", "main1.train-llm"}
+    assert inventory.hosts["agent1"].get_vars()["own"] == 1
+    how = variables(inventory, "main1.train-llm")["backendai_agent_connection"]
+    assert how == {"ansible_connection": "local", "ansible_become": False, "ansible_become_user": "operator"}
+
+
+def test_an_inventory_of_agents_that_is_not_there_is_refused(place: Place) -> None:
+    with pytest.raises(AnsibleParserError) as failed:
+        place.read(f"{SOURCE}agents_inventory: [nowhere.yml]\n")
+    path = place.folder / "sessions.yml"
+    assert failed.value.message == (
+        f"agents_inventory: {place.folder}/nowhere.yml is not there; paths are relative to {path}."
+    )
+
+
+@pytest.mark.parametrize("itself", ["sessions.yml", "."])
+def test_a_file_that_names_itself_is_refused(place: Place, itself: str) -> None:
+    with pytest.raises(AnsibleParserError, match=r"holds .*/sessions.yml itself; name the agents' inventory alone\."):
+        place.read(f"{SOURCE}agents_inventory: ['{itself}']\n")
+
+
+# ---- whose file it is
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ours"),
+    [
+        ("sessions.yml", "", True),
+        ("my.sessions.yaml", "", True),
+        ("other.yml", SOURCE, True),
+        ("other.yml", f"# mine\nplugin: '{NAME}'\n", True),
+        ("other.yml", "plugin: another\n", False),
+        ("sessions.ini", SOURCE, False),
+    ],
+)
+def test_a_file_is_known_by_its_name_or_the_plugin_that_it_names(
+    place: Place, name: str, text: str, ours: bool
+) -> None:
+    assert InventoryModule().verify_file(str(place.write(name, text))) is ours
+
+
+def test_a_file_that_is_not_there_is_no_source(place: Place) -> None:
+    assert not InventoryModule().verify_file(str(place.folder / "nothing.sessions.yml"))
+
+
+def test_a_file_for_another_plugin_is_refused(place: Place) -> None:
+    with pytest.raises(AnsibleParserError, match="Incorrect plugin name in file: another"):
+        place.read("plugin: another\n")
