@@ -91,6 +91,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible.utils.vars import combine_vars
+from ansible.vars.hostvars import HostVars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils import session_hosts
@@ -157,16 +158,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         known, warnings = session_hosts.named(hosts, inventory.hosts)
         self._warn(warnings)
         inventory.add_group(session_hosts.ALL)
-        agents = {agent.name: agent for agent in asked}
+        agents, everywhere = {agent.name: agent for agent in asked}, {**CONTAINER, **self._shield()}
         for name, host in known.items():
-            self._add(name, host, agents[host.agent])
+            self._add(name, host, agents[host.agent], everywhere)
 
     def _agents_inventory(self, path: str) -> list[str]:
         """Return the inventories of the agents as absolute paths."""
-        here = os.path.realpath(path)
-        given = [
-            os.path.join(os.path.dirname(here), os.path.expanduser(one)) for one in self.get_option("agents_inventory")
-        ]
+        here, folder = os.path.realpath(path), os.path.dirname(os.path.abspath(path))
+        given = [os.path.join(folder, os.path.expanduser(one)) for one in self.get_option("agents_inventory")]
         for one in given:
             if not os.path.exists(one):
                 raise AnsibleParserError(f"agents_inventory: {one} is not there; paths are relative to {path}.")
@@ -199,12 +198,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         """Return what lies beside inventories for groups or hosts, as in ``group_vars``."""
         return dict(get_vars_from_inventory_sources(self.loader, sources, entities, "all"))
 
-    def _variables(self, host: Host) -> dict[str, Any]:
-        """Return a host's variables as they would be in a play, not templated."""
+    def get_vars(self, host: Host, include_hostvars: bool = True) -> dict[str, Any]:
+        """Return a host's variables as they would be in a play, not templated; ``hostvars`` asks for them so, too."""
         groups = sort_groups(host.get_groups())
         variables = combine_vars(get_group_vars(groups), self._from_files(self._sources, groups))
         variables = combine_vars(variables, host.get_vars())
-        return dict(combine_vars(combine_vars(variables, self._from_files(self._sources, [host])), self._vars))
+        variables = combine_vars(combine_vars(variables, self._from_files(self._sources, [host])), self._vars)
+        around = {"hostvars": self._hostvars} if include_hostvars else {}
+        return {**variables, **around, "groups": self.inventory.get_groups_dict()}
 
     def _agents(self) -> list[Agent]:
         """Return the agents that can be asked."""
@@ -216,15 +217,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
                 f"agent_group: the group {name!r} has no hosts; give the agents' inventory before this one,"
                 " or name it in agents_inventory."
             )
-        hostvars = {one.name: self._variables(one) for one in self.inventory.hosts.values()}
-        ready = [self._ready(host, hostvars) for host in sorted(hosts, key=lambda one: one.name)]
+        self._hostvars = HostVars(self.inventory, self, self.loader)
+        ready = [self._ready(host) for host in sorted(hosts, key=lambda one: one.name)]
         return [agent for agent in ready if agent]
 
-    def _ready(self, host: Host, hostvars: dict[str, dict[str, Any]]) -> Agent | None:
+    def _ready(self, host: Host) -> Agent | None:
         """Return an agent with its settings templated; ``None`` where that fails."""
-        own = hostvars[host.name]
-        groups = self.inventory.get_groups_dict()
-        self.templar.available_variables = {**own, "hostvars": hostvars, "groups": groups}
+        own = self.get_vars(host)
+        self.templar.available_variables = own
         try:
             chosen = {name: self.templar.template(own[name]) for name in own.keys() & _CHOICES}
             names = sorted(own.keys() & settings(transport_of(chosen), become_method_of(chosen)))
@@ -252,19 +252,21 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self._warn(warnings)
         return hosts
 
-    def _add(self, name: str, host: SessionHost, agent: Agent) -> None:
-        """Add a container. What an agent says of it is data: nothing in it is ever a template."""
+    def _add(self, name: str, host: SessionHost, agent: Agent, everywhere: Mapping[str, Any]) -> None:
+        """Add a container with the variables that are the same ``everywhere``.
+
+        What an agent says of it is data: nothing in it is ever a template.
+        """
         self.inventory.add_host(name)
         for group in (session_hosts.ALL, *host.groups):
             self.inventory.add_group(group)
             self.inventory.add_child(group, name)
         references = session_hosts.references(agent.name, agent.names)
         reached = {key: trust_as_template(value) for key, value in references.items()}
-        docker_host = {"backendai_docker_host": agent.docker_host}
-        self._set(name, {**wrap_var({**host.variables, **docker_host}), **CONTAINER, **self._shield()})
-        self.inventory.set_variable(name, "backendai_agent_connection", reached)
+        told = wrap_var({**host.variables, "backendai_docker_host": agent.docker_host})
+        self._set(name, {**told, **everywhere, "backendai_agent_connection": reached})
         strict = self.get_option("strict")
-        variables = combine_vars(self.inventory.hosts[name].get_vars(), self._vars)
+        variables = self.inventory.hosts[name].get_vars()
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)

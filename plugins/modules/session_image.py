@@ -17,7 +17,7 @@ description:
   - Each look renews the claim of this run, so that it does not end before the pull.
   - An action on the control node looks again and again, shows how far the pull is, and goes from one image to the next.
     It comes back after a third of O(seconds), whether all images are there or not, so that agents in turn renew their
-    claims; RV(under_way) says what is left to do by the next call.
+    claims; RV(under_way) says what is left for the next call.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:

@@ -38,7 +38,7 @@ TABLE: dict[str, tuple[str, str, str, str]] = {
     # container: MASTER_PORT and TF_CONFIG as docker exec sees them, then as everything else does
     "main1": ("29500", tf_config(29500, 0), "29500", tf_config(29500, 0)),
     "user1": ("1234", tf_config(29500, 1), "1234", tf_config(29500, 1)),
-    "image1": ("31000", '{"image":1}', "31000", '{"image":1}'),
+    "image1": ("31000", '{"image": 1}', "31000", '{"image": 1}'),
     "late1": ("29500", tf_config(29500, 3), "32000", tf_config(32000, 3)),
 }
 
