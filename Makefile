@@ -41,6 +41,7 @@ bench: lab ## Compare with parallel docker run, a loop of tasks and Swarm; measu
 	tests/bench/run
 	$(BIN)/python -m tests.bench.planner
 	$(BIN)/python -m tests.bench.network --wireguard
+	$(BIN)/python -m tests.bench.start_up
 	$(BIN)/python -m tests.bench.many_sessions
 
 test: ## Run every check, and say at the end how each went

@@ -57,7 +57,8 @@ TORCHRUN = " ".join(
 @pytest.fixture(scope="module")
 def frameworks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The folder on two agents that holds the frameworks, for the Python of the image, and the programs."""
-    folder = tmp_path_factory.mktemp("frameworks")
+    folder = tmp_path_factory.mktemp("frameworks") / "readable"  # pytest's own folders are for root alone
+    folder.mkdir(mode=0o755)
     wheels = ("--python-version", PYTHON_OF_THE_IMAGE, "--implementation", "cp", "--only-binary", ":all:")
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--no-compile", "--requirement", REQUIREMENTS)
     try:

@@ -32,19 +32,37 @@ Serve = Callable[..., None]
 
 def archive(path: Path, seed: int) -> Path:
     """Write a file with the image: the program of the lab's smallest, and bytes that no engine has."""
+    layer = path.with_suffix(".busybox")
     with tarfile.open(Lab(ROOT).images / "sessions.tar") as lab:
-        manifest = lab.extractfile("manifest.json")
-        assert manifest
-        (source,) = (image for image in json.load(manifest) if image["RepoTags"] == [BUSYBOX])
-        stream = lab.extractfile(source["Layers"][0])
-        assert stream
-        layer = path.with_suffix(".busybox")
-        layer.write_bytes(stream.read())
+        (source,) = (image for image in json.loads(member(lab, "manifest.json")) if image["RepoTags"] == [BUSYBOX])
+        layer.write_bytes(member(lab, source["Layers"][0]))
+        settings = json.loads(member(lab, source["Config"]))["config"]
     filler = path.with_suffix(".filler")
     with tarfile.open(filler, "w") as tar:
         add_file(tar, "filler", random.Random(seed).randbytes(FILLER))
-    write_archive(path, [Image(NAME, (layer, filler), {"Cmd": ["sh"], "Env": ["PATH=/bin"]})])
+    write_archive(path, [Image(NAME, (layer, filler), settings)])
     return path
+
+
+def both(path: Path, newer: Path, older: Path) -> Path:
+    """Write a file with two images, of which the newer one has the name that both had."""
+    entries = []
+    with tarfile.open(path, "w") as tar:
+        for archived in (newer, older):
+            with tarfile.open(archived) as one:
+                entries += json.loads(member(one, "manifest.json"))
+                for name in {*one.getnames()} - {"manifest.json", *tar.getnames()}:
+                    add_file(tar, name, member(one, name))
+        entries[1]["RepoTags"] = ["older"]
+        add_file(tar, "manifest.json", json.dumps(entries).encode())
+    return path
+
+
+def member(tar: tarfile.TarFile, name: str) -> bytes:
+    """Return what a file of an archive holds."""
+    stream = tar.extractfile(name)
+    assert stream
+    return stream.read()
 
 
 def put(agent: str, path: str, content: bytes) -> None:
@@ -128,20 +146,7 @@ def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_pas
     # Who lacks it gets what the others have, although its registry says that the name is something else by now.
     assert sessions.terminate().code == 0
     forget("agent3")
-    both = second.with_name("both.tar")
-    with tarfile.open(both, "w") as tar:
-        entries = []
-        for image in (second, first):
-            with tarfile.open(image) as one:
-                manifest = one.extractfile("manifest.json")
-                assert manifest
-                entries += json.load(manifest)
-                for member in one.getmembers():
-                    if member.name != "manifest.json" and member.name not in tar.getnames():
-                        tar.addfile(member, one.extractfile(member))
-        entries[1]["RepoTags"] = ["old"]
-        add_file(tar, "manifest.json", json.dumps(entries).encode())
-    serve("agent3", both)
+    serve("agent3", both(second.with_name("both.tar"), second, first))
     later = sessions.create(**{**asked, "name": f"{sessions.name}-b"})
     assert later.code == 0, later.output
     assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first)

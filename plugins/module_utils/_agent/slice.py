@@ -316,6 +316,7 @@ def _container(
         address=kernel.address,
         mac=kernel.mac,
         interface=plan.interface_on(kernel.agent),
+        networks=plan.networks,
         overlay=plan.network is not None and plan.network.manager is not None,
         labels=_labels(plan, kernel, pinned, image.digest),
     )

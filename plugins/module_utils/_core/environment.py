@@ -16,6 +16,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.plan impor
 
 DEFAULT_MASTER_PORT = 29500
 
+MPI_SELECTIONS = ("OMPI_MCA_oob_tcp_if_", "OMPI_MCA_btl_tcp_if_", "PRTE_MCA_prte_if_")
+"""What tells Open MPI its networks: for its daemons up to version 4, for data, for its daemons from version 5 on.
+
+Each is completed by ``include`` or ``exclude``, and Open MPI refuses to have both. Without them it takes the default
+network too, at which containers do not meet.
+"""
+
 AGAIN = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
 """What depends on others, and so is derived again once the user's bootstrap script has changed these."""
 
@@ -49,17 +56,22 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
     }
 
 
-def complete(image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE) -> dict[str, str]:
+def complete(
+    image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
+) -> dict[str, str]:
     """Return the whole environment of a container: the image's, then what is given, then what follows from both.
 
-    ``interface`` is the one at which the container meets the others, empty where it is not known before the start.
+    ``interface`` is the one at which the container meets the others, empty where it is not known before the start, and
+    ``networks`` are those at which all meet, comma-separated.
     What is derived never replaces a value that the image or the user has set, unless that value is empty, and is
     left out in sessions of one. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` belong to launchers such as torchrun.
     """
-    return {**image, **given, **derived(image, given, interface)}
+    return {**image, **given, **derived(image, given, interface, networks)}
 
 
-def derived(image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE) -> dict[str, str]:
+def derived(
+    image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
+) -> dict[str, str]:
     """Return the part of :func:`complete` that follows from the rest.
 
     The entrypoint derives :data:`AGAIN` anew, by the same rules, after the user's bootstrap script.
@@ -68,6 +80,8 @@ def derived(image: Mapping[str, str], given: Mapping[str, str], interface: str =
     if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) <= 1:
         return {}
     found = training_environment(merged, interface)
+    selections = [one for one in MPI_SELECTIONS if not merged.get(f"{one}exclude")]
+    found |= {f"{selection}include": networks for selection in selections}
     return {key: value for key, value in found.items() if value and not merged.get(key)}
 
 

@@ -112,6 +112,14 @@ class SessionPlan:
         shared = self.network is not None and self.network.driver == HOST_NETWORK
         return self.underlays[agent].interface if shared else SESSION_INTERFACE
 
+    @property
+    def networks(self) -> str:
+        """The networks at which all containers meet, comma-separated, such as ``10.128.3.0/29``; empty without one."""
+        if self.network is None:
+            return ""
+        hosts = dict.fromkeys(f"{kernel.address}/32" for kernel in self.kernels)
+        return self.network.subnet or ",".join(hosts)
+
     def host_ports(self, agent: str) -> list[int]:
         """Return the ports of the agent's own network at which containers of the session listen, in rank order."""
         shared = self.network is not None and self.network.driver == HOST_NETWORK

@@ -39,10 +39,11 @@ class Container:
     is the session's, with the container's address and MAC there; without it the container has the agent's default
     network alone. ``given`` is the environment that the session sets; it may hold the user's secrets and is never
     shown. ``image_environment`` is what the image brings and ``argv`` what it would run by itself, ``kit`` the
-    folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder when it starts,
-    ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it has no
-    other. ``overlay`` says that the session's network is a swarm's. ``ulimits`` are the limits of its processes, -1
-    for none, and ``cdi_gpus`` the GPUs that the engine knows by CDI, the container's or not.
+    folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder when it
+    starts, ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it
+    has no other. ``networks`` are those at which all meet. ``overlay`` says that the session's network is a
+    swarm's. ``ulimits`` are the limits of its processes, -1 for none, and ``cdi_gpus`` the GPUs that the engine
+    knows by CDI, the container's or not.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Container:
     labels: dict[str, str]
     ssh_files: str = ""
     interface: str = SESSION_INTERFACE
+    networks: str = ""
     overlay: bool = False
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
@@ -314,7 +316,7 @@ def _environment(container: Container) -> dict[str, str]:
     who sets the variable that asks for them: it says what the container has, wherever it could count. What comes by CDI
     must not be asked of that runtime too.
     """
-    environment = complete(container.image_environment, container.given, container.interface)
+    environment = complete(container.image_environment, container.given, container.interface, container.networks)
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _by_cdi(container) else ",".join(gpus)

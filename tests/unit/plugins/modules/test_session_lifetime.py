@@ -13,6 +13,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
+from tests.unit.kernel import kernel_of_names
 
 BATCH = plan({"agent1": 1}, command="python train.py")
 NOWHERE = "unix:///nowhere/docker.sock"
@@ -34,7 +35,8 @@ def capture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         loaded = importlib.import_module(f"ansible_collections.backendai.cluster.plugins.modules.{module}")
         if engine is not None:
             monkeypatch.setattr(loaded, "connect", lambda _host: engine)
-        with patch_module_args({**args, "_ansible_check_mode": check_mode}), pytest.raises(SystemExit):
+        given = {**args, "_ansible_check_mode": check_mode}
+        with patch_module_args(given), kernel_of_names(), pytest.raises(SystemExit):
             loaded.main()
         return json.loads(capsys.readouterr().out)
 
@@ -49,7 +51,8 @@ def test_the_command_is_started_unless_in_check_mode(capture: Any, state_path: s
     folder.mkdir()
     args = {"session_id": SESSION_ID, "nonce": "nonce-1", "state_path": state_path}
     result = capture("session_command", args, check_mode=check_mode)
-    assert (result["changed"], result["diff"]) == (True, {"before": "", "after": "command of train-llm: started\n"})
+    assert result["changed"] is True
+    assert result["diff"] == {"before": "", "after": "command of train-llm in main1: started\n"}
     assert (folder / "go").exists() is not check_mode
     assert capture("session_command", args)["changed"] is check_mode
 

@@ -52,7 +52,7 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
 def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, expires_at=9e12))
     made = [subject.rpartition("/")[2] for subject in apply(engine, store)]
-    of_each = ["hosts", "environment", "config", "known_hosts", "authorized_keys", "ports"]
+    of_each = ["hosts", "environment", "derived", "config", "known_hosts", "authorized_keys", "ports"]
     assert made == [
         *of_each * 2,
         "firewall table inet backendai",

@@ -47,7 +47,7 @@ CONTENTS = Contents(
     keys=public_keys(MADE),
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
-FILES = ("environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
+FILES = ("derived", "environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
 
 HOST = Host({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
 
@@ -65,11 +65,13 @@ def subjects(changes: list[Change], store: Store) -> list[str]:
 EVERYTHING = [
     "file …/main1/hosts",
     "file …/main1/environment",
+    "file …/main1/derived",
     "file …/main1/ssh/config",
     "file …/main1/ssh/known_hosts",
     "file …/main1/ssh/authorized_keys",
     "file …/sub1/hosts",
     "file …/sub1/environment",
+    "file …/sub1/derived",
     "file …/sub1/ssh/config",
     "file …/sub1/ssh/known_hosts",
     "file …/sub1/ssh/authorized_keys",
@@ -409,7 +411,7 @@ def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
     store.save(held(MADE, expires_at=9e12))
     client: Any = engine
     # What this agent was told to have is no matter: what it has now is.
-    said = dict.fromkeys(("agent1", "agent2"), {IMAGE: KnownImage("sha256:2", "sha256:2")})
+    said = {agent: {IMAGE: KnownImage("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
     with pytest.raises(ImagesDiffer) as refused:
         apply_claimed(client, store, Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said), dry=dry)
     assert str(refused.value) == (
@@ -485,6 +487,39 @@ def test_contents_are_read_from_the_options_of_a_module() -> None:
         "environments": CONTENTS.environments,
         "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in CONTENTS.keys.items()},
         "user_keys": list(CONTENTS.user_keys),
+        "bootstrap": "export A=1",
         "state": "present",
     }
-    assert slicing.Contents.from_options(options) == CONTENTS
+    assert slicing.Contents.from_options(options) == dataclasses.replace(CONTENTS, bootstrap="export A=1")
+
+
+def test_scripts_of_the_user_are_files_of_those_who_run_them_and_never_shown(store: Store) -> None:
+    made = plan(
+        {"agent1": 2},
+        apps=[{"name": "web", "port": 80, "command": "serve"}, {"name": "own", "port": 81}],
+        command="train",
+    )
+    contents = dataclasses.replace(CONTENTS, keys=public_keys(made), bootstrap="export A=1")
+    wanted = desired_slice(store, held(made), contents, {IMAGE: Image("", {})}, "backendai-default", Host())
+    scripts = {
+        str(file.path.relative_to(store.folder(SESSION_ID))): (file.content, file.mode, file.secret)
+        for file in wanted.files
+        if file.path.name in ("bootstrap", "command", "web", "own")
+    }
+    assert scripts == {
+        "main1/bootstrap": ("export A=1", 0o600, True),
+        "main1/command": ("train", 0o600, True),
+        "main1/apps/web": ("serve", 0o600, True),
+        "sub1/bootstrap": ("export A=1", 0o600, True),
+    }
+
+
+def test_what_depends_on_others_is_derived_again_unless_somebody_has_set_it(store: Store) -> None:
+    environments = {"main1": "BACKENDAI_CLUSTER_SIZE=1\n", "sub1": "\n".join(["MASTER_PORT=1", *SIZE_2, ""])}
+    contents = dataclasses.replace(CONTENTS, environments=environments)
+    image = Image("", {"TF_CONFIG": "{}"})
+    wanted = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", Host())
+    assert [file.content for file in wanted.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
+
+
+SIZE_2 = ("BACKENDAI_CLUSTER_SIZE=2", "BACKENDAI_CLUSTER_HOSTS=main1,sub1", "BACKENDAI_CLUSTER_LOCAL_RANK=1")

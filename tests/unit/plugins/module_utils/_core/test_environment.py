@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import (
+    MPI_SELECTIONS,
     complete,
     derived,
     parse_environment,
@@ -115,6 +116,22 @@ def test_frameworks_find_the_main_container_and_their_place() -> None:
         "GLOO_SOCKET_IFNAME": "cluster0",
     }
     assert json.loads(whole["TF_CONFIG"]) == {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": 2}}
+
+
+def test_open_mpi_is_told_the_networks_at_which_all_meet() -> None:
+    whole = complete({"OMPI_MCA_btl_tcp_if_include": "ib0"}, of(1), networks="10.128.3.0/29")
+    assert {name: value for name, value in whole.items() if "MCA" in name} == {
+        "OMPI_MCA_oob_tcp_if_include": "10.128.3.0/29",
+        "OMPI_MCA_btl_tcp_if_include": "ib0",
+        "PRTE_MCA_prte_if_include": "10.128.3.0/29",
+    }
+
+
+@pytest.mark.parametrize("selection", MPI_SELECTIONS)
+def test_open_mpi_that_is_told_what_to_leave_out_is_not_told_what_to_take(selection: str) -> None:
+    whole = complete({}, {**of(1), f"{selection}exclude": "lo"}, networks="10.128.3.0/29")
+    assert f"{selection}include" not in whole
+    assert len([name for name in whole if name.endswith("_include")]) == len(MPI_SELECTIONS) - 1
 
 
 def test_an_interface_that_is_not_known_before_the_start_is_left_to_it() -> None:

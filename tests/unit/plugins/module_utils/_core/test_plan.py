@@ -242,3 +242,11 @@ def test_a_plan_of_one_is_shown_without_network() -> None:
         "session train-llm: single-node, 1 containers of lab/python:1",
         "main1 on agent1: -, cpu 1, mem 1g",
     ]
+
+
+def test_the_networks_at_which_all_meet_are_the_subnet_or_the_agents_own_addresses() -> None:
+    joined = plan({"agent1": 1, "agent2": 1})
+    assert joined.networks == (joined.network and joined.network.subnet)
+    assert plan({"agent1": 1}).networks == ""
+    sharing = [agent_facts(name, allow_host_network=True) for name in ("agent1", "agent2")]
+    assert plan({"agent1": 2, "agent2": 1}, sharing, network_driver="host").networks == "192.0.2.1/32,192.0.2.2/32"
