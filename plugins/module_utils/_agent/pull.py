@@ -83,7 +83,7 @@ def look(client: docker.APIClient, docker_host: str, store: Store, held: Held, p
 
     Raises :class:`ImageUnavailable` when it has failed, or the process that pulled is gone.
     """
-    note = _Note(store, held.plan.id, pull.name)
+    note = _Note(store, held.plan.id, pull)
     # Asked before the image is looked for: a pull that ends in between leaves the image there.
     with note.locked() as handle:
         found = find_image(client, pull.name)
@@ -103,9 +103,9 @@ def look(client: docker.APIClient, docker_host: str, store: Store, held: Held, p
 class _Note:
     """What is written of a pull in the folder of its session."""
 
-    def __init__(self, store: Store, session_id: str, name: str) -> None:
-        self._store, self._session_id, self._name = store, session_id, name
-        folder, stem = store.folder(session_id) / "pulls", hashlib.sha256(name.encode()).hexdigest()[:16]
+    def __init__(self, store: Store, session_id: str, pull: Pull) -> None:
+        self._store, self._session_id, self._pull = store, session_id, pull
+        folder, stem = store.folder(session_id) / "pulls", hashlib.sha256(pull.name.encode()).hexdigest()[:16]
         self._lock, self._path = folder / f"{stem}.lock", folder / f"{stem}.json"
 
     @contextlib.contextmanager
@@ -139,7 +139,8 @@ class _Note:
         if said.get("nonce") != nonce:
             return ""
         if said["failed"] is None:
-            return str(ImageUnavailable.because(self._name, "the process that pulled it was killed"))
+            killed = "the process that pulled it was killed"
+            return str(ImageUnavailable.because(self._pull.name, self._pull.reference, killed))
         return str(said["failed"])
 
     def forget(self) -> None:
@@ -178,7 +179,7 @@ def _work(docker_host: str, note: _Note, pull: Pull) -> None:
             ended.append(str(error))
         # Nobody else would hear of it, whatever it is.
         except Exception as error:
-            ended.append(str(ImageUnavailable.because(pull.name, error)))
+            ended.append(str(ImageUnavailable.because(pull.name, pull.reference, error)))
 
     at_work = threading.Thread(target=fetch, daemon=True)
     at_work.start()

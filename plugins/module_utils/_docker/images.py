@@ -27,10 +27,11 @@ class ImageUnavailable(Exception):
     """The image is not on the agent and cannot be pulled; the message is one sentence."""
 
     @classmethod
-    def because(cls, name: str, reason: object) -> ImageUnavailable:
-        """Return the error for an image that cannot be pulled."""
+    def because(cls, name: str, reference: str, reason: object) -> ImageUnavailable:
+        """Return the error for an image that cannot be pulled; ``reference`` is what was asked of the registry."""
         said = " ".join(str(reason).split())
-        return cls(f"session_image: {name!r} is not on this host and cannot be pulled ({said})")
+        which = f" as {reference!r}, which other agents have" if reference != name else ""
+        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({said})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +130,7 @@ def pull_image(
     except APIError as error:
         problem = error.explanation or str(error)
     if problem:
-        raise ImageUnavailable.because(name, problem)
+        raise ImageUnavailable.because(name, reference, problem)
 
 
 def _problem_in(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str, Any]], None]) -> str:

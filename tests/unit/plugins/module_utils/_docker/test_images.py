@@ -183,6 +183,15 @@ def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: Engine, reason: 
     assert "\n" not in str(refused.value)
 
 
+def test_what_other_agents_have_and_the_registry_does_not_is_named() -> None:
+    with pytest.raises(ImageUnavailable) as refused:
+        pull(Engine({}), reference="lab/python@sha256:a")
+    assert str(refused.value) == (
+        "session_image: 'lab/python:1' is not on this host and cannot be pulled as 'lab/python@sha256:a', which other"
+        " agents have (manifest for lab/python@sha256:a not found)"
+    )
+
+
 def test_a_pull_that_breaks_off_without_a_word_is_no_success() -> None:
     engine = Engine({})
     engine.registry = {IMAGE: {}}
