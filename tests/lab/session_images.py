@@ -29,12 +29,7 @@ LOADER = Path(__file__).with_name("load_image.py")
 MPI_PACKAGES = ("openmpi-bin", "openssh-client", "openssh-server")
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_ENTRY = b"""\
-#!/bin/sh
-export ENTRY=ran
-echo "image entrypoint runs as $(id -un)" >> /tmp/entrypoint
-exec "$@"
-"""
+_ENTRY = Path(__file__).with_name("entry").read_bytes()
 _OWN_START = {
     "Entrypoint": ["/usr/local/bin/entry"],
     "Cmd": ["sh", "-c", "echo image command runs as $(id -un) >> /tmp/command; exec sleep 100000"],
@@ -57,7 +52,7 @@ def _mark(lab: Lab) -> Path:
 
 def _recipe() -> str:
     """Return what changes whenever the recipe, these files, does."""
-    return hashlib.sha256(Path(__file__).read_bytes() + Path(image_archive.__file__).read_bytes()).hexdigest()
+    return hashlib.sha256(Path(__file__).read_bytes() + Path(image_archive.__file__).read_bytes() + _ENTRY).hexdigest()
 
 
 def make_session_images(tree: Tree) -> None:
