@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,7 +185,7 @@ def test_a_session_that_waited_is_pulled_with_the_password_of_the_run_that_start
     serve("agent1", first)
     here = {"designated_agents": ["agent1"]}
     assert sessions.create(image=BUSYBOX, resources={"mem": share(1)}, **here).code == 0
-    waits = {"name": f"{sessions.name}-b", "image": NAME, "resources": {"mem": "128m"}, **here}
+    waits: dict[str, Any] = {"name": f"{sessions.name}-b", "image": NAME, "resources": {"mem": "128m"}, **here}
     pending = sessions.create(**waits, registries=access("wrong-horse"))
     assert pending.record["status"] == "PENDING", pending.output
     assert not [path for path in QUEUE.rglob("*.json") if "wrong-horse" in path.read_text()]

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.integration.conftest import Sessions
-from tests.integration.laboratory import BUSYBOX, Run, inside, on, remains
+from tests.integration.laboratory import (
+    AGENTS,
+    BUSYBOX,
+    PYTHON,
+    TIMEOUT,
+    Run,
+    at_once,
+    command,
+    inside,
+    launch,
+    on,
+    remains,
+)
+
+T = TypeVar("T")
 
 SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
 WITH_ENTRYPOINT = "lab/entrypoint:1"
 
 BOOTSTRAP = """
 echo "bootstrapping $(id -un) in $PWD"
+trap 'echo cleaned up' EXIT
+export IFS=,
 export EVERYWHERE="it's \\"here\\"" EMPTY=
 case $BACKENDAI_CLUSTER_ROLE in
     late) export BACKENDAI_DIST_MASTER_PORT=32000 ;;
@@ -100,7 +118,9 @@ def test_the_environment_is_the_same_wherever_one_looks(four: Run, hostname: str
 
 def test_a_bootstrap_script_is_sourced_as_work_in_its_home(four: Run) -> None:
     for kernel in four.record["kernels"]:
-        assert "bootstrapping work in /home/work" in on(kernel["agent"], f"docker logs {kernel['container']}")
+        log = on(kernel["agent"], f"docker logs {kernel['container']}")
+        assert "bootstrapping work in /home/work" in log
+        assert "cleaned up" in log
 
 
 def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(sessions: Sessions) -> None:
@@ -145,6 +165,20 @@ def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(
     assert remains() == before
 
 
+def test_a_session_can_be_ended_while_a_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
+    before = remains()
+    asked = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
+    with launch(command("create_session", tmp_path, asked)) as run:
+        started = f"docker ps --quiet --filter name=backendai-{sessions.name}-main1"
+        assert until(lambda: "".join(at_once(*[partial(on, agent, started) for agent in AGENTS])) != "", True)
+        ended = sessions.terminate()
+        assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
+        output, _nothing = run.communicate(timeout=TIMEOUT)
+    assert run.returncode != 0
+    assert "ended while it started" in " ".join(output.split())
+    assert remains() == before
+
+
 def test_apps_are_started_again_in_main1_alone_and_keep_a_log(sessions: Sessions) -> None:
     apps = [
         {"name": "web", "port": 8888, "command": "echo serving; exec python3 -m http.server 8888"},
@@ -170,23 +204,23 @@ def test_apps_are_started_again_in_main1_alone_and_keep_a_log(sessions: Sessions
     assert inside(sub, "ls", "/var/log/backendai").split() == []
 
 
-def until(look: Any, wanted: str, seconds: float = 30) -> str:
+def until(look: Callable[[], T], wanted: T, seconds: float = 30) -> T:
     """Look again until it is as wanted, that long at most, and return what was seen last."""
     last = time.monotonic() + seconds
     while (seen := look()) != wanted and time.monotonic() < last:
         time.sleep(0.5)
-    return str(seen)
+    return seen
 
 
 def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_word(sessions: Sessions) -> None:
-    command = """
+    script = """
         case $BACKENDAI_CLUSTER_HOST in
             main1) until [ -e /tmp/end ]; do sleep 0.2; done; exit 5 ;;
             *) echo "done by $BACKENDAI_CLUSTER_HOST" ;;
         esac
     """
     asked = {"cluster_mode": "multi-node", "cluster_size": 3, "agent_selection": "dispersed", **SMALL}
-    asked |= {"command": command, "command_scope": "all", "failure_policy": "terminate"}
+    asked |= {"command": script, "command_scope": "all", "failure_policy": "terminate"}
     run = sessions.create(**asked)
     assert run.code == 0, run.output
     main, *subs = run.record["kernels"]

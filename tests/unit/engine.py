@@ -102,7 +102,7 @@ class Engine:
         if isinstance(log, Exception):
             raise log
         return iter(
-            [time + message for time, message in log[-tail:]] if timestamps else [one for _, one in log[-tail:]]
+            [when + said for when, said in log[-tail:]] if timestamps else [said for _when, said in log[-tail:]]
         )
 
     def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:

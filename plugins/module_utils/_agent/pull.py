@@ -47,6 +47,12 @@ PACE = 0.5
 """Seconds between two looks of the process that pulls: at the claim, and at how far it is."""
 
 
+SILENCE = 600
+"""Seconds after which a pull is given up that the engine says nothing of."""
+
+_NOTHING_HEARD = f"nothing was heard of it for {SILENCE} seconds"
+
+
 @dataclasses.dataclass(frozen=True)
 class Pull:
     """An image that an agent lacks: its ``name``, what is pulled for it (``reference``), and with whose credential."""
@@ -170,10 +176,15 @@ def _work(docker_host: str, note: _Note, pull: Pull) -> None:
     """
     layers = Layers()
     ended: list[str] = []
+    heard = [time.monotonic()]
+
+    def hear(line: Mapping[str, Any]) -> None:
+        heard[0] = time.monotonic()
+        layers.hear(line)
 
     def fetch() -> None:
         try:
-            pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, layers.hear)
+            pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, hear)
             ended.append("")
         except ImageUnavailable as error:
             ended.append(str(error))
@@ -185,6 +196,8 @@ def _work(docker_host: str, note: _Note, pull: Pull) -> None:
     at_work.start()
     while at_work.is_alive():
         at_work.join(PACE)
-        if not note.write(layers.progress()):
+        silent = time.monotonic() - heard[0] > SILENCE
+        why = str(ImageUnavailable.because(pull.name, pull.reference, _NOTHING_HEARD)) if silent else None
+        if not note.write(layers.progress(), why) or silent:
             return
     note.write(layers.progress(), ended[0])

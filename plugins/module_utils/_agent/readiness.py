@@ -34,16 +34,19 @@ class NotReady(Refused):
 def await_ready(client: docker.APIClient, names: Iterable[str], until: float) -> None:
     """Wait until containers are through their start, by their names; ``until`` is a time of the monotonic clock.
 
-    Raises :class:`NotReady` for the first that ends, or takes longer.
+    Raises :class:`NotReady` for the first that ends, is removed, or takes longer.
     """
-    for name in names:
-        while not _is_ready(client, name):
-            if time.monotonic() >= until:
-                raise NotReady(
-                    f"container {name} is not through its start: session_bootstrap_script, if there is one, has to be"
-                    f" done within session_claim_ttl{_last_words(client, name)}"
-                )
-            time.sleep(POLL_SECONDS)
+    left = list(names)
+    while True:
+        left = [name for name in left if not _is_ready(client, name)]
+        if not left:
+            return
+        if time.monotonic() >= until:
+            raise NotReady(
+                f"container {left[0]} is not through its start: session_bootstrap_script, if there is one, has to be"
+                f" done within session_claim_ttl{_last_words(client, left[0])}"
+            )
+        time.sleep(POLL_SECONDS)
 
 
 def _is_ready(client: docker.APIClient, name: str) -> bool:

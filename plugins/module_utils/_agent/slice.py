@@ -44,15 +44,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import INFINIBAND
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
 from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
 
 if TYPE_CHECKING:
     import docker
 
 
-CLAIM_MARGIN = 15
-"""Seconds of a claim that are left to prove the session, once its containers have started."""
+PROOF_SECONDS = 60
+"""Seconds that a claim lasts at least once the containers have started: the session is proven then."""
+
+LEAST_SECONDS = 30
+"""How long containers may take to start at least, however short the claim: an agent may be busy."""
 
 REPAIR_SECONDS = 600
 """How long containers may take to start that are repaired: nothing expires then."""
@@ -106,6 +109,14 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True)
+class Applied:
+    """What making a slice true came to: what changed, and the names of the containers that were started."""
+
+    changes: list[Change]
+    started: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Wanted:
     """A slice as it should be, adapter by adapter."""
 
@@ -133,7 +144,12 @@ def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: 
         else:
             held = claimed(store, plan.id, asked.nonce)
         images = _images(client, held, asked.images, dry=dry)
-        return apply_slice(client, store, held, asked.contents, images, asked.default_network, dry=dry)
+        applied = apply_slice(client, store, held, asked.contents, images, asked.default_network, dry=dry)
+    # Without the lock: a start that takes long keeps nobody from ending the session.
+    await_ready(client, applied.started, _patience(held))
+    if applied.started and not dry:
+        _leave_time(store, plan.id, asked.nonce)
+    return applied.changes
 
 
 def remove_claimed(
@@ -160,8 +176,8 @@ def apply_slice(
     default_network: str,
     *,
     dry: bool,
-) -> list[Change]:
-    """Make this agent's slice true, repairing what drifted, and return what changed: nothing on a healthy session.
+) -> Applied:
+    """Make this agent's slice true, repairing what drifted; nothing changes on a healthy session.
 
     With ``dry`` only the difference is computed. Raises what the adapters raise.
     """
@@ -184,11 +200,11 @@ def apply_slice(
     steps = containers.plan_containers(found, repairable, plugs.lost)
     if not dry:
         containers.apply_containers(client, steps)
-        await_ready(client, [step.wanted.name for step in steps], _patience(held))
         # What was made anew is plugged in otherwise than what was looked at.
         plugs = plan_plugs(client, held) if steps else plugs
         iproute.apply(plugs.steps)
-    return [*changes, *(step.change for step in steps), *(step.change for step in plugs.steps)]
+    changes += [*(step.change for step in steps), *(step.change for step in plugs.steps)]
+    return Applied(changes, [] if dry else [step.wanted.name for step in steps])
 
 
 def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry: bool = False) -> list[Change]:
@@ -232,9 +248,17 @@ def desired_slice(
 
 
 def _patience(held: Held) -> float:
-    """Return until when containers may take to start, by the monotonic clock: somewhat less than the claim lasts."""
+    """Return until when containers may take to start, by the monotonic clock: as long as the claim lasts."""
     left = held.expires_at - time.time() if held.expires_at is not None else REPAIR_SECONDS
-    return time.monotonic() + left - CLAIM_MARGIN
+    return time.monotonic() + max(left, LEAST_SECONDS)
+
+
+def _leave_time(store: Store, session_id: str, nonce: str) -> None:
+    """Let the claim go on for as long as it takes to prove the session, however long the start took."""
+    with store.lock():
+        held, least = claimed(store, session_id, nonce), deadline(PROOF_SECONDS)
+        if held.expires_at is not None and held.expires_at < least:
+            store.save(dataclasses.replace(held, expires_at=least))
 
 
 def _images(client: docker.APIClient, held: Held, said: Found, *, dry: bool) -> dict[str, Image]:

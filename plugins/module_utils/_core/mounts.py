@@ -13,8 +13,11 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import Problems, entries, switch, text
 
 HOME = "/home/work"
-READ_ONLY = ("/opt/backendai", "/run/backendai")
-"""What every container has from the agent, read-only: nothing can be mounted inside."""
+RESERVED = ("/opt/backendai", "/run/backendai", "/var/lib/backendai", "/var/log/backendai", f"{HOME}/.ssh")
+"""What every container has for itself, and is the session's: nothing can be mounted there, or inside."""
+
+WRITTEN = ("/etc/hosts", "/etc/passwd", "/etc/profile.d", "/etc/ssh", "/usr/bin", "/usr/lib")
+"""Where the start of a container writes: in the container, not in a folder of its agent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +34,11 @@ def parse_mounts(problems: Problems, value: Any) -> tuple[Mount, ...]:
     mounts = []
     for where, entry in entries(problems, "session_mounts", value, ("source", "target", "read_only")):
         source, target = (_path(problems, f"{where}.{key}", entry.get(key)) for key in ("source", "target"))
-        hidden = [path for path in (HOME, *READ_ONLY, "/etc/hosts") if _hides(target, path)]
+        hidden = [path for path in (HOME, *RESERVED, *WRITTEN) if _hides(target, path)]
         if target.startswith("/") and hidden:
             problems.refuse(f"{where}.target", target, f"would hide {hidden[0]}")
-        if any(target.startswith(f"{path}/") for path in READ_ONLY):
-            problems.refuse(f"{where}.target", target, f"lies in what the session mounts: {' and '.join(READ_ONLY)}")
+        if any(target.startswith(f"{path}/") for path in RESERVED):
+            problems.refuse(f"{where}.target", target, f"lies in what is the session's own: {', '.join(RESERVED)}")
         mounts.append(Mount(source, target, switch(problems, f"{where}.read_only", entry.get("read_only", False))))
     targets = [mount.target for mount in mounts if mount.target]
     for target in sorted({target for target in targets if targets.count(target) > 1}):

@@ -23,6 +23,7 @@ _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+_OF_THE_SHELL = ("IFS", "OPTIND")
 _IDS = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -114,7 +115,7 @@ def whole_number(problems: Problems, option: str, value: Any, least: int, most: 
 
 
 def script(problems: Problems, option: str, value: Any) -> str:
-    """Return ``value`` as the text of a shell script, several lines perhaps; it is never shown, it may hold secrets."""
+    """Return ``value`` as the text of a shell script, several lines perhaps; a refusal does not show it."""
     if isinstance(value, str) and "\0" not in value:
         return value.strip()
     problems.add(f"{option} must be the text of a shell script")
@@ -185,6 +186,8 @@ def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
         elif key.startswith("BACKENDAI_"):
             problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are set by the session itself")
+        elif key in _OF_THE_SHELL:
+            problems.add(f"{option}.{key}: the shell that reads it would not work")
         elif key in _IDS:
             problems.add(f"{option}.{key} follows from {_IDS[key]}")
         elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):

@@ -210,10 +210,11 @@ def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
 def comparable(spec: SessionSpec, salt: str) -> dict[str, Any]:
     """Return the request as plain data that can be stored and compared.
 
-    The user's environment and bootstrap script may hold secrets, so they appear as digests salted with ``salt``.
+    The user's environment and scripts may hold secrets, so they appear as digests salted with ``salt``.
     """
     data = dataclasses.asdict(spec)
-    data["bootstrap_script"] = _digest(f"{salt}:{spec.bootstrap_script}")
+    for holder, key in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
+        holder[key] = _digest(f"{salt}:{holder[key]}") if holder[key] else ""
     for holder in (data, *data["roles"]):
         holder["env"] = {key: _digest(f"{salt}:{key}={value}") for key, value in holder["env"].items()}
     return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}

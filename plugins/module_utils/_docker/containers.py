@@ -116,8 +116,13 @@ class Running:
 
 
 def running(client: docker.APIClient, container: str) -> Running | None:
-    """Return how a container runs; ``None`` where it does not."""
-    state = client.inspect_container(container)["State"]
+    """Return how a container runs; ``None`` where it does not, or is gone."""
+    from docker.errors import NotFound
+
+    try:
+        state = client.inspect_container(container)["State"]
+    except NotFound:
+        return None
     return Running(int(state["Pid"]), _seconds(state["StartedAt"])) if int(state["Pid"]) else None
 
 
@@ -242,6 +247,8 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
         entrypoint=ENTRYPOINT,
         command=list(wanted.argv),
         user="0:0",
+        # The entrypoint passes it on to everything in the container, whatever the image would rather have.
+        stop_signal="SIGTERM",
         environment=_environment(wanted),
         labels={**wanted.labels, labels.DIGEST: wanted.digest()},
         mac_address=wanted.mac,

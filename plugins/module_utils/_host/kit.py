@@ -126,6 +126,10 @@ def wanted_kit(scripts: Mapping[str, str]) -> Kit:
         linked = _linked(program)
         files["lib/ld.so"] = KitFile(_read(linked.loader), 0o755)
         files.update({f"lib/{library}": KitFile(_read(path), 0o644) for library, path in linked.libraries.items()})
+        # The C library loads it by itself where an image's /etc/nsswitch.conf says "passwd: compat".
+        compat = os.path.join(os.path.dirname(linked.libraries["libc.so.6"]), "libnss_compat.so.2")
+        if os.path.exists(compat):
+            files["lib/libnss_compat.so.2"] = KitFile(_read(compat), 0o644)
     return Kit(files)
 
 

@@ -49,7 +49,14 @@ def test_a_mark_that_comes_later_is_waited_for(container: Path, monkeypatch: pyt
     looks: list[str] = []
     monkeypatch.setattr(readiness, "running", looked)
     wait(seconds=60)
-    assert looks == ["backendai-a-main1"] * 3 + ["backendai-a-sub1"]
+    assert looks == ["backendai-a-main1", "backendai-a-sub1"] * 2
+
+
+def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"backendai-a-main1": Running(os.getpid(), STARTED), "backendai-a-sub1": None}
+    monkeypatch.setattr(readiness, "running", lambda _client, name: there[name])
+    with pytest.raises(NotReady, match=r"^container backendai-a-sub1 ended while it started"):
+        wait(seconds=60)
 
 
 def test_a_mark_of_an_earlier_start_does_not_count(container: Path) -> None:

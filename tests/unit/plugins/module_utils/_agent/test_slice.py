@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -523,3 +524,29 @@ def test_what_depends_on_others_is_derived_again_unless_somebody_has_set_it(stor
 
 
 SIZE_2 = ("BACKENDAI_CLUSTER_SIZE=2", "BACKENDAI_CLUSTER_HOSTS=main1,sub1", "BACKENDAI_CLUSTER_LOCAL_RANK=1")
+
+
+def test_a_start_is_waited_for_without_the_lock_and_leaves_time_to_prove_the_session(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(_client: object, names: list[str], until: float) -> None:
+        seen.append((sorted(names), store.is_busy(SESSION_ID), until > time.monotonic() + 20))
+
+    seen: list[tuple[list[str], bool, bool]] = []
+    monkeypatch.setattr(slicing, "await_ready", waited)
+    store.save(held(MADE, expires_at=time.time() + 1))
+    apply(engine, store)
+    assert seen == [(["backendai-train-llm-main1", "backendai-train-llm-sub1"], False, True)]
+    left = store.session(SESSION_ID)
+    assert left is not None
+    assert left.expires_at is not None
+    assert left.expires_at > time.time() + 50
+
+
+def test_a_session_that_was_ended_while_its_containers_started_is_no_longer_this_runs(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: store.remove(SESSION_ID))
+    store.save(held(MADE, expires_at=time.time() + 600))
+    with pytest.raises(NotClaimed, match="its claim expired, or was removed"):
+        apply(engine, store)

@@ -64,10 +64,14 @@ def test_mounts_are_taken(given: Any, taken: tuple[Mount, ...]) -> None:
         (
             [mount(target="/run/backendai/data")],
             (
-                "session_mounts[0].target: '/run/backendai/data' lies in what the session mounts:"
-                " /opt/backendai and /run/backendai."
+                "session_mounts[0].target: '/run/backendai/data' lies in what is the session's own: /opt/backendai,"
+                " /run/backendai, /var/lib/backendai, /var/log/backendai, /home/work/.ssh."
             ),
         ),
+        ([mount(target="/home/work/.ssh")], "session_mounts[0].target: '/home/work/.ssh' would hide /home/work/.ssh."),
+        ([mount(target="/var/lib")], "session_mounts[0].target: '/var/lib' would hide /var/lib/backendai."),
+        ([mount(target="/etc/ssh")], "session_mounts[0].target: '/etc/ssh' would hide /etc/ssh."),
+        ([mount(target="/usr")], "session_mounts[0].target: '/usr' would hide /usr/bin."),
         ([mount(target="/home")], "session_mounts[0].target: '/home' would hide /home/work."),
         ([mount(target="/home/work")], "session_mounts[0].target: '/home/work' would hide /home/work."),
         ([mount(target="/home/work/")], "session_mounts[0].target: '/home/work' would hide /home/work."),

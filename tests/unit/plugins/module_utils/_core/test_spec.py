@@ -260,6 +260,8 @@ def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: st
             {"BACKENDAI_CLUSTER_SIZE": "hunter2"},
             "session_env.BACKENDAI_CLUSTER_SIZE: names that begin with BACKENDAI_ are set by the session itself.",
         ),
+        ({"IFS": "hunter2"}, "session_env.IFS: the shell that reads it would not work."),
+        ({"OPTIND": 3}, "session_env.OPTIND: the shell that reads it would not work."),
         ({"LOCAL_USER_ID": 1001}, "session_env.LOCAL_USER_ID follows from session_uid."),
         ({"LOCAL_GROUP_ID": 1001}, "session_env.LOCAL_GROUP_ID follows from session_gid."),
         (None, "session_env must be a mapping of names to texts."),
