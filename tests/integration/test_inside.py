@@ -237,6 +237,31 @@ def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_w
     assert (record["status"], record["exit_code"]) == ("TERMINATED", 5)
 
 
+def test_a_command_for_all_that_one_agent_cannot_start_runs_nowhere(sessions: Sessions, tmp_path: Path) -> None:
+    before = remains()
+    asked = {"cluster_mode": "multi-node", "cluster_size": 2, "designated_agents": ["agent1", "agent2"], **SMALL}
+    asked |= {"agent_selection": "dispersed", "name": sessions.name, "image": PYTHON}
+    asked |= {"command": "sleep 1000", "command_scope": "all"}
+    # Whoever has sub1 cannot write the file that lets it go on.
+    hinder = """
+        for _ in $(seq 600); do
+            there=$(find /var/lib/backendai/sessions -mindepth 2 -maxdepth 2 -name '*1')
+            case $there in
+                */main1) break ;;
+                */sub1) ln -s /nowhere/go "$there/go"; break ;;
+            esac
+            sleep 0.1
+        done
+    """
+    given = {f"session_{key}": value for key, value in asked.items()}
+    with launch(command("create_session", tmp_path, given)) as run:
+        at_once(*[partial(on, agent, hinder) for agent in ("agent1", "agent2")])
+        output, _nothing = run.communicate(timeout=TIMEOUT)
+    assert run.returncode != 0
+    assert f"the session '{sessions.name}' was not created: " in " ".join(output.split())
+    assert remains() == before
+
+
 def test_a_stopped_container_lets_everything_in_it_end_first(sessions: Sessions) -> None:
     trap = "trap 'echo stopped; exit 0' TERM; while :; do sleep 0.1; done"
     run = sessions.create(**SMALL, apps=[{"name": "slow", "port": 8888, "command": trap}])
