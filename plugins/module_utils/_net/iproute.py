@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,6 +19,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 
 class NetworkError(Exception):
     """A command of iproute2 failed; the message holds the command and what it said."""
+
+
+class ProcessGone(NetworkError):
+    """The process has ended whose network was asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +64,15 @@ class Look:
 def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
     """Return what a listing such as ``ip -j link show`` holds; empty where the device is not there.
 
-    With ``pid``, it is asked for in the network namespace of that process.
+    With ``pid``, it is asked for in the network namespace of that process. Raises :class:`NetworkError`, and of its
+    kind :class:`ProcessGone` where that process has ended.
     """
     done = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
     if done.returncode:
         if "does not exist" in done.stderr or "Cannot find device" in done.stderr:
             return []
-        raise NetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
+        wrong = ProcessGone if pid is not None and not os.path.exists(f"/proc/{pid}/ns/net") else NetworkError
+        raise wrong(f"{' '.join(command)}: {done.stderr.strip()}")
     return [entry for entry in json.loads(done.stdout or "[]") if entry]
 
 

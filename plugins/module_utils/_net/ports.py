@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step, show
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import ProcessGone, Step, show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +43,17 @@ class Ports:
 
 
 def plan_ports(wanted: Iterable[Port]) -> Ports:
-    """Return what must change for containers to be plugged in as wanted."""
+    """Return what must change for containers to be plugged in as wanted; one that has ended meanwhile needs nothing."""
     listed = list(wanted)
-    inside = {
-        pid: _links(show("ip", "-j", "addr", "show", pid=pid)) for pid in dict.fromkeys(one.pid for one in listed)
-    }
+    inside = {pid: _inside(pid) for pid in dict.fromkeys(one.pid for one in listed)}
     outside = {link["ifindex"]: link for link in show("ip", "-j", "link", "show")} if listed else {}
     steps: list[Step] = []
     lost: dict[str, str] = {}
     for port in listed:
-        link = inside[port.pid].get(port.interface)
+        links = inside[port.pid]
+        if links is None:
+            continue
+        link = links.get(port.interface)
         peer = outside.get(link.get("link_index")) if link else None
         if link is None or peer is None:
             lost[port.hostname] = port.interface
@@ -61,8 +62,12 @@ def plan_ports(wanted: Iterable[Port]) -> Ports:
     return Ports(steps, lost)
 
 
-def _links(listed: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {link["ifname"]: link for link in listed}
+def _inside(pid: int) -> dict[str, dict[str, Any]] | None:
+    """Return the interfaces that a container has, by name; ``None`` where it has ended meanwhile."""
+    try:
+        return {link["ifname"]: link for link in show("ip", "-j", "addr", "show", pid=pid)}
+    except ProcessGone:
+        return None
 
 
 def _mend_inside(port: Port, link: Mapping[str, Any]) -> list[Step]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from typing import Any
 
@@ -12,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import (
     Look,
     NetworkError,
+    ProcessGone,
     Step,
     apply,
     show,
@@ -57,6 +59,16 @@ def test_any_other_error_is_told_with_its_command(monkeypatch: pytest.MonkeyPatc
     ran(monkeypatch, code=2, err="Operation not permitted\n")
     with pytest.raises(NetworkError, match=r"^ip -j link: Operation not permitted$"):
         show("ip", "-j", "link")
+
+
+@pytest.mark.parametrize(("pid", "kind"), [(0, ProcessGone), (os.getpid(), NetworkError), (None, NetworkError)])
+def test_a_container_that_has_ended_is_an_error_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, pid: int | None, kind: type[NetworkError]
+) -> None:
+    ran(monkeypatch, code=1, err="nsenter: cannot open\n")
+    with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as told:
+        show("ip", "-j", "link", pid=pid)
+    assert type(told.value) is kind
 
 
 def test_a_listing_can_be_that_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._net import ports
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Step
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import ProcessGone, Step
 from ansible_collections.backendai.cluster.plugins.module_utils._net.ports import Port, Ports, plan_ports
 
 MAC = "02:ba:0a:80:03:02"
@@ -48,6 +48,17 @@ def planned(monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: di
 
 def test_containers_as_planned_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, {}, {}) == Ports([], {})
+
+
+def test_a_container_that_has_ended_meanwhile_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(*_command: str, pid: int | None = None) -> list[dict[str, Any]]:
+        if pid == 43:
+            raise ProcessGone("nsenter: cannot open /proc/43/ns/net: No such file or directory")
+        return [] if pid == 42 else OUTSIDE
+
+    monkeypatch.setattr(ports, "show", look)
+    ended = Port("sub1", 43, "eth0", "backendai0")
+    assert plan_ports([ended, DEFAULT]) == Ports([], {"main1": "eth0"})
 
 
 def test_no_containers_need_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
