@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import Running, running
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
 
 if TYPE_CHECKING:
     import docker
 
 READY = "/var/lib/backendai/ready"
-"""What the entrypoint makes in its container once it is through."""
+"""What the entrypoint makes in its container once it is through: in it stands when the first process started."""
 
 LAST_LINES = 3
 """How much of a container's log tells why it ended."""
@@ -50,18 +50,35 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
 
 
 def _is_ready(client: docker.APIClient, name: str) -> bool:
-    now = running(client, name)
-    if now is None:
-        raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
-    return _made_since(now)
+    from docker.errors import NotFound
 
-
-def _made_since(now: Running) -> bool:
-    """Return whether the mark is of this start: one that is started again has its last one for a moment."""
     try:
-        return os.lstat(f"/proc/{now.pid}/root{READY}").st_mtime >= now.started_at
-    except OSError:
+        pid = pid_of(client, name)
+    except NotFound:
+        pid = 0
+    if not pid:
+        raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
+    return _is_marked(pid)
+
+
+def _is_marked(pid: int) -> bool:
+    """Return whether the mark is of this start: one that is started again has its last one for a moment.
+
+    Clocks would not tell: the engine notes a start when it is over, and the entrypoint may be faster.
+    """
+    try:
+        # The file is the container's: it may be anything.
+        handle = os.open(f"/proc/{pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle) as mark:
+            return mark.read(32).strip() == _started(pid)
+    except (OSError, UnicodeDecodeError):
         return False
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, in ticks since the host did: field 22 of its ``stat``, the same in a container."""
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[19]
 
 
 def _last_words(client: docker.APIClient, name: str) -> str:

@@ -107,25 +107,6 @@ def pid_of(client: docker.APIClient, container: str) -> int:
     return int(client.inspect_container(container)["State"]["Pid"])
 
 
-@dataclasses.dataclass(frozen=True)
-class Running:
-    """A container that runs: the number of its first process on the agent, and its start in seconds since the epoch."""
-
-    pid: int
-    started_at: float
-
-
-def running(client: docker.APIClient, container: str) -> Running | None:
-    """Return how a container runs; ``None`` where it does not, or is gone."""
-    from docker.errors import NotFound
-
-    try:
-        state = client.inspect_container(container)["State"]
-    except NotFound:
-        return None
-    return Running(int(state["Pid"]), _seconds(state["StartedAt"])) if int(state["Pid"]) else None
-
-
 def _seconds(moment: str) -> int:
     """Return a moment as the engine writes it, in whole seconds since the epoch."""
     return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import readiness
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.readiness import NotReady, await_ready
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import Running
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable
 
-STARTED = 1_700_000_000.0
+ME = os.getpid()
+STARTED = Path(f"/proc/{ME}/stat").read_text().split()[21]
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     mark = tmp_path / "ready"
     monkeypatch.setattr(readiness, "READY", str(mark))
     monkeypatch.setattr(readiness, "POLL_SECONDS", 0.001)
-    monkeypatch.setattr(readiness, "running", lambda _client, _name: Running(os.getpid(), STARTED))
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: ME)
     monkeypatch.setattr(readiness, "tail_of", lambda _client, _name, _lines: ["one", "two"])
     return mark
 
@@ -35,39 +36,59 @@ def wait(seconds: float = 0.0) -> None:
 
 
 def test_a_mark_of_this_start_is_enough(container: Path) -> None:
-    container.touch()
+    container.write_text(f"{STARTED}\n")
     wait()
 
 
 def test_a_mark_that_comes_later_is_waited_for(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def looked(_client: object, _name: str) -> Running:
-        looks.append(_name)
+    def looked(_client: object, name: str) -> int:
+        looks.append(name)
         if len(looks) == 3:
-            container.touch()
-        return Running(os.getpid(), STARTED)
+            container.write_text(STARTED)
+        return ME
 
     looks: list[str] = []
-    monkeypatch.setattr(readiness, "running", looked)
+    monkeypatch.setattr(readiness, "pid_of", looked)
     wait(seconds=60)
     assert looks == ["backendai-a-main1", "backendai-a-sub1"] * 2
 
 
 def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {"backendai-a-main1": Running(os.getpid(), STARTED), "backendai-a-sub1": None}
-    monkeypatch.setattr(readiness, "running", lambda _client, name: there[name])
+    there = {"backendai-a-main1": ME, "backendai-a-sub1": 0}
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
     with pytest.raises(NotReady, match=r"^container backendai-a-sub1 ended while it started"):
         wait(seconds=60)
 
 
-def test_a_mark_of_an_earlier_start_does_not_count(container: Path) -> None:
-    container.touch()
-    os.utime(container, (STARTED - 1, STARTED - 1))
+@pytest.mark.parametrize("mark", ["1", "", "\x00" * 40, STARTED * 9])
+def test_a_mark_of_an_earlier_start_does_not_count(container: Path, mark: str) -> None:
+    container.write_text(mark)
     with pytest.raises(NotReady, match=r"^container backendai-a-main1 is not through .* ends with: one / two$"):
         wait()
 
 
+def test_a_mark_that_is_no_file_is_neither_followed_nor_waited_for(container: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text(STARTED)
+    container.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotReady, match="is not through its start"):
+        wait()
+    container.unlink()
+    os.mkfifo(container)
+    with pytest.raises(NotReady, match="is not through its start"):
+        wait()
+
+
+def test_a_container_that_is_gone_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_client: object, _name: str) -> int:
+        raise NotFound("No such container")
+
+    monkeypatch.setattr(readiness, "pid_of", gone)
+    with pytest.raises(NotReady, match=r"^container backendai-a-main1 ended while it started"):
+        wait(seconds=60)
+
+
 def test_a_container_that_ends_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "running", lambda _client, _name: None)
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     with pytest.raises(NotReady) as told:
         wait(seconds=60)
     assert str(told.value) == "container backendai-a-main1 ended while it started; its log ends with: one / two"
@@ -77,14 +98,14 @@ def test_a_log_that_cannot_be_read_hides_nothing(monkeypatch: pytest.MonkeyPatch
     def unreadable(_client: object, _name: str, _lines: int) -> list[str]:
         raise LogUnreadable("its log cannot be read (driver none)")
 
-    monkeypatch.setattr(readiness, "running", lambda _client, _name: None)
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     monkeypatch.setattr(readiness, "tail_of", unreadable)
     with pytest.raises(NotReady, match=r"main1 ended while it started; its log ends with: its log cannot be read"):
         wait()
 
 
 def test_a_container_that_printed_nothing_has_no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "running", lambda _client, _name: None)
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     monkeypatch.setattr(readiness, "tail_of", lambda _client, _name, _lines: [])
     with pytest.raises(NotReady, match=r"^container backendai-a-main1 ended while it started$"):
         wait()
