@@ -20,6 +20,7 @@ from tests.integration.laboratory import (
     Run,
     at_once,
     command,
+    held,
     inside,
     launch,
     on,
@@ -242,20 +243,17 @@ def test_a_command_for_all_that_one_agent_cannot_start_runs_nowhere(sessions: Se
     asked = {"cluster_mode": "multi-node", "cluster_size": 2, "designated_agents": ["agent1", "agent2"], **SMALL}
     asked |= {"agent_selection": "dispersed", "name": sessions.name, "image": PYTHON}
     asked |= {"command": "sleep 1000", "command_scope": "all"}
-    # Whoever has sub1 cannot write the file that lets it go on.
-    hinder = """
-        for _ in $(seq 600); do
-            there=$(find /var/lib/backendai/sessions -mindepth 2 -maxdepth 2 -name '*1')
-            case $there in
-                */main1) break ;;
-                */sub1) ln -s /nowhere/go "$there/go"; break ;;
-            esac
-            sleep 0.1
-        done
-    """
     given = {f"session_{key}": value for key, value in asked.items()}
+
+    def plans() -> list[dict[str, Any]]:
+        return [one["plan"] for stored in held().values() for one in stored if one["plan"]["name"] == sessions.name]
+
     with launch(command("create_session", tmp_path, given)) as run:
-        at_once(*[partial(on, agent, hinder) for agent in ("agent1", "agent2")])
+        assert until(lambda: len(plans()), 2) == 2
+        sub = plans()[0]["kernels"][1]
+        # The file that lets sub1 go on cannot be written.
+        folder = f"/var/lib/backendai/sessions/{plans()[0]['id']}/sub1"
+        on(sub["agent"], f"ln -s /nowhere/go {folder}/go")
         output, _nothing = run.communicate(timeout=TIMEOUT)
     assert run.returncode != 0
     assert f"the session '{sessions.name}' was not created: " in " ".join(output.split())
