@@ -112,8 +112,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import renew
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.pull import Pull, Seen, look, renew
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.pull import Pull, Seen, look
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change, as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect

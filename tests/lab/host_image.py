@@ -44,6 +44,7 @@ ARCHIVE_PACKAGES = (
     "iptables",
     "nmap",
     "openssh-client",
+    "python3-cryptography",
     "python3-docker",
     "tcpdump",
     "ufw",

@@ -10,9 +10,9 @@ import concurrent.futures
 import time
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.logins import ask
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import EVERY

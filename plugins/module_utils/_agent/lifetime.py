@@ -12,15 +12,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import NotClaimed, claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED, Refused
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
-    NotClaimed,
-    claimed,
-    remove_claimed,
-    remove_slice,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import remove_claimed, remove_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import STOPPED
 from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1

@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
 from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential
@@ -36,7 +35,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.background
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
     Held,
     Store,
-    deadline,
     write_atomically,
 )
 
@@ -69,19 +67,6 @@ class Seen:
     image: KnownImage | None
     progress: Progress = dataclasses.field(default_factory=Progress)
     started: bool = False
-
-
-def renew(store: Store, session_id: str, nonce: str, seconds: int) -> Held:
-    """Let a claim of this run go on for so many seconds; one that is committed has no end.
-
-    Raises :class:`NotClaimed` when the claim is gone, or is a later run's.
-    """
-    with store.lock():
-        held = claimed(store, session_id, nonce)
-        if not held.committed:
-            held = dataclasses.replace(held, expires_at=deadline(seconds))
-            store.save(held)
-        return held
 
 
 def look(client: docker.APIClient, docker_host: str, store: Store, held: Held, pull: Pull) -> Seen:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import claimed, renew
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.host import Host, read_host
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
@@ -44,7 +45,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import INFINIBAND
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
 
 if TYPE_CHECKING:
@@ -59,10 +60,6 @@ LEAST_SECONDS = 30
 
 REPAIR_SECONDS = 600
 """How long containers may take to start that are repaired: nothing expires then."""
-
-
-class NotClaimed(Refused):
-    """This run has no claim here (any more); the message is one sentence."""
 
 
 class ImagesDiffer(Refused):
@@ -125,16 +122,6 @@ class Wanted:
     containers: list[containers.Container]
 
 
-def claimed(store: Store, session_id: str, nonce: str) -> Held:
-    """Return a session that this run may change: the run claimed it last, or the session is committed."""
-    held = store.session(session_id)
-    if held is None:
-        raise NotClaimed(f"the session {session_id} is not claimed on this agent: its claim expired, or was removed")
-    if not held.committed and held.nonce != nonce:
-        raise NotClaimed(f"session_name: {held.plan.name!r} was taken over by a later run; this one gives way")
-    return held
-
-
 def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: bool) -> list[Change]:
     """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`NotClaimed`."""
     plan = asked.plan
@@ -147,8 +134,9 @@ def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: 
         applied = apply_slice(client, store, held, asked.contents, images, asked.default_network, dry=dry)
     # Without the lock: a start that takes long keeps nobody from ending the session.
     await_ready(client, applied.started, _patience(held))
-    if applied.started and not dry:
-        _leave_time(store, plan.id, asked.nonce)
+    if applied.started:
+        # However long that took, there has to be time to prove the session.
+        renew(store, plan.id, asked.nonce, PROOF_SECONDS)
     return applied.changes
 
 
@@ -251,14 +239,6 @@ def _patience(held: Held) -> float:
     """Return until when containers may take to start, by the monotonic clock: as long as the claim lasts."""
     left = held.expires_at - time.time() if held.expires_at is not None else REPAIR_SECONDS
     return time.monotonic() + max(left, LEAST_SECONDS)
-
-
-def _leave_time(store: Store, session_id: str, nonce: str) -> None:
-    """Let the claim go on for as long as it takes to prove the session, however long the start took."""
-    with store.lock():
-        held, least = claimed(store, session_id, nonce), deadline(PROOF_SECONDS)
-        if held.expires_at is not None and held.expires_at < least:
-            store.save(dataclasses.replace(held, expires_at=least))
 
 
 def _images(client: docker.APIClient, held: Held, said: Found, *, dry: bool) -> dict[str, Image]:

@@ -9,8 +9,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import check
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.check import Unhealthy, findings, prove
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.logins import Said
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.probe import Endpoint, Met, Target

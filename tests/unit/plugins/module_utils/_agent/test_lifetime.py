@@ -10,6 +10,7 @@ import pytest
 from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import lifetime
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.host import Host
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.lifetime import (
     Reaped,
@@ -17,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.lifetime 
     start_command,
     wait_for_end,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import Contents, NotClaimed, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import Contents, desired_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels

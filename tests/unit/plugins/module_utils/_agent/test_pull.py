@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import pull as pulling
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.pull import Pull, Seen, look, renew
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.pull import Pull, Seen, look
 from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
 from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential
@@ -80,34 +79,6 @@ def seen(engine: Any, store: Store, there: Held | None = None, wanted: Pull = WA
 def file_of(store: Store, kind: str) -> Path:
     (path,) = (store.folder(SESSION_ID) / "pulls").glob(f"*.{kind}")
     return path
-
-
-# ---- the claim
-
-
-def test_a_claim_goes_on_from_now(store: Store) -> None:
-    claim(store, expires_at=time.time() - 5)
-    before = time.time()
-    assert renew(store, SESSION_ID, "nonce-1", 60) == store.session(SESSION_ID)
-    there = store.session(SESSION_ID)
-    assert there is not None
-    assert before + 60 <= (there.expires_at or 0) <= time.time() + 60
-
-
-def test_a_session_that_is_committed_has_no_end(store: Store) -> None:
-    claim(store, expires_at=None)
-    assert renew(store, SESSION_ID, "nonce-2", 60).committed
-    assert store.session(SESSION_ID) == held(MADE)
-
-
-@pytest.mark.parametrize("there", [True, False], ids=["taken over", "gone"])
-def test_a_claim_that_is_no_longer_ours_is_not_renewed(store: Store, there: bool) -> None:
-    if there:
-        claim(store, nonce="nonce-2")
-    before = store.session(SESSION_ID)
-    with pytest.raises(NotClaimed):
-        renew(store, SESSION_ID, "nonce-1", 60)
-    assert store.session(SESSION_ID) == before
 
 
 # ---- a look

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import slice as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.host import Host
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
     Asked,
     Contents,
     ImagesDiffer,
-    NotClaimed,
     apply_claimed,
-    claimed,
     desired_slice,
     remove_claimed,
 )
@@ -209,14 +208,6 @@ def test_a_run_without_a_claim_changes_nothing(
         apply(engine, store)
     assert str(refused.value) == sentence
     assert engine.calls == []
-
-
-@pytest.mark.parametrize(
-    "state", [{"nonce": "nonce-1", "expires_at": 9e12}, {"nonce": "nonce-2"}], ids=["its own claim", "committed"]
-)
-def test_a_run_may_change_what_it_claimed_and_what_is_committed(store: Store, state: dict[str, Any]) -> None:
-    store.save(held(MADE, **state))
-    assert claimed(store, SESSION_ID, "nonce-1") == held(MADE, **state)
 
 
 @pytest.mark.parametrize(
