@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import slice as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.claimed import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.overlay import make_overlay, overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import (
     Asked,
     Contents,
-    NotClaimed,
     apply_claimed,
     remove_claimed,
 )
