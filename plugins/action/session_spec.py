@@ -23,7 +23,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.spec impor
     spec_from_dict,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
+
+UNDERLAY = "gateway_underlay_address"
+"""The variable of a gateway that names the address from which it comes to agents."""
 
 
 class ActionModule(ControlAction):
@@ -37,7 +41,8 @@ class ActionModule(ControlAction):
         try:
             spec = parse_spec(variables) if purpose == "create" else None
             run = check_run(variables, needs_session=purpose in ("terminate", "verify", "logs"))
-            pools = parse_pools(variables)
+            gateways = addresses_of((task_vars or {})["hostvars"], self._task.args.get("gateways") or (), UNDERLAY)
+            pools = parse_pools(variables, gateways)
             if spec is not None:
                 refuse_malformed(spec.authorized_keys)
                 refuse_strangers(spec, agents)

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import summary
 from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, ENDING
 from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
+from ansible_collections.backendai.cluster.plugins.module_utils._core.ways_in import described, links_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 
@@ -28,10 +29,13 @@ class ActionModule(ControlAction):
         if args.get("waited"):
             entry = self.queue(task_vars or {}).entry(record["id"])
             later += [entry.record] if entry and entry.state in (ENDING, ENDED) else []
-        if later:
-            record = later[-1]
+        record = later[-1] if later else record
+        links = links_of(record["id"], args.get("links") or {}) if record["status"] == "RUNNING" else []
+        if links:
+            record = {**record, "access": links}
+        if later or links:
             self.write(args.get("path") or "", as_json(record))
-        for line in summary(record, check_mode=self._task.check_mode):
+        for line in [*summary(record, check_mode=self._task.check_mode), *described(str(record["name"]), links)]:
             self._display.display(line)
         error = args.get("error") or record["error"] or (_failure(record) if args.get("waited") else None)
         if error:

@@ -44,6 +44,10 @@ options:
     description: Whether the end of the session was waited for.
     type: bool
     default: false
+  links:
+    description: The ways in that each gateway has opened, by its name, as M(backendai.cluster.gateway_routes) said them.
+    type: dict
+    default: {}
   path:
     description: The file to write; empty for none.
     type: path
@@ -59,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 record:
-  description: The last record.
+  description: The last record. With gateways it has C(access), the ways in to the session.
   returned: success
   type: dict
 """

@@ -27,7 +27,7 @@ USER = "alice"
 NOW = 1_800_000_000.0
 IMAGE = "lab/python:1"
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-POOLS = Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767)
+POOLS = Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
 REPOSITORY = Path(__file__).parents[2]
 DEFAULTS: dict[str, Any] = yaml.safe_load((REPOSITORY / "roles/session/defaults/main.yml").read_text())
 

@@ -167,13 +167,12 @@ def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | No
         return f"session_infiniband: {here} no longer has /dev/infiniband"
     if facts.missing_paths:
         return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
-    return _taken(plan.network, plan.host_ports(here), facts) if plan.network else None
+    port = min(facts.tcp_ports.intersection(plan.tcp_ports(here)), default=None)
+    taken = f"the port {port} was taken on {here} by another run" if port is not None else None
+    return taken or (_taken(plan.network, plan.host_ports(here), facts) if plan.network else None)
 
 
 def _taken(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:
-    taken = sorted(facts.tcp_ports.intersection(host_ports))
-    if taken:
-        return f"the port {taken[0]} was taken on {facts.name} by another run"
     if host_ports and not facts.allow_host_network:
         return f"agent_allow_host_network: {facts.name} no longer shares its network with containers"
     if network.vni in facts.vnis:

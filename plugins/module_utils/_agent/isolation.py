@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import (
     DEFAULT_BRIDGE,
     isolation_of,
@@ -16,23 +18,22 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import plan_filtering
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, NetworkError, apply
-from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import on_link
+from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import on_link, outer_interfaces
 from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 
 
 def isolate(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
     """Make the firewall table true for all sessions that are held but ``gone`` (an id), and return what changed.
 
+    The operator's firewall, where there is one, is part of it: the one that is confirmed, or is being tried.
     Claims that ran out count until they are removed. While a session cannot be read, perhaps because another version of
     the collection wrote it, the rules that are there stay, so that it goes on; where there are none, it is cut off. The
     rules between containers of the default network hold only while its frames pass the firewall, so that is part of it.
     With ``dry`` only the difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
-        readable, damaged = store.readable()
-        slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
-        addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
-        wanted = render(isolation_of(slices, {address for address in addresses if _routed(address)}))
+        _readable, damaged = store.readable()
+        wanted = rules_of(store, FirewallState(store).in_force(), gone)
         changes = [] if damaged and table.read() else table.plan_table(wanted)
         filtering = plan_filtering(DEFAULT_BRIDGE, Look())
         if changes and not dry:
@@ -40,6 +41,15 @@ def isolate(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
         if filtering and not dry:
             apply(filtering)
         return [*changes, *(step.change for step in filtering)]
+
+
+def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:
+    """Return the text of the table for all sessions that are held but ``gone`` (an id), with such a firewall."""
+    readable, _damaged = store.readable()
+    slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
+    addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
+    isolation = isolation_of(slices, {address for address in addresses if _routed(address)})
+    return render(isolation, firewall, outer_interfaces())
 
 
 def _routed(address: str) -> bool:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall import withdraw
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.lifetime import remove_expired
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.network import plan_links, plan_plugs
@@ -149,10 +150,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--state-path", required=True)
     parser.add_argument("--docker-host", required=True)
     parser.add_argument("--start", action="store_true", help="start containers too; without it links and rules only")
+    parser.add_argument("--rules", action="store_true", help="put the rules right and nothing else")
+    parser.add_argument("--withdraw", metavar="NONCE", help="end a trial of a firewall that nobody has confirmed")
     options = parser.parse_args(arguments)
+    store = Store(options.state_path)
     engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))
     try:
-        changes, failures = restore(Store(options.state_path), engine, start=options.start)
+        if options.withdraw:
+            changes, failures = withdraw(store, options.withdraw), []
+        elif options.rules:
+            changes, failures = isolate(store, dry=False), []
+        else:
+            changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:
         changes, failures = [], [str(error)]
     for change in changes:

@@ -300,6 +300,8 @@ def _container(
     held: Held, kernel: Kernel, given: dict[str, str], image: Image, folder: str, kit: str, default_network: str
 ) -> containers.Container:
     plan, pinned = held.plan, held.pinned.get(kernel.hostname, Pinned())
+    # On the agent's own network everything is where gateways reach it already.
+    published = plan.published if kernel.rank == 0 and not plan.shares_host_network else ()
     mounts = (f"{one.source}:{one.target}:{'ro' if one.read_only else 'rw'}" for one in plan.mounts)
     return containers.Container(
         name=kernel.container,
@@ -322,6 +324,7 @@ def _container(
         interface=plan.interface_on(kernel.agent),
         networks=plan.networks,
         overlay=plan.network is not None and plan.network.manager is not None,
+        published=tuple((one.port, one.address, one.host_port) for one in published),
         labels=_labels(plan, kernel, pinned, image.digest),
     )
 

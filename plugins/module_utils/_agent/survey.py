@@ -103,7 +103,7 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
         "addresses": network.own_addresses(plain),
         "udp_ports": {**network.udp_ports(), **swarm_port(swarm)},
         "swarm": dataclasses.asdict(place) if place else None,
-        "tcp_ports": sorted({*network.tcp_ports(), *(port for one in live for port in one.plan.host_ports(one.agent))}),
+        "tcp_ports": sorted({*network.tcp_ports(), *(port for one in live for port in one.plan.tcp_ports(one.agent))}),
         "allow_host_network": settings.allow_host_network,
         "infiniband": bool(infiniband_nodes()),
         "networks": sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)}),

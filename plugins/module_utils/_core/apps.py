@@ -22,6 +22,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing im
 
 PROTOCOLS = ("http", "tcp")
 
+SSH = "ssh"
+"""What the way to main1's sshd is called, beside those to its apps."""
+
 SSH_PORT = 22
 """Where the sshd of every container listens, unless it shares its agent's network."""
 
@@ -45,6 +48,8 @@ def parse_apps(problems: Problems, value: Any) -> tuple[App, ...]:
         name = entry.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             problems.refuse(f"{where}.name", name, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
+        if name == SSH:
+            problems.refuse(f"{where}.name", name, "is the name of the session's own way in")
         port = whole_number(problems, f"{where}.port", entry.get("port"), 1, 65535)
         if port == SSH_PORT:
             problems.refuse(f"{where}.port", port, "is the port of ssh")

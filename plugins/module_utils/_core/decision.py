@@ -155,7 +155,7 @@ def _holding(agent: str, data: Mapping[str, Any], plan: SessionPlan) -> Mapping[
         "taken": taken,
         "containers": data["containers"] + len(kernels),
         "networks": [*data["networks"], *([plan.network.subnet] if plan.network and plan.network.subnet else [])],
-        "tcp_ports": [*data["tcp_ports"], *plan.host_ports(agent)],
+        "tcp_ports": [*data["tcp_ports"], *plan.tcp_ports(agent)],
         "vnis": [*data["vnis"], *([plan.network.vni] if plan.network and plan.network.vni else [])],
         "sessions": [*data["sessions"], held],
     }

@@ -14,11 +14,19 @@ from collections.abc import Collection, Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.addressing import collapsed
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall, of_family
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall_rules import (
+    FirewallRules,
+    firewall_rules,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._core.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._core.wireguard import DEVICE, NETWORK
 
 TABLE = "backendai"
+
+LOG_RATE = "6/minute"
+"""How much is logged of each kind of what is dropped; all of it is counted."""
 
 _VNI = "@th,96,24"
 """The network identifier of a VXLAN datagram: the three bytes behind the UDP header and four more (RFC 7348)."""
@@ -37,62 +45,30 @@ _SETS = {
     "ssh_pinned4": "typeof ip saddr . ether saddr . tcp dport",
     "ssh_encrypted4": "typeof ip saddr . iifname . tcp dport",
     "ssh_routed4": "typeof ip saddr . tcp dport",
+    "host_pinned4": "typeof ip saddr . ether saddr",
+    "host_encrypted4": "typeof ip saddr . iifname",
+    "host_routed4": "typeof ip saddr",
+    "published4": "typeof ip daddr . tcp dport",
+    "published6": "typeof ip6 daddr . tcp dport",
+    "gateways4": "type ipv4_addr; flags interval",
+    "gateways6": "type ipv6_addr; flags interval",
 }
 
-_CHAINS = f"""
-    # Between connection tracking (-200) and Docker's translation (-100): addresses are still those that were asked for.
-    chain containers {{
-        type filter hook prerouting priority mangle; policy accept;
-        iifname != "{DEFAULT_BRIDGE}" return
-        meta nfproto ipv6 drop
-        # A forged sender.
-        fib saddr . iif oif missing drop
-        # Nothing that agents could take for a peer's, not even as an answer.
-        udp dport @tunnel_ports drop
-        # An answer to whoever came in through a published port, or to the agent itself.
-        ct direction reply return
-        # This agent under any of its addresses, broadcasts and multicasts.
-        fib daddr type != unicast drop
-        ip daddr @agents drop
-        ip daddr 169.254.0.0/16 drop
-    }}
-    chain forward {{
-        type filter hook forward priority filter; policy accept;
-        # Containers of all sessions are here: none talks to another, and published ports are the only way in.
-        iifname "{DEFAULT_BRIDGE}" oifname "{DEFAULT_BRIDGE}" drop
-        oifname "{DEFAULT_BRIDGE}" ct direction original ct status ! dnat drop
-        # Frames within one session pass here where bridged filtering is on; nothing else comes or goes.
-        iifname "{BRIDGE_PREFIX}*" iifname . oifname != @same drop
-        oifname "{BRIDGE_PREFIX}*" iifname . oifname != @same drop
-    }}
-    chain input {{
-        type filter hook input priority filter; policy accept;
-        iifname "{BRIDGE_PREFIX}*" drop
-        udp dport @tunnel_ports jump tunnels
-        iifname != "lo" tcp dport @ssh_ports jump logins
-    }}
-    chain tunnels {{
-        ip saddr . ether saddr . {_VNI} @pinned4 return
-        ip6 saddr . ether saddr . {_VNI} @pinned6 return
-        ip saddr . iifname . {_VNI} @encrypted4 return
-        ip6 saddr . iifname . {_VNI} @encrypted6 return
-        ip saddr . {_VNI} @routed4 return
-        ip6 saddr . {_VNI} @routed6 return
-        drop
-    }}
-    # What is meant to be encrypted takes no other way, also while the device is away.
-    chain output {{
-        type filter hook output priority filter; policy accept;
-        ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} drop
-    }}
-    # Containers on this agent's own network: their sshds are for the agents of their session, and for nobody else.
-    chain logins {{
-        ip saddr . ether saddr . tcp dport @ssh_pinned4 return
-        ip saddr . iifname . tcp dport @ssh_encrypted4 return
-        ip saddr . tcp dport @ssh_routed4 return
-        drop
-    }}
-"""
+_DROPS = {
+    "drop_ipv6": "containers have no IPv6",
+    "drop_forged": "a container under an address that is not its own",
+    "drop_tunnel": "a tunnel's datagram that is not a peer's",
+    "drop_agent": "a container to an agent",
+    "drop_metadata": "a container to the metadata service",
+    "drop_neighbour": "a container to another one on the default network",
+    "drop_session": "into a session, or out of one, past its own network",
+    "drop_routed": "to a container, not by a published port",
+    "drop_clear": "past the encryption",
+    "drop_sshd": "to a session's sshd on the agent's own network",
+    "drop_published": "to a published port, not from a gateway",
+    "drop_arrival": "to this host, not allowed",
+}
+"""Where what is dropped ends, with why: each end counts, and logs a little of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +86,9 @@ class Isolation:
     ports: tuple[int, ...]
     senders: dict[str, tuple[tuple[str, ...], ...]]
     ssh_ports: tuple[int, ...] = ()
+    published: tuple[tuple[str, str], ...] = ()
+    gateways: tuple[str, ...] = ()
+    wireguard_ports: tuple[int, ...] = ()
 
 
 def isolation_of(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[str]) -> Isolation:
@@ -126,13 +105,18 @@ def isolation_of(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[s
         for peer in peers(plan, agent):
             known_by, *rest = _known_by(peer, plan.underlays[agent], routed)
             for prefix, door in _doors(plan, agent):
-                senders.setdefault(f"{prefix}{known_by}", set()).add((peer.address, *rest, door))
+                senders.setdefault(f"{prefix}{known_by}", set()).add((peer.address, *rest, *door))
     return Isolation(
         agents=tuple(one for one in collapsed(addresses) if ":" not in one),
         bridges=tuple(sorted(network.bridge for network in networks if network.bridge)),
         ports=tuple(sorted({network.port for network in networks if network.port is not None})),
         senders={known_by: tuple(sorted(found)) for known_by, found in sorted(senders.items())},
         ssh_ports=tuple(sorted(port for plan, agent in listed for port in plan.host_ports(agent))),
+        published=tuple(
+            sorted((one.address, str(one.host_port)) for plan, agent in listed for one in plan.published_on(agent))
+        ),
+        gateways=collapsed(address for plan, _agent in listed for address in plan.gateways),
+        wireguard_ports=tuple(sorted({port for plan, agent in listed for port in _wireguard_ports(plan, agent)})),
     )
 
 
@@ -141,24 +125,121 @@ def peers(plan: SessionPlan, agent: str) -> list[Underlay]:
     return [underlay for name, underlay in plan.underlays.items() if name != agent]
 
 
-def render(isolation: Isolation) -> str:
-    """Return the text with which ``nft`` replaces the whole table in one step; it may be loaded again and again."""
+def render(isolation: Isolation, firewall: Firewall | None = None, outer: Collection[str] = ()) -> str:
+    """Return the text with which ``nft`` replaces the whole table in one step; it may be loaded again and again.
+
+    ``firewall`` is the operator's, and ``outer`` are the interfaces at which others than containers are met.
+    """
+    rules = firewall_rules(firewall, outer, isolation.wireguard_ports)
+    gateways = firewall.gateways if firewall else isolation.gateways
     elements = {
         "agents": isolation.agents,
         "same": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
         "tunnel_ports": map(str, isolation.ports),
         "ssh_ports": map(str, isolation.ssh_ports),
+        "published4": [" . ".join(one) for one in isolation.published if ":" not in one[0]],
+        "published6": [" . ".join(one) for one in isolation.published if ":" in one[0]],
+        "gateways4": of_family(gateways, 4),
+        "gateways6": of_family(gateways, 6),
         **{known_by: [" . ".join(sender) for sender in found] for known_by, found in isolation.senders.items()},
+        **rules.elements,
     }
-    sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in _SETS.items())
-    return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{sets}{_CHAINS}}}\n"
+    sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in {**_SETS, **rules.sets}.items())
+    ends = "".join(_end(name, why) for name, why in _DROPS.items())
+    return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{sets}{ends}{_chains(rules)}}}\n"
 
 
-def _doors(plan: SessionPlan, agent: str) -> list[tuple[str, str]]:
-    """Return where peers may send to: the tunnel by its identifier, or the sshds on the agent's own network."""
+def _chains(firewall: FirewallRules) -> str:
+    """Return the chains of the table, with what the operator's firewall adds to them."""
+    return f"""
+    # Between connection tracking (-200) and Docker's translation (-100): addresses are still those that were asked for.
+    chain containers {{
+        type filter hook prerouting priority mangle; policy accept;
+        iifname != "{DEFAULT_BRIDGE}" return
+        meta nfproto ipv6 goto drop_ipv6
+        # A forged sender.
+        fib saddr . iif oif missing goto drop_forged
+        # Nothing that agents could take for a peer's, not even as an answer.
+        udp dport @tunnel_ports goto drop_tunnel
+        # An answer to whoever came in through a published port, or to the agent itself.
+        ct direction reply return
+        # This agent under any of its addresses, broadcasts and multicasts.
+        fib daddr type != unicast goto drop_agent
+        ip daddr @agents goto drop_agent
+        ip daddr 169.254.0.0/16 goto drop_metadata
+    }}
+    # What comes from outside: every packet is looked at, also of a connection that is open already.
+    chain arrivals {{
+        type filter hook prerouting priority mangle; policy accept;
+        iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
+        iifname "{BRIDGE_PREFIX}*" return
+        ct direction reply return
+        ip daddr . tcp dport @published4 goto published
+        ip6 daddr . tcp dport @published6 goto published
+{firewall.arrivals}    }}
+    # Doors of main1: for gateways, and for the agents of a session that shares their network.
+    chain published {{
+        ip saddr @gateways4 return
+        ip6 saddr @gateways6 return
+        ip saddr . ether saddr @host_pinned4 return
+        ip saddr . iifname @host_encrypted4 return
+        ip saddr @host_routed4 return
+        goto drop_published
+    }}
+    chain forward {{
+        type filter hook forward priority filter; policy accept;
+        # Containers of all sessions are here: none talks to another, and published ports are the only way in.
+        iifname "{DEFAULT_BRIDGE}" oifname "{DEFAULT_BRIDGE}" goto drop_neighbour
+        oifname "{DEFAULT_BRIDGE}" ct direction original ct status ! dnat goto drop_routed
+        # Frames within one session pass here where bridged filtering is on; nothing else comes or goes.
+        iifname "{BRIDGE_PREFIX}*" iifname . oifname != @same goto drop_session
+        oifname "{BRIDGE_PREFIX}*" iifname . oifname != @same goto drop_session
+{firewall.forward}    }}
+    chain input {{
+        type filter hook input priority filter; policy accept;
+        iifname "{BRIDGE_PREFIX}*" goto drop_session
+        udp dport @tunnel_ports jump tunnels
+        iifname != "lo" tcp dport @ssh_ports jump logins
+    }}
+    chain tunnels {{
+        ip saddr . ether saddr . {_VNI} @pinned4 return
+        ip6 saddr . ether saddr . {_VNI} @pinned6 return
+        ip saddr . iifname . {_VNI} @encrypted4 return
+        ip6 saddr . iifname . {_VNI} @encrypted6 return
+        ip saddr . {_VNI} @routed4 return
+        ip6 saddr . {_VNI} @routed6 return
+        goto drop_tunnel
+    }}
+    # What is meant to be encrypted takes no other way, also while the device is away.
+    chain output {{
+        type filter hook output priority filter; policy accept;
+        ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} goto drop_clear
+    }}
+    # Containers on this agent's own network: their sshds are for the agents of their session, main1's for gateways too.
+    chain logins {{
+        ip saddr . ether saddr . tcp dport @ssh_pinned4 return
+        ip saddr . iifname . tcp dport @ssh_encrypted4 return
+        ip saddr . tcp dport @ssh_routed4 return
+        ip daddr . tcp dport @published4 ip saddr @gateways4 return
+        goto drop_sshd
+    }}
+{firewall.chain}"""
+
+
+def _doors(plan: SessionPlan, agent: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Return where peers may send to: the tunnel by its identifier, or what containers have on the agent's network.
+
+    There an sshd is for its session alone, while anything else that containers open has a port that nobody knows.
+    """
     if plan.network and plan.network.vni is not None:
-        return [("", str(plan.network.vni))]
-    return [("ssh_", str(port)) for port in plan.host_ports(agent)]
+        return [("", (str(plan.network.vni),))]
+    ports = plan.host_ports(agent)
+    return [*(("ssh_", (str(port),)) for port in ports), *([("host_", ())] if ports else [])]
+
+
+def _wireguard_ports(plan: SessionPlan, agent: str) -> list[int]:
+    own = plan.underlays.get(agent)
+    return [int(own.endpoint.rpartition(":")[2])] if own and own.endpoint else []
 
 
 def _known_by(peer: Underlay, own: Underlay, routed: Collection[str]) -> tuple[str, ...]:
@@ -170,6 +251,12 @@ def _known_by(peer: Underlay, own: Underlay, routed: Collection[str]) -> tuple[s
     if peer.mac and peer.address not in routed:
         return f"pinned{family}", peer.mac
     return (f"routed{family}",)
+
+
+def _end(name: str, why: str) -> str:
+    """Return the chain where something that is dropped ends; what it logs can be told from what others log."""
+    log = f'limit rate {LOG_RATE} burst 5 packets log prefix "{TABLE} {name}: "'
+    return f"    # {why[0].upper()}{why[1:]}.\n    chain {name} {{\n        {log}\n        counter drop\n    }}\n"
 
 
 def _set(name: str, kind: str, elements: Iterable[str]) -> str:

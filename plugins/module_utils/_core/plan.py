@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.network im
     make_network,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
+from ansible_collections.backendai.cluster.plugins.module_utils._core.published import PublishedPort, publish
 from ansible_collections.backendai.cluster.plugins.module_utils._core.quantity import format_slots
 from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN, MAIN1, Role
 from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
@@ -60,7 +61,8 @@ class SessionPlan:
     the addresses of all agents that were known when it was planned: containers reach none of them. ``command`` is the
     text of a batch session's shell command, empty for others; ``failure_policy`` says what follows when a container
     dies. ``user`` is whose share it counts to. ``command_scope`` says which containers run the command, ``uid`` and
-    ``gid`` are those of user work, and with ``infiniband`` every container has the agent's ``/dev/infiniband``.
+    ``gid`` are those of user work, and with ``infiniband`` every container has the agent's ``/dev/infiniband``. What
+    main1's agent has ``published`` is for ``gateways``, the addresses that gateways come from.
     """
 
     id: str
@@ -82,6 +84,8 @@ class SessionPlan:
     uid: int = 1000
     gid: int = 1000
     infiniband: bool = False
+    published: tuple[PublishedPort, ...] = ()
+    gateways: tuple[str, ...] = ()
 
     @property
     def agents(self) -> list[str]:
@@ -109,8 +113,12 @@ class SessionPlan:
         """
         if self.network is not None and self.network.manager:
             return ""
-        shared = self.network is not None and self.network.driver == HOST_NETWORK
-        return self.underlays[agent].interface if shared else SESSION_INTERFACE
+        return self.underlays[agent].interface if self.shares_host_network else SESSION_INTERFACE
+
+    @property
+    def shares_host_network(self) -> bool:
+        """Whether containers share their agents' own network."""
+        return self.network is not None and self.network.driver == HOST_NETWORK
 
     @property
     def networks(self) -> str:
@@ -122,8 +130,16 @@ class SessionPlan:
 
     def host_ports(self, agent: str) -> list[int]:
         """Return the ports of the agent's own network at which containers of the session listen, in rank order."""
-        shared = self.network is not None and self.network.driver == HOST_NETWORK
-        return [kernel.ssh_port for kernel in self.kernels_on(agent) if shared]
+        return [kernel.ssh_port for kernel in self.kernels_on(agent) if self.shares_host_network]
+
+    def published_on(self, agent: str) -> tuple[PublishedPort, ...]:
+        """Return what an agent publishes of main1; nothing where that is on another one."""
+        return self.published if agent == self.kernels[0].agent else ()
+
+    def tcp_ports(self, agent: str) -> list[int]:
+        """Return all TCP ports that the session has on an agent, each of them once."""
+        published = [one.host_port for one in self.published_on(agent)]
+        return list(dict.fromkeys([*self.host_ports(agent), *published]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data; :meth:`from_dict` gives it back."""
@@ -138,6 +154,8 @@ class SessionPlan:
                 **data,
                 "mounts": tuple(Mount(**mount) for mount in data["mounts"]),
                 "apps": tuple(App(**app) for app in data.get("apps", ())),
+                "published": tuple(PublishedPort(**port) for port in data.get("published", ())),
+                "gateways": tuple(data.get("gateways", ())),
                 "network": Network(**data["network"]) if data["network"] else None,
                 "kernels": tuple(Kernel(**kernel) for kernel in data["kernels"]),
                 "underlays": {agent: Underlay(**underlay) for agent, underlay in data["underlays"].items()},
@@ -187,6 +205,8 @@ def make_plan(
     chosen = [by_name[name] for name in placement.agents]
     network = make_network(spec, chosen, agents, pools, session_id)
     meeting = network is not None and network.driver in ("vxlan", HOST_NETWORK)
+    kernels = _kernels(spec, session_id, _places(placement.hosts, network, by_name, pools, session_id))
+    own_ssh_port = kernels[0].ssh_port if network is not None and network.driver == HOST_NETWORK else None
     return SessionPlan(
         id=session_id,
         name=spec.name,
@@ -198,7 +218,7 @@ def make_plan(
         failure_policy=spec.failure_policy,
         mounts=spec.mounts,
         network=network,
-        kernels=_kernels(spec, session_id, _places(placement.hosts, network, by_name, pools, session_id)),
+        kernels=kernels,
         underlays={agent.name: agent.underlay for agent in chosen if meeting and agent.underlay},
         agent_addresses=addressing.collapsed(address for agent in agents for address in agent.addresses),
         created_at=now,
@@ -207,6 +227,8 @@ def make_plan(
         uid=spec.uid,
         gid=spec.gid,
         infiniband=spec.infiniband,
+        published=publish(spec.apps, by_name[kernels[0].agent], pools, session_id, own_ssh_port),
+        gateways=tuple(pools.gateways),
     )
 
 

@@ -86,7 +86,9 @@ def _role(
     if not _ROLE.fullmatch(name):
         problems.add(f"{where}: the name of a role has 1 to 32 of a-z and 0-9, a letter first and last")
     shape = mapping(problems, where, {} if value is None else value)
-    for key in sorted(set(shape) - set(ROLE_OPTIONS)):
+    if "apps" in shape:
+        problems.add(f"{where}.apps: users reach {MAIN1} alone, and its apps are in session_apps")
+    for key in sorted(set(shape) - {*ROLE_OPTIONS, "apps"}):
         problems.add(f"{where}.{key} is not known; allowed are {', '.join(ROLE_OPTIONS)}")
     own_slots = mapping(problems, f"{where}.resources", shape.get("resources") or {})
     return Role(

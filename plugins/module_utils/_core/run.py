@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import (
@@ -31,6 +31,8 @@ RUN_OPTIONS = (
     "report_path",
     "logs_path",
     "logs_lines",
+    "token_path",
+    "token_ttl",
     "kernel",
     "force",
     "wait",
@@ -48,6 +50,7 @@ RUN_OPTIONS = (
     "vni_pool",
     "vxlan_port",
     "host_port_pool",
+    "published_port_pool",
     "hosts_template",
     "ssh_config_template",
     "environment_template",
@@ -59,7 +62,9 @@ RUN_OPTIONS = (
 class Pools:
     """Where networks of sessions come from: addresses, VXLAN network identifiers, the UDP port of the tunnels.
 
-    ``first_host_port`` to ``last_host_port`` are for the sshds of containers that share their agents' network.
+    ``first_host_port`` to ``last_host_port`` are for the sshds of containers that share their agents' network,
+    ``first_published_port`` to ``last_published_port`` for what agents publish of main1 to ``gateways``, which are the
+    addresses that those come from.
     """
 
     network: str
@@ -68,6 +73,9 @@ class Pools:
     vxlan_port: int
     first_host_port: int
     last_host_port: int
+    first_published_port: int
+    last_published_port: int
+    gateways: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,8 +121,11 @@ def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
     )
 
 
-def parse_pools(variables: Mapping[str, Any]) -> Pools:
-    """Return the pools that networks of sessions come from; raises :class:`SpecError` like :func:`parse_spec`."""
+def parse_pools(variables: Mapping[str, Any], gateways: Sequence[str] = ()) -> Pools:
+    """Return the pools that networks of sessions come from, for gateways of these addresses.
+
+    Raises :class:`SpecError` like :func:`parse_spec`.
+    """
     problems = Problems()
     network = text(problems, "session_network_pool", variables.get("session_network_pool"))
     try:
@@ -125,9 +136,10 @@ def parse_pools(variables: Mapping[str, Any]) -> Pools:
     first_vni, last_vni = _range(problems, "session_vni_pool", variables, (1, 16777215), "4096-16777215")
     port = whole_number(problems, "session_vxlan_port", variables.get("session_vxlan_port"), 1, 65535)
     first_port, last_port = _range(problems, "session_host_port_pool", variables, (1024, 65535), "30000-32767")
+    published = _range(problems, "session_published_port_pool", variables, (1024, 65535), "30000-31000")
     if problems:
         raise SpecError(str(problems))
-    return Pools(network, first_vni, last_vni, port, first_port, last_port)
+    return Pools(network, first_vni, last_vni, port, first_port, last_port, *published, tuple(gateways))
 
 
 def _range(

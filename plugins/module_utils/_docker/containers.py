@@ -43,7 +43,8 @@ class Container:
     starts, ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it
     has no other. ``networks`` are those at which all meet. ``overlay`` says that the session's network is a
     swarm's. ``ulimits`` are the limits of its processes, -1 for none, and ``cdi_gpus`` the GPUs that the engine
-    knows by CDI, the container's or not.
+    knows by CDI, the container's or not. ``published`` are ports that others reach: each is one of the container's,
+    with the address and the port of its agent that lead there.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Container:
     interface: str = SESSION_INTERFACE
     networks: str = ""
     overlay: bool = False
+    published: tuple[tuple[int, str, int], ...] = ()
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
     cdi_gpus: frozenset[str] = frozenset()
 
@@ -79,6 +81,9 @@ class Container:
         made_from = dataclasses.asdict(self)
         for later in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
             del made_from[later]
+        if not self.published:
+            # As containers that an older version made.
+            del made_from["published"]
         return labels.digest(made_from)
 
 
@@ -233,6 +238,7 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
         environment=_environment(wanted),
         labels={**wanted.labels, labels.DIGEST: wanted.digest()},
         mac_address=wanted.mac,
+        ports=[port for port, _address, _host_port in wanted.published],
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
             network_mode=first,
@@ -248,6 +254,7 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
             memswap_limit=wanted.memory,
             shm_size=wanted.shm_size,
             restart_policy={"Name": "no"},
+            port_bindings={port: (address, host_port) for port, address, host_port in wanted.published},
         ),
     )["Id"]
     for network, its_address in others:

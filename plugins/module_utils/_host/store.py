@@ -135,6 +135,11 @@ class Store:
             yield
 
     @property
+    def firewall_file(self) -> Path:
+        """The file of the operator's firewall; there only where the role ``firewall`` was applied."""
+        return self._root / "firewall.json"
+
+    @property
     def wireguard_folder(self) -> Path:
         """The folder of the key pair of this agent's WireGuard device; there only where the underlay is encrypted."""
         return self._root / "wireguard"

@@ -69,6 +69,26 @@ def own_addresses(underlay: Underlay | None) -> list[str]:
     )
 
 
+def outer_interfaces() -> list[str]:
+    """Return the interfaces at which this host meets others than its own containers and machines.
+
+    They have an address that others know, and a bridge among them leads to a router: other bridges end in this host.
+    """
+    routes = [route for family in ("-4", "-6") for route in show("ip", "-j", family, "route", "show")]
+    leading = {route["dev"] for route in routes if "dev" in route and ("gateway" in route or "via" in route)}
+    return sorted(
+        link["ifname"]
+        for link in show("ip", "-j", "-d", "addr", "show")
+        if any(one["scope"] == "global" for one in link["addr_info"]) and link["ifname"] != "lo"
+        if link["ifname"] in leading or link.get("linkinfo", {}).get("info_kind") != "bridge"
+    )
+
+
+def interfaces() -> set[str]:
+    """Return the names of all interfaces of this host."""
+    return {link["ifname"] for link in show("ip", "-j", "link", "show")}
+
+
 def udp_ports() -> dict[int, str]:
     """Return the UDP ports that others than sessions' tunnels use on this host, and who does."""
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")

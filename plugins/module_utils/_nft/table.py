@@ -53,6 +53,13 @@ def apply_table(wanted: str) -> None:
         raise _failed(done)
 
 
+def check_table(wanted: str) -> None:
+    """Let ``nft`` check the text ``wanted`` on this host, and apply nothing. Raises :class:`FirewallError`."""
+    done = _run([*_LOAD, "--check"], wanted)
+    if done.returncode:
+        raise _failed(done)
+
+
 def _listed(wanted: str) -> str:
     line = f"{' '.join(_LOAD)} && {' '.join(_LIST)}"
     done = _run(["unshare", "--net", "sh", "-c", line], wanted)

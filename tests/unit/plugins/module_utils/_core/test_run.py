@@ -97,7 +97,7 @@ def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: st
 
 
 def test_pools_are_read_from_their_defaults() -> None:
-    assert parse_pools(variables()) == Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767)
+    assert parse_pools(variables()) == Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
 
 
 @pytest.mark.parametrize(

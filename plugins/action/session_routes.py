@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Find which ways in gateways open and close, on the control node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, ENDING
+from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions, status_of
+from ansible_collections.backendai.cluster.plugins.module_utils._core.ways_in import route_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_routes``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args, variables = self._task.args, task_vars or {}
+        entries = self.entries(self.queue(variables))
+        since = float(args.get("since") or 0)
+        over = {one.id for one in entries if one.state in (ENDING, ENDED) and one.updated_at >= since}
+        plans = [SessionPlan.from_dict(plan) for plan in args.get("plans") or []]
+        plans += self._held(variables) if args.get("agents") else []
+        routes = {plan.id: route_of(plan) for plan in plans if plan.published and plan.id not in over}
+        return {**result, "changed": False, "routes": list(routes.values()), "ended": sorted(over)}
+
+    def _held(self, variables: Mapping[str, Any]) -> list[SessionPlan]:
+        """Return the plans of the sessions that agents hold and users may be in."""
+        held = found_sessions(self.readings(self._task.args["agents"], dict(variables)).facts).values()
+        return [parts[0].plan for parts in held if status_of(parts) in ("RUNNING", "DEGRADED")]

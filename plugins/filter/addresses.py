@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The addresses of hosts of the inventory, for firewalls that have to know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
+
+DOCUMENTATION = r"""
+name: addresses
+short_description: Return the addresses of hosts of the inventory
+version_added: 0.1.0
+description:
+  - Returns all IPv4 and IPv6 addresses of hosts, each of them once. Names are looked up on the control node, and addresses
+    of the control node's own loopback are left out.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+positional: hostvars, variable
+options:
+  _input:
+    description: The inventory names of the hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variable C(hostvars).
+    type: dict
+    required: true
+  variable:
+    description: The variable of a host that names its address, where it has it; else C(ansible_host), else its name.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Name the addresses of the agents
+  ansible.builtin.debug:
+    msg: "{{ groups['agents'] | backendai.cluster.addresses(hostvars, 'agent_underlay_address') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The addresses.
+  type: list
+  elements: str
+"""
+
+
+def addresses(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], variable: str = "") -> list[str]:
+    """Return the addresses of hosts: that which ``variable`` names, else ``ansible_host`` or the host's name."""
+    try:
+        return addresses_of(hostvars, hosts, variable)
+    except SpecError as error:
+        raise AnsibleFilterError(str(error)) from None
+
+
+class FilterModule:
+    """The filter ``backendai.cluster.addresses``."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"addresses": addresses}

@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A new firewall is tried, and stays only if the operator still gets in, over a connection that is new as well."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate, rules_of
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import interfaces
+from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+
+StartTimer = Callable[[str, int], None]
+"""What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process."""
+
+
+class NotConfirmed(Refused):
+    """A trial cannot be confirmed in this way, or any more; the message is one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """What came of a wish: what changed, and the nonce with which a trial is confirmed; empty where there is none."""
+
+    changes: list[Change]
+    nonce: str
+
+
+def try_firewall(
+    store: Store, wanted: Firewall | None, seconds: int, connection: str, start_timer: StartTimer, *, dry: bool
+) -> Tried:
+    """Begin the trial of a firewall that is not in force yet; the rules of one that is are made true.
+
+    ``None`` stands for no firewall. The rules are checked by ``nft`` first, then the way back is prepared, then they
+    are replaced in one step. Raises :class:`FirewallError`, :class:`Refused`, and what ``start_timer`` raises: then
+    nothing has changed.
+    """
+    unknown = sorted(set(wanted.interfaces if wanted else ()) - interfaces())
+    if unknown:
+        raise Refused(f"firewall_interfaces: {unknown[0]!r} is no interface of this host")
+    with store.isolation_lock():
+        state = FirewallState(store)
+        checked = rules_of(store, wanted)
+        table.check_table(checked)
+        if state.trial is None and state.confirmed == wanted:
+            trial = None
+        else:
+            trial = Trial(wanted, uuid.uuid4().hex, time.time() + seconds, connection)
+        if dry:
+            return Tried(table.plan_table(checked), "")
+        if trial is not None:
+            start_timer(trial.nonce, seconds)
+            state.save(state.confirmed, trial)
+    changes = _isolated_or_back(store, trial)
+    return Tried(changes, trial.nonce if trial else "")
+
+
+def confirm(store: Store, nonce: str, connection: str) -> None:
+    """Let a firewall stay that was tried. Raises :class:`NotConfirmed`: the one before it holds then, or will soon."""
+    with store.isolation_lock():
+        state = FirewallState(store)
+        trial = state.trial
+        if trial is None or trial.nonce != nonce or time.time() >= trial.until:
+            raise NotConfirmed(
+                "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
+            )
+        if connection and connection == trial.connection:
+            raise NotConfirmed("the new rules were to be confirmed over a new connection, and this one is the old one")
+        state.save(trial.firewall, None)
+
+
+def withdraw(store: Store, nonce: str) -> list[Change]:
+    """End a trial that nobody has confirmed, and return what changed; another one, or none, is left alone."""
+    with store.isolation_lock():
+        state = FirewallState(store)
+        if state.trial is not None and state.trial.nonce == nonce:
+            state.save(state.confirmed, None)
+    return isolate(store, dry=False)
+
+
+def _isolated_or_back(store: Store, trial: Trial | None) -> list[Change]:
+    try:
+        return isolate(store, dry=False)
+    except BaseException:
+        if trial is not None:
+            withdraw(store, trial.nonce)
+        raise

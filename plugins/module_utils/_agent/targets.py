@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a host knows of itself that outsiders should try: its addresses, those behind it, its doors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import AGENT, BRIDGE, CONTAINER, GATEWAY
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresses import container_addresses
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._net.outside import host_addresses, tunnel_ports
+
+SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
+
+
+def of_agent(docker_host: str, wireguard_port: int) -> dict[str, Any]:
+    """Return what is to be tried of an agent; ``unread`` says why its containers are not among it."""
+    own, bridges = host_addresses()
+    try:
+        containers, unread = container_addresses(connect(docker_host)), ""
+    except EngineUnavailable as error:
+        containers, unread = [], f"its containers are not known: {error}".rstrip(".")
+    return {
+        "addresses": _kinds({AGENT: own, BRIDGE: bridges, CONTAINER: containers}),
+        "udp_ports": sorted({*tunnel_ports(), wireguard_port}),
+        "expected": {},
+        "unread": unread,
+    }
+
+
+def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
+    """Return what is to be tried of a gateway; ``expected`` are the ports that are open for users, as JSON has them.
+
+    ``unread`` says why those of sessions are not among them.
+    """
+    own, bridges = host_addresses()
+    try:
+        routes, unread = list(GatewayStore(state_path).routes().values()), ""
+    except GatewayFault as error:
+        routes, unread = [], f"its routes are not known: {error}".rstrip(".")
+    ssh = {str(one.ssh_port): SSH_MEANS.format(name=one.name) for one in routes if one.ssh_port is not None}
+    return {
+        "addresses": _kinds({GATEWAY: own, BRIDGE: bridges}),
+        "udp_ports": tunnel_ports(),
+        "expected": {**ssh, str(https_port): HTTPS_MEANS},
+        "unread": unread,
+    }
+
+
+def _kinds(addresses: dict[str, list[str]]) -> dict[str, str]:
+    """Return by address what each is; where it is two things, the first that names it."""
+    kinds: dict[str, str] = {}
+    for kind, found in addresses.items():
+        kinds.update({address: kind for address in found if address not in kinds})
+    return kinds

@@ -1,0 +1,19 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where containers can be reached from their agent: the addresses that the engine's networks gave them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import docker
+
+
+def container_addresses(client: docker.APIClient) -> list[str]:
+    """Return the addresses of all running containers, ours or not, of both families."""
+    ends = [end for one in client.containers() for end in one["NetworkSettings"]["Networks"].values()]
+    found = [end.get(key) for end in ends for key in ("IPAddress", "GlobalIPv6Address")]
+    return sorted({address for address in found if address})

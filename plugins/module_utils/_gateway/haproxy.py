@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The maps of the HAProxy that runs: what they hold, how that differs from what is wanted, and the change.
+
+HAProxy reads the files of maps when it starts, and changes what it has in memory through its admin socket. So routes
+come and go without a reload, and no connection is touched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+
+SOCKET = "/run/backendai-gateway/admin.sock"
+TIMEOUT = 10.0
+"""Seconds that HAProxy may take for one answer."""
+
+Entry = tuple[str, str]
+
+
+class NotRunning(Exception):
+    """HAProxy does not run on this host."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MapChange:
+    """What to take out of the map of a file, and then to put in."""
+
+    path: Path
+    remove: tuple[str, ...]
+    add: tuple[Entry, ...]
+
+
+class Haproxy:
+    """The HAProxy that listens at an admin socket. Everything may raise :class:`NotRunning` or GatewayFault."""
+
+    def __init__(self, address: str = SOCKET) -> None:
+        self._address = address
+
+    def read(self, path: Path) -> list[Entry]:
+        """Return the keys and values of the map of a file; a key may be there more than once."""
+        lines = [line.split(" ", 2) for line in self._ask(f"show map {path}").splitlines() if line]
+        wrong = next((line for line in lines if len(line) != 3 or not line[0].startswith("0x")), None)
+        if wrong is not None:
+            raise _fault(" ".join(wrong))
+        return [(key, value) for _pointer, key, value in lines]
+
+    def plan(self, path: Path, wanted: Mapping[str, str]) -> tuple[MapChange, Change] | None:
+        """Return how the map of a file differs from what is wanted; ``None`` where it does not."""
+        found = self.read(path)
+        counted = Counter(key for key, _value in found)
+        right = {key for key, value in found if wanted.get(key) == value and counted[key] == 1}
+        remove = tuple(key for key in counted if key not in right)
+        add = tuple((key, value) for key, value in wanted.items() if key not in right)
+        if not remove and not add:
+            return None
+        before = [f"{key} {value}" for key, value in found if key not in right]
+        after = [f"{key} {value}" for key, value in add]
+        change = Change(f"HAProxy's {path.name}", "; ".join(before) or None, "; ".join(after) or None)
+        return MapChange(path, remove, add), change
+
+    def apply(self, changes: Sequence[MapChange]) -> None:
+        """Change maps: first everything goes that has to, so that at no moment a name leads into another session."""
+        gone = [f"del map {change.path} {key}" for change in changes for key in change.remove]
+        come = [f"add map {change.path} {key} {value}" for change in changes for key, value in change.add]
+        for command in [*gone, *come]:
+            said = self._ask(command)
+            if said:
+                raise _fault(said)
+
+    def _ask(self, command: str) -> str:
+        """Return what HAProxy answers to one command."""
+        answer = b""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT)
+            try:
+                connection.connect(self._address)
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                raise NotRunning from error
+            connection.sendall(f"{command}\n".encode())
+            while part := connection.recv(1 << 16):
+                answer += part
+        return answer.decode().strip()
+
+
+def _fault(said: str) -> GatewayFault:
+    return GatewayFault(
+        f"HAProxy says: {said.rstrip('.')}; run backendai.cluster.provision_gateways on this host if that is new to it."
+    )

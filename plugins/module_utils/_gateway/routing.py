@@ -1,0 +1,93 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Have a gateway lead to sessions: its files, the maps of the HAProxy that runs, the firewall table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import (
+    Map,
+    Route,
+    links_of,
+    maps_of,
+    next_routes,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import (
+    GatewayStore,
+    Text,
+    plan_files,
+    write_files,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import apply_table, plan_table, table_of
+
+NOT_RUNNING = (
+    "HAProxy does not run on this gateway: its routes wait until it does (systemctl status backendai-gateway says why)."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """The routes that a gateway is asked to have, and the ids of those that it is not to have.
+
+    With ``exact``, there are to be no others.
+    """
+
+    routes: Sequence[Route]
+    ended: Collection[str]
+    exact: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What changes, where users find the sessions asked for, and what the operator has to know."""
+
+    changes: list[Change]
+    links: list[dict[str, Any]]
+    warnings: list[str]
+
+
+def route(store: GatewayStore, haproxy: Haproxy, wish: Wish, *, dry: bool) -> Outcome:
+    """Make the gateway's routes what is asked; with ``dry``, say only what would change.
+
+    Files come first: whoever starts meanwhile reads what is wanted. Then what runs is compared with them, whatever it
+    was before. Raises GatewayFault, and ValueError when no port is left.
+    """
+    with store.lock():
+        gateway = store.gateway()
+        routes = next_routes(store.routes(), wish.routes, wish.ended, wish.exact, gateway)
+        maps = maps_of(routes.values(), gateway)
+        table = table_of((one.ssh_port for one in routes.values() if one.ssh_port is not None), gateway)
+        files = plan_files([*store.files_of(routes), *_map_files(store, maps), Text(store.table, table)])
+        shut = plan_table(table)
+        running = _running(store, haproxy, maps)
+        if not dry:
+            write_files([file for file, _change in files])
+            if shut:
+                apply_table(table)
+            haproxy.apply([one for one, _change in running or []])
+    changes = [*(change for _file, change in files), *([shut] if shut else []), *(one for _map, one in running or [])]
+    links = [links_of(routes[one.id], gateway) for one in wish.routes]
+    return Outcome(changes, links, [NOT_RUNNING] if running is None and routes else [])
+
+
+def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[Text]:
+    return [
+        Text(store.maps / name, "".join(f"{key} {value}\n" for key, value in entries.items()))
+        for name, entries in maps.items()
+    ]
+
+
+def _running(store: GatewayStore, haproxy: Haproxy, maps: dict[str, Map]) -> list[tuple[MapChange, Change]] | None:
+    """Return what differs in the maps of the HAProxy that runs; ``None`` where none runs."""
+    try:
+        planned = [haproxy.plan(store.maps / name, entries) for name, entries in maps.items()]
+    except NotRunning:
+        return None
+    return [one for one in planned if one]

@@ -1,0 +1,147 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a gateway remembers: a folder for root alone, from which everything comes back after a reboot.
+
+``gateway.json`` says where users find the gateway, ``routes/ID.json`` is the truth about each session. ``maps`` and
+``table.nft`` follow from both, and are what HAProxy and ``nft`` read when they start. ``token.key`` signs tokens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.gateway import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import Route
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A file of the store with its whole content; none where it has to go."""
+
+    path: Path
+    content: str | None
+
+
+class GatewayStore:
+    """The folder ``state_path`` of a gateway; :meth:`lock` makes several steps one."""
+
+    def __init__(self, state_path: str) -> None:
+        self._root = Path(state_path)
+        self._routes = self._root / "routes"
+
+    @property
+    def key(self) -> Path:
+        """The file of the key that signs tokens."""
+        return self._root / "token.key"
+
+    @property
+    def maps(self) -> Path:
+        """The folder of HAProxy's maps."""
+        return self._root / "maps"
+
+    @property
+    def table(self) -> Path:
+        """The file of the firewall table."""
+        return self._root / "table.nft"
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the gateway's lock, so that two runs never change it at once. Raises :class:`GatewayFault`."""
+        try:
+            handle = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._not_ready(error) from error
+        with os.fdopen(handle, "w"):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def gateway(self) -> Gateway:
+        """Return where users find this gateway. Raises :class:`GatewayFault` where the role did not say so."""
+        path = self._root / "gateway.json"
+        try:
+            return Gateway(**json.loads(path.read_text()))
+        except OSError as error:
+            raise self._not_ready(error) from error
+        except (TypeError, ValueError) as error:
+            raise _damaged(path) from error
+
+    def routes(self) -> dict[str, Route]:
+        """Return all routes by session id. Raises :class:`GatewayFault` for a file that cannot be read."""
+        return {route.id: route for route in map(_route, sorted(self._routes.glob("*.json")))}
+
+    def files_of(self, routes: dict[str, Route]) -> list[Text]:
+        """Return the files that these routes are, and those that have to go."""
+        files = {self._routes / f"{one.id}.json": json.dumps(one.to_dict(), indent=1) + "\n" for one in routes.values()}
+        gone = [Text(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
+        return [*gone, *(Text(path, content) for path, content in files.items())]
+
+    def _not_ready(self, error: OSError) -> GatewayFault:
+        return GatewayFault(
+            f"{self._root} is not ready ({error.strerror}): run backendai.cluster.provision_gateways on this host."
+        )
+
+
+def plan_files(files: list[Text]) -> list[tuple[Text, Change]]:
+    """Return the files whose content is not yet what it should be, and the lines that only one side has."""
+    drifted = []
+    for file in files:
+        found = file.path.read_text() if file.path.exists() else None
+        if found != file.content:
+            before, after = _lines(found), _lines(file.content)
+            shown = [
+                [one for one in these if one not in those] or these
+                for these, those in ((before, after), (after, before))
+            ]
+            texts = (None if found is None else _block(shown[0]), None if file.content is None else _block(shown[1]))
+            drifted.append((file, Change(f"file {file.path}", *texts)))
+    return drifted
+
+
+def write_files(files: list[Text]) -> None:
+    """Write or remove files, so that readers see the old or the new content; whatever happens, never half a file."""
+    for file in files:
+        if file.content is None:
+            file.path.unlink()
+        else:
+            write_secret(file.path, file.content.encode())
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file for root alone; readers see the old or the new content."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.new")
+    staged.unlink(missing_ok=True)
+    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    staged.replace(path)
+
+
+def _route(path: Path) -> Route:
+    try:
+        return Route.from_dict(json.loads(path.read_text()))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> GatewayFault:
+    return GatewayFault(f"{path} is damaged: remove it, and run backendai.cluster.provision_gateways on this host.")
+
+
+def _lines(content: str | None) -> list[str]:
+    return (content or "").splitlines()
+
+
+def _block(lines: list[str]) -> str:
+    return "".join(f"\n  {line}" for line in lines) or "(nothing)"

@@ -1,0 +1,112 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Say what leaves an agent open to others than managers, gateways and peers."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: agent_segmentation
+short_description: Say what leaves an agent open, by the network around it
+version_added: 0.1.0
+description:
+  - Warns when the agent has a public address, when managers or users share its network, when its Docker engine takes
+    TCP connections, and when IPv6 is up and nothing filters it. Changes nothing.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+extends_documentation_fragment:
+  - backendai.cluster.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: Nothing is changed.
+requirements:
+  - python >= 3.9
+  - iproute2
+  - nftables
+notes:
+  - Needs root, to see whose sockets are whose.
+options:
+  underlay_address:
+    description:
+      - The address at which the agent's peers reach it.
+      - When empty, the address of the interface with the default route, else the one that this connection came in at.
+    type: str
+    default: ""
+  managers:
+    description:
+      - The addresses of managers, by inventory name; empty where the inventory name is the address.
+      - Those of which only a name is known are passed over.
+    type: dict
+    default: {}
+  users:
+    description: The addresses of users' hosts, by inventory name, as in O(managers).
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Say what leaves this agent open
+  backendai.cluster.agent_segmentation:
+    users: {user1: 10.77.9.31}
+"""
+
+RETURN = r"""
+findings:
+  description:
+    - What leaves the agent open; each is a warning too.
+    - RV(ignore:kind) is V(public_address), V(shared_network), V(engine_socket) or V(ipv6).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - kind: engine_socket
+      message: >-
+        the Docker engine listens at 0.0.0.0:2375: unless it asks for certificates, whoever connects there is root of
+        this agent; take that -H or hosts away
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CAPACITY_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import is_address
+from ansible_collections.backendai.cluster.plugins.module_utils._core.segmentation import findings_of
+from ansible_collections.backendai.cluster.plugins.module_utils._net.segmentation import look_around
+
+
+def _addresses(hosts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the addresses of hosts, without those of which only a name is known."""
+    known = {host: str(address or host) for host, address in hosts.items()}
+    return {host: address for host, address in known.items() if is_address(address)}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "underlay_address": CAPACITY_OPTIONS["underlay_address"],
+            "managers": {"type": "dict", "default": {}},
+            "users": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+
+    def look() -> dict[str, Any]:
+        others = {group: _addresses(module.params[group]) for group in ("managers", "users")}
+        findings = findings_of(look_around(module.params["underlay_address"]), others)
+        for one in findings:
+            module.warn(f"{one.message}.")
+        return {"changed": False, "findings": [dataclasses.asdict(one) for one in findings]}
+
+    finish(module, look)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The addresses of hosts of the inventory, as others on the network see them."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
+
+
+def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str], variable: str = "") -> list[str]:
+    """Return all IPv4 and IPv6 addresses of hosts, each of them once.
+
+    Where a host has ``variable``, that is its address, else ``ansible_host`` or the host's name; names are looked up on
+    the control node. This machine under its own name (loopback) has none that others know. Raises
+    :class:`SpecError` for a name without an address.
+    """
+    found: dict[str, None] = {}
+    for host in hosts:
+        named = str(hostvars[host].get(variable) or hostvars[host].get("ansible_host") or host)
+        found |= dict.fromkeys(_looked_up(host, named))
+    return [address for address in found if not ipaddress.ip_address(address).is_loopback]
+
+
+def _looked_up(host: str, name: str) -> list[str]:
+    try:
+        # The scope of a link-local address is this machine's affair.
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise SpecError(f"{host}: {name!r} has no address: {error.strerror}.") from None
+    return [str(answer[4][0]).partition("%")[0] for answer in answers]
