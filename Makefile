@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
 REQUIREMENTS := $(wildcard requirements/*.txt)
 LAB := $(PYTHON) -m tests.lab
-AGENT_PARTS := $(shell find plugins roles/agent roles/firewall playbooks/provision_agents.yml -type f -not -name '*.pyc' 2>/dev/null)
+HOST_PARTS := $(shell find plugins roles/agent roles/firewall roles/gateway playbooks/provision_*s.yml -type f -not -name '*.pyc')
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
@@ -27,8 +27,9 @@ lab: setup ## Build the lab of agents, provision them, load the session images
 	$(LAB) images
 
 # `tests.lab up` removes the stamp when it makes a host anew.
-.lab/provisioned: $(AGENT_PARTS)
+.lab/provisioned: $(HOST_PARTS)
 	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_agents
+	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_gateways
 	@touch $@
 
 lab-down: ## Remove the lab, and everything it left

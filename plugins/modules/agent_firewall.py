@@ -173,6 +173,8 @@ def main() -> None:
         def start_timer(nonce: str, until: int) -> None:
             start_withdrawal(params["state_path"], params["docker_host"], nonce, until)
 
+        for sentence in other_firewalls():
+            module.warn(sentence)
         store = Store(params["state_path"])
         tried = try_firewall(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
         return {
@@ -180,7 +182,6 @@ def main() -> None:
             "diff": as_diff(tried.changes),
             "nonce": tried.nonce,
             "managers": list(wanted.managers) if wanted else [],
-            "warnings": other_firewalls(),
         }
 
     finish(module, run)

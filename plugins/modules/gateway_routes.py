@@ -118,7 +118,7 @@ links:
   sample:
     - id: 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a
       name: train-llm
-      ssh: {host: gateway.example.org, port: 32417}
+      ssh: {host: gateway.example.org, port: 31417}
       apps: [{name: jupyter, protocol: http, url: "https://gateway.example.org/s/train-llm/jupyter/"}]
 """
 

@@ -46,8 +46,8 @@ gateway:
     hostname: gateway.example.org
     domain: apps.example.org
     https_port: 443
-    first_ssh_port: 32000
-    last_ssh_port: 32999
+    first_ssh_port: 31001
+    last_ssh_port: 32000
 names:
   description: The host names and addresses that a certificate of the gateway has to be for.
   returned: success

@@ -34,4 +34,6 @@ def _looked_up(host: str, name: str) -> list[str]:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise SpecError(f"{host}: {name!r} has no address: {error.strerror}.") from None
+    except UnicodeError:
+        raise SpecError(f"{host}: {name!r} has no address: it is no name of a host.") from None
     return [str(answer[4][0]).partition("%")[0] for answer in answers]

@@ -28,6 +28,7 @@ TIMEOUT = 900
 REPORTS = {
     "list_sessions": "session_list_path",
     "session_logs": "session_logs_path",
+    "verify_isolation": "firewall_report_path",
     "verify_session": "session_report_path",
 }
 """The variables that name the file for programs, of playbooks that write another than a record."""

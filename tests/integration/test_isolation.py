@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Sessions
+from tests.integration.firewalls import firewall
 from tests.integration.frames import datagram, ethernet, vxlan
 from tests.integration.laboratory import AGENTS, TIMEOUT, Run, at_once, host_variables, inside, on, ssh
 
@@ -124,12 +125,21 @@ class Apart:
 
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
-    """Two sessions, a foreign container with a published port on every agent, and an answer at the metadata address."""
+    """Two sessions, a foreign container with a published port on every agent, and an answer at the metadata address.
+
+    There is no firewall: what keeps sessions apart does so without one.
+    """
     made = Sessions(tmp_path_factory.mktemp("isolation"))
     foreign = (
         f"docker run --detach --restart always --name {FOREIGN} --network backendai-default"
         f" --publish {PUBLISHED}:{PUBLISHED} lab/python:1 python3 -m http.server {PUBLISHED}"
     )
+    with firewall(enabled=False):
+        yield from laid_out(made, foreign)
+
+
+def laid_out(made: Sessions, foreign: str) -> Iterator[Apart]:
+    """Make all that, and take it away again."""
     try:
         at_once(*[partial(on, agent, foreign) for agent in AGENTS])
         # Refusals are counted here, and hosts send few of them.

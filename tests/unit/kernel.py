@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import network
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import isolation, network
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
 from ansible_collections.backendai.cluster.plugins.module_utils._net.ports import Port, Ports
@@ -17,12 +17,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._nft import tabl
 class Kernel:
     """``links`` are the names of tunnels, ``table`` is the text of the firewall table, ``plugged`` are the ports.
 
-    ``unplugged`` names, by hostname, the interface that a container has lost.
+    ``unplugged`` names, by hostname, the interface that a container has lost. ``refuses`` is what nft says of any text.
     """
 
     def __init__(self) -> None:
         self.links: set[str] = set()
         self.table = ""
+        self.refuses = ""
         self.plugged: list[Port] = []
         self.unplugged: dict[str, str] = {}
 
@@ -39,6 +40,10 @@ class Kernel:
 
     def plan_table(self, wanted: str) -> list[Change]:
         return [] if self.table == wanted else [Change("firewall table inet backendai", None, "there")]
+
+    def check_table(self, _wanted: str) -> None:
+        if self.refuses:
+            raise table.FirewallError(self.refuses)
 
     def apply_table(self, wanted: str) -> None:
         self.table = wanted
@@ -63,5 +68,7 @@ def kernel_of_names() -> Iterator[Kernel]:
         patch.setattr(network, "plan_ports", kernel.plan_ports)
         patch.setattr(table, "read", lambda: kernel.table)
         patch.setattr(table, "plan_table", kernel.plan_table)
+        patch.setattr(table, "check_table", kernel.check_table)
         patch.setattr(table, "apply_table", kernel.apply_table)
+        patch.setattr(isolation, "outer_interfaces", lambda: ["eth0"])
         yield kernel

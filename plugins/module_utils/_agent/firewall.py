@@ -42,8 +42,8 @@ def try_firewall(
     """Begin the trial of a firewall that is not in force yet; the rules of one that is are made true.
 
     ``None`` stands for no firewall. The rules are checked by ``nft`` first, then the way back is prepared, then they
-    are replaced in one step. Raises :class:`FirewallError`, :class:`Refused`, and what ``start_timer`` raises: then
-    nothing has changed.
+    are replaced in one step. Raises :class:`FirewallError`, :class:`Refused`, :class:`Damaged`, and what ``start_timer``
+    raises: then nothing has changed.
     """
     unknown = sorted(set(wanted.interfaces if wanted else ()) - interfaces())
     if unknown:
@@ -55,6 +55,8 @@ def try_firewall(
         if state.trial is None and state.confirmed == wanted:
             trial = None
         else:
+            # While one cannot be read, the rules that are there stay: nothing would be tried.
+            store.sessions()
             trial = Trial(wanted, uuid.uuid4().hex, time.time() + seconds, connection)
         if dry:
             return Tried(table.plan_table(checked), "")

@@ -37,10 +37,7 @@ class FirewallState:
 
     def __init__(self, store: Store) -> None:
         self._path = store.firewall_file
-        stored = self._read()
-        self.confirmed = _firewall(stored.get("confirmed"))
-        trial = stored.get("trial")
-        self.trial = Trial(**{**trial, "firewall": _firewall(trial["firewall"])}) if trial else None
+        self.confirmed, self.trial = self._read()
 
     def in_force(self) -> Firewall | None:
         """Return the firewall that holds now; ``None`` where everybody may come in."""
@@ -54,12 +51,15 @@ class FirewallState:
         stored = {"confirmed": _data(confirmed), "trial": _data(trial)}
         write_atomically(self._path, json.dumps(stored))
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> tuple[Firewall | None, Trial | None]:
         try:
-            return dict(json.loads(self._path.read_text()))
+            stored = json.loads(self._path.read_text())
+            trial = stored["trial"]
+            tried = Trial(**{**trial, "firewall": _firewall(trial["firewall"])}) if trial else None
+            return _firewall(stored["confirmed"]), tried
         except FileNotFoundError:
-            return {}
-        except (OSError, TypeError, ValueError) as error:
+            return None, None
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             raise Damaged(f"{self._path} is damaged ({error}): remove it, and provision this host again.") from error
 
 

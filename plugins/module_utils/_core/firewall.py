@@ -103,7 +103,7 @@ def parse_timeout(value: Any) -> int:
 
 def networks(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
     """Return addresses and networks as networks that do not overlap, those of IPv4 first."""
-    found = [_network(problems, option, one) for one in texts(problems, option, value)]
+    found = [_network(problems, option, one) for one in texts(problems, option, value) if one]
     return collapsed(str(one) for one in found if one is not None)
 
 
@@ -139,14 +139,14 @@ def _allowances(problems: Problems, value: Any) -> tuple[Allowance, ...]:
 
 
 def _ports(problems: Problems, option: str, value: Any) -> tuple[int, ...]:
-    listed = [value] if isinstance(value, (int, str)) else value
-    return tuple(sorted({whole_number(problems, option, port, 1, 65535) for port in listed}))
+    listed = texts(problems, option, [value] if isinstance(value, int) else value)
+    return tuple(sorted({whole_number(problems, option, port, 1, 65535) for port in listed if port}))
 
 
 def _spans(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
     """Return ports and ranges of ports that do not overlap, such as ``22`` and ``9100-9199``."""
     spans: list[tuple[int, int]] = []
-    for span in texts(problems, option, [value] if isinstance(value, int) else value):
+    for span in filter(None, texts(problems, option, [value] if isinstance(value, int) else value)):
         first, dash, last = span.partition("-")
         low = whole_number(problems, option, first, 1, 65535)
         high = whole_number(problems, option, last, low, 65535) if dash else low

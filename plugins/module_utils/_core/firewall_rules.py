@@ -42,15 +42,18 @@ def firewall_rules(firewall: Firewall | None, outer: Collection[str], wireguard:
     elements["manager_ports"] = [str(port) for port in firewall.ssh_ports]
     elements["peer_tcp_ports"] = [str(port) for port in SWARM_TCP]
     elements["peer_udp_ports"] = [str(port) for port in sorted({*SWARM_UDP, *wireguard})]
-    elements["outer"] = [f'"{name}"' for name in sorted(firewall.interfaces or outer)]
+    quoted = [f'"{name}"' for name in sorted(firewall.interfaces or outer)]
+    elements |= {"outer": quoted, "outer_same": [f"{name} . {name}" for name in quoted]}
     kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
-    kinds["outer"] = "type ifname"
+    kinds |= {"outer": "type ifname", "outer_same": "type ifname . ifname"}
     everywhere = "iifname @outer " if firewall.interfaces else ""
     return FirewallRules(
         kinds,
         elements,
         arrivals=f"        {everywhere}jump firewall\n",
+        # A bridge of the host itself may join others that are all outside.
         forward="        # Nobody outside has a way through this host but by a published port.\n"
+        "        iifname . oifname @outer_same return\n"
         "        iifname @outer ct direction original ct status ! dnat goto drop_routed\n",
         chain=_chain(firewall.allow),
     )

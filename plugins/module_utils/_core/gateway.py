@@ -126,7 +126,7 @@ def _ports(problems: Problems, value: Any) -> tuple[int, int]:
             return int(first), int(last)
         problems.refuse("gateway_ssh_ports", given, f"must be no more than {MAX_SSH_PORTS} ports")
     elif given:
-        problems.refuse("gateway_ssh_ports", given, "must be a range within 1024-65535, such as 32000-32999")
+        problems.refuse("gateway_ssh_ports", given, "must be a range within 1024-65535, such as 31001-32000")
     return 0, 0
 
 

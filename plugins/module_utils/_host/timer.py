@@ -30,7 +30,10 @@ def start_withdrawal(state_path: str, docker_host: str, nonce: str, seconds: int
     command = [sys.executable, str(PROGRAM), "--state-path", state_path, "--docker-host", docker_host]
     command += ["--withdraw", nonce]
     if not SYSTEMD.is_dir():
-        detach(lambda: _later(seconds, command), os.dup(2))
+        # None of the connection's own files: it would not end before they are closed.
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        detach(lambda: _later(seconds, command), nothing)
+        os.close(nothing)
         return
     timer = [f"--unit=backendai-firewall-{nonce[:8]}", f"--on-active={seconds}", "--timer-property=AccuracySec=100ms"]
     subprocess.run(["systemd-run", "--quiet", *timer, *command], check=True, capture_output=True, text=True)

@@ -34,8 +34,10 @@ def run(queue: QueueFolder) -> Run:
     assert queue.entries() == []
 
     def run_action(
-        action: type[ControlAction], args: dict[str, Any], variables: dict[str, Any], *, check_mode: bool = False
+        action: type[ControlAction], args: dict[str, Any], given: dict[str, Any], *, check_mode: bool = False
     ) -> dict[str, Any]:
+        # Ansible always has them.
+        variables = {"hostvars": {}, **given}
         task = Task()
         task.args, task.check_mode = args, check_mode
         loader = DataLoader()

@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.published import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -193,6 +194,36 @@ def test_what_was_taken_since_the_facts_were_read_is_refused(
 ) -> None:
     facts(**seen)
     assert refusal(engine, store) == sentence
+
+
+WAYS = tuple(PublishedPort("app", "tcp", port, "192.0.2.1", port) for port in (30005, 30007))
+OPEN = dataclasses.replace(MADE, published=WAYS)
+
+
+@pytest.mark.parametrize(("taken", "first"), [([30007], 30007), ([22, 30007, 30005], 30005)])
+def test_a_port_to_publish_that_was_taken_since_is_refused(
+    engine: Any, store: Store, facts: Facts, taken: list[int], first: int
+) -> None:
+    facts(tcp_ports=taken)
+    assert refusal(engine, store, OPEN) == f"the port {first} was taken on agent1 by another run"
+
+
+def test_a_port_to_publish_is_taken_in_a_session_of_one_too(engine: Any, store: Store, facts: Facts) -> None:
+    facts(tcp_ports=[30005])
+    alone = dataclasses.replace(plan({"agent1": 1}), published=WAYS)
+    assert refusal(engine, store, alone) == "the port 30005 was taken on agent1 by another run"
+
+
+def test_ports_that_another_agent_publishes_are_no_matter(engine: Any, store: Store, facts: Facts) -> None:
+    facts(tcp_ports=[30005, 30007])
+    moved = tuple(dataclasses.replace(one, agent="agent2") for one in MADE.kernels[:1])
+    away = dataclasses.replace(OPEN, kernels=(*moved, *MADE.kernels[1:]))
+    assert claimed(engine, store, away).changes == [Change("claim train-llm on agent1", None, "1 containers")]
+
+
+def test_ports_that_are_free_are_claimed(engine: Any, store: Store, facts: Facts) -> None:
+    facts(tcp_ports=[22, 30006])
+    assert claimed(engine, store, OPEN).changes == CHANGES
 
 
 def test_infiniband_that_is_gone_since_the_facts_were_read_is_refused(engine: Any, store: Store, facts: Facts) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import isolation
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
@@ -59,6 +61,34 @@ def test_while_a_session_cannot_be_read_the_rules_that_are_there_stay(store: Sto
 def test_an_agent_without_sessions_has_the_rules_all_the_same(store: Store, kernel: Kernel) -> None:
     assert isolate(store, dry=False)
     assert kernel.table == render(isolation_of([], routed=()))
+
+
+def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(store: Store, kernel: Kernel) -> None:
+    mine = Firewall(("192.0.2.7/32",))
+    FirewallState(store).save(mine, Trial(None, "n", 0.0, ""))
+    store.save(held(MADE))
+    isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), mine, ["eth0"])
+    FirewallState(store).save(mine, Trial(None, "n", 9e12, ""))
+    isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+
+
+def test_a_session_that_goes_does_not_count(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    store.save(held(OTHER))
+    isolate(store, dry=False, gone=OTHER.id)
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+
+
+def test_a_firewall_that_cannot_be_read_leaves_the_rules_as_they_are(store: Store, kernel: Kernel) -> None:
+    isolate(store, dry=False)
+    before = kernel.table
+    store.save(held(MADE))
+    store.firewall_file.write_text("{")
+    with pytest.raises(Damaged, match=r"firewall\.json is damaged \("):
+        isolate(store, dry=False)
+    assert kernel.table == before
 
 
 def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: Kernel) -> None:
@@ -115,5 +145,5 @@ def test_sessions_are_read_and_rules_are_written_under_one_lock(
     monkeypatch.setattr(store, "readable", readable)
     monkeypatch.setattr(isolation.table, "apply_table", lambda _wanted: seen.append(("written", free())))
     isolate(store, dry=False)
-    assert seen == [("read", False), ("written", False)]
+    assert seen == [("read", False), ("read", False), ("written", False)]
     assert free()

@@ -9,12 +9,17 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import network
 from ansible_collections.backendai.cluster.plugins.module_utils._agent import restore as restoring
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.restore import main, restore
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
@@ -200,3 +205,68 @@ def test_what_lives_comes_before_what_is_over(
     monkeypatch.setattr(restoring, "connect", refuse)
     assert run(store) == 1
     assert capsys.readouterr().err == "<3>over: the engine does not answer.\n"
+
+
+OLD, NEW = Firewall(("192.0.2.7/32",)), Firewall(("192.0.2.0/24",))
+MISSING = "<5>firewall table inet backendai: missing -> there\n"
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the program do nothing but rules: no engine is asked, no session put back."""
+    monkeypatch.delattr(restoring, "connect")
+    monkeypatch.delattr(restoring, "restore")
+
+
+def rules(firewall: Firewall | None) -> str:
+    return render(isolation_of([(MADE, "agent1")], ()), firewall, ["eth0"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
+    store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    FirewallState(store).save(OLD, None)
+    assert run(store, "--rules") == 0
+    assert (kernel.links, kernel.table) == (set(), rules(OLD))
+    assert capsys.readouterr() == (MISSING, "")
+    assert run(store, "--rules") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_trial_that_nobody_confirmed_is_ended_by_its_nonce(
+    store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    FirewallState(store).save(OLD, Trial(NEW, "mine", 9e12, ""))
+    assert run(store, "--withdraw", "another") == 0
+    assert kernel.table == rules(NEW)
+    assert run(store, "--withdraw", "mine") == 0
+    assert kernel.table == rules(OLD)
+    assert FirewallState(store).trial is None
+    assert capsys.readouterr() == (MISSING * 2, "")
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
+def test_rules_that_nft_refuses_are_told_to_the_journal(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    def fail(_wanted: str) -> None:
+        raise FirewallError("nft: Error: Operation not permitted")
+
+    monkeypatch.setattr(table, "apply_table", fail)
+    assert run(store, *arguments) == 1
+    assert capsys.readouterr() == ("", "<3>nft: Error: Operation not permitted\n")
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
+def test_a_firewall_that_cannot_be_read_is_told_to_the_journal(
+    store: Store, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    store.firewall_file.write_text("{")
+    assert run(store, *arguments) == 1
+    assert capsys.readouterr().err.startswith(f"<3>{store.firewall_file} is damaged (")

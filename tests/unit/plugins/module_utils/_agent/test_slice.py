@@ -24,8 +24,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice imp
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.published import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -541,3 +543,21 @@ def test_a_session_that_was_ended_while_its_containers_started_is_no_longer_this
     store.save(held(MADE, expires_at=time.time() + 600))
     with pytest.raises(NotClaimed, match="its claim expired, or was removed"):
         apply(engine, store)
+
+
+WAYS = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001), PublishedPort("web", "http", 80, "192.0.2.1", 30000))
+
+
+def ports_of(engine: Engine) -> dict[str, Any]:
+    """Return what containers publish, by hostname."""
+    return {one["hostname"]: one["host_config"]["port_bindings"] for one in engine.asked if "hostname" in one}
+
+
+def test_main1_alone_publishes_its_ports(engine: Engine, store: Store, kernel: Kernel) -> None:
+    made = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
+    store.save(held(made, expires_at=9e12))
+    client: Any = engine
+    apply_claimed(client, store, Asked(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
+    assert kernel.table == render(isolation_of([(made, "agent1")], ()))
+    assert "192.0.2.1 . 30000" in kernel.table

@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey im
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Swarm, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device, Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._core.published import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
@@ -97,6 +98,17 @@ def test_ports_that_sessions_claimed_on_the_agents_own_network_count_as_in_use(e
     facts = read(engine, store, allow_host_network=True)
     assert facts["tcp_ports"] == sorted([22, 30000, *shared.host_ports("agent1")])
     assert (facts["allow_host_network"], facts["networks"], facts["vnis"]) == (True, ["192.0.2.0/24"], [7])
+
+
+def test_ports_that_sessions_publish_count_as_in_use_where_their_main1_is(engine: Any, store: Store) -> None:
+    ways = tuple(PublishedPort("app", "tcp", 80, "192.0.2.1", port) for port in (30009, 30000))
+    here = dataclasses.replace(MADE, published=ways)
+    away = dataclasses.replace(plan({"agent2": 1, "agent1": 1}), id=OTHER_ID, published=(ways[0],))
+    store.save(held(away, "agent1"))
+    assert read(engine, store)["tcp_ports"] == [22, 30000]
+    store.save(held(here))
+    assert read(engine, store)["tcp_ports"] == [22, 30000, 30009]
+    assert read(engine, store, Questions(gone=[SESSION_ID]))["tcp_ports"] == [22, 30000]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,16 @@ import re
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import (
+    LOG_RATE,
     Isolation,
     isolation_of,
     render,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._core.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._core.published import PublishedPort
 from tests.unit.builders import agent_facts, plan
 
 NOTHING = Isolation((), (), (), {})
@@ -118,17 +121,29 @@ def test_on_the_agents_own_network_each_sshd_is_open_to_the_agents_of_its_sessio
     made = plan({"agent1": 2, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
     ports = made.host_ports("agent1")
     assert len(ports) == 2
-    pinned = tuple(sorted(("192.0.2.2", "02:00:00:00:00:02", str(port)) for port in ports))
+    peer = ("192.0.2.2", "02:00:00:00:00:02")
+    pinned = tuple(sorted((*peer, str(port)) for port in ports))
+    senders = {"host_pinned4": (peer,), "ssh_pinned4": pinned}
     assert isolation_of([(made, "agent1")], routed=()) == Isolation(
-        ("192.0.2.1/32", "192.0.2.2/32"), (), (), {"ssh_pinned4": pinned}, tuple(sorted(ports))
+        ("192.0.2.1/32", "192.0.2.2/32"), (), (), senders, tuple(sorted(ports))
     )
+
+
+def test_nobody_sends_to_an_agent_of_a_session_that_has_no_container_of_it() -> None:
+    made = plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
+    empty = dataclasses.replace(made, kernels=made.kernels[:1])
+    assert isolation_of([(empty, "agent2")], routed=()).senders == {}
 
 
 @pytest.mark.parametrize(
     ("underlay", "routed", "sender"),
     [
-        ({}, ["192.0.2.2"], ("ssh_routed4", "192.0.2.2")),
-        ({"interface": "wg0", "public_key": "k", "endpoint": "e"}, [], ("ssh_encrypted4", "192.0.2.2", "wg0")),
+        ({}, ["192.0.2.2"], ("routed4", "192.0.2.2")),
+        (
+            {"interface": "wg0", "public_key": "k", "endpoint": "198.51.100.1:51820"},
+            [],
+            ("encrypted4", "192.0.2.2", "wg0"),
+        ),
     ],
     ids=["routed", "encrypted"],
 )
@@ -138,7 +153,36 @@ def test_who_logs_in_is_known_as_whoever_sends_into_a_tunnel(
     made = plan({"agent1": 1, "agent2": 1}, [agent(1, **underlay), agent(2, **underlay)], network_driver="host")
     known_by, *rest = sender
     (port,) = made.host_ports("agent1")
-    assert isolation_of([(made, "agent1")], routed).senders == {known_by: ((*rest, str(port)),)}
+    assert isolation_of([(made, "agent1")], routed).senders == {
+        f"host_{known_by}": (tuple(rest),),
+        f"ssh_{known_by}": ((*rest, str(port)),),
+    }
+
+
+def published(*ways: tuple[str, int], on: str = "agent1", gateways: tuple[str, ...] = ()) -> SessionPlan:
+    """Return the plan of a session whose main1 is on that agent and has these addresses and ports published."""
+    ports = tuple(PublishedPort("app", "tcp", 80, address, port) for address, port in ways)
+    made = plan({on: 1, "agent9": 1}, [agent(int(on[-1])), agent(9)])
+    return dataclasses.replace(made, published=ports, gateways=gateways)
+
+
+def test_what_an_agent_publishes_is_that_of_the_main1s_that_it_has() -> None:
+    first = published(("192.0.2.1", 30009), ("2001:db8::1", 30001), gateways=("198.51.100.7", "198.51.100.6"))
+    second = published(("192.0.2.1", 30002), gateways=("198.51.100.6", "2001:db8::9"))
+    found = isolation_of([(first, "agent1"), (second, "agent1")], routed=())
+    assert found.published == (("192.0.2.1", "30002"), ("192.0.2.1", "30009"), ("2001:db8::1", "30001"))
+    assert found.gateways == ("198.51.100.6/31", "2001:db8::9/128")
+    assert isolation_of([(first, "agent9")], routed=()).published == ()
+
+
+def test_the_ports_of_the_encryption_are_those_of_the_agents_own_endpoints() -> None:
+    def encrypted(number: int, endpoint: str) -> AgentFacts:
+        return agent(number, interface="wg0", public_key="k", endpoint=endpoint)
+
+    made = plan({"agent1": 1, "agent2": 1}, [encrypted(1, "198.51.100.1:51820"), encrypted(2, "[2001:db8::2]:51999")])
+    assert isolation_of([(made, "agent1")], routed=()).wireguard_ports == (51820,)
+    assert isolation_of([(made, "agent2"), (made, "agent2")], routed=()).wireguard_ports == (51999,)
+    assert isolation_of([(across(), "agent1")], routed=()).wireguard_ports == ()
 
 
 def test_an_identifier_is_open_to_the_agents_of_its_own_session_only() -> None:
@@ -172,26 +216,127 @@ def test_the_text_replaces_the_table_and_touches_no_other() -> None:
     assert "DOCKER" not in text
 
 
-def test_the_text_only_ever_drops() -> None:
-    rules = [line.strip() for line in render(NOTHING).splitlines() if not line.strip().startswith("#")]
-    assert [rule for rule in rules if "accept" in rule and not rule.startswith("type filter hook")] == []
-    assert {
-        rule.split()[-1] for rule in rules if rule.startswith(("ip", "iif", "oif", "fib", "ct", "meta", "udp"))
-    } == {
-        "return",
-        "drop",
-        "tunnels",
-        "logins",
+FULL = Firewall(("192.0.2.7/32",), interfaces=("eth0",))
+TEXTS = pytest.mark.parametrize(
+    "text", [render(NOTHING), render(NOTHING, FULL), render(NOTHING, Firewall(("192.0.2.7/32",)), ["eth0"])]
+)
+ENDS = {
+    "drop_ipv6",
+    "drop_forged",
+    "drop_tunnel",
+    "drop_agent",
+    "drop_metadata",
+    "drop_neighbour",
+    "drop_session",
+    "drop_routed",
+    "drop_clear",
+    "drop_sshd",
+    "drop_published",
+    "drop_arrival",
+}
+
+
+def chains(text: str) -> dict[str, list[str]]:
+    """Return the rules of each chain, in their order."""
+    found = re.findall(r"^    chain (\w+) {\n(.*?)^    }", text, re.MULTILINE | re.DOTALL)
+    return {
+        name: [line.strip() for line in body.splitlines() if not line.strip().startswith("#")] for name, body in found
     }
 
 
+@TEXTS
+def test_the_text_only_ever_drops(text: str) -> None:
+    rules = [rule for listed in chains(text).values() for rule in listed]
+    hooks = [rule for rule in rules if rule.startswith("type filter hook")]
+    assert len(hooks) == 5
+    assert all(hook.endswith("policy accept;") for hook in hooks)
+    assert [rule for rule in rules if "accept" in rule and rule not in hooks] == []
+    verdicts = {rule.split()[-1] for rule in rules if rule not in hooks and " packets log " not in rule}
+    assert verdicts <= {"return", "drop", "tunnels", "logins", "firewall", "published", *ENDS}
+
+
+@TEXTS
+def test_what_is_dropped_ends_where_its_kind_is_counted_and_logged_a_little(text: str) -> None:
+    found = chains(text)
+    assert {name for name in found if name.startswith("drop_")} == ENDS
+    for name in ENDS:
+        log = f'limit rate {LOG_RATE} burst 5 packets log prefix "backendai {name}: "'
+        assert found[name] == [log, "counter drop"]
+    # The kernel takes no longer prefix.
+    assert max(len(f"backendai {name}: ") for name in ENDS) < 128
+    elsewhere = [rule for name, rules in found.items() if name not in ENDS for rule in rules]
+    assert [rule for rule in elsewhere if rule.endswith(" drop")] == []
+
+
+@TEXTS
+def test_every_jump_leads_to_a_chain_and_every_chain_is_reached(text: str) -> None:
+    found = chains(text)
+    led = {rule.split()[-1] for rules in found.values() for rule in rules if re.search(r"\b(goto|jump) \w+$", rule)}
+    based = {name for name, rules in found.items() if rules[0].startswith("type filter hook")}
+    assert {"drop_arrival", *led, *based} == set(found)
+
+
+def test_only_a_firewall_of_the_operator_drops_what_arrives() -> None:
+    assert "goto drop_arrival" not in render(NOTHING)
+    assert "goto drop_arrival" in render(NOTHING, FULL)
+
+
 def test_what_is_meant_to_be_encrypted_leaves_by_no_other_interface() -> None:
-    assert 'ip6 daddr fd62:6169::/48 oifname != { "lo", "baiwg0" } drop' in render(NOTHING)
+    rule = 'ip6 daddr fd62:6169::/48 oifname != { "lo", "baiwg0" } goto drop_clear'
+    assert chains(render(NOTHING))["output"][1:] == [rule]
 
 
-def test_every_set_is_asked_by_a_rule() -> None:
-    text = render(NOTHING)
-    assert sorted(re.findall(r"set (\w+) {", text)) == sorted(set(re.findall(r"@(\w+) ", text)) | {"tunnel_ports"})
+def test_a_published_port_is_for_gateways_and_for_the_agents_of_a_session_on_their_own_network() -> None:
+    found = chains(render(NOTHING))
+    assert found["published"] == [
+        "ip saddr @gateways4 return",
+        "ip6 saddr @gateways6 return",
+        "ip saddr . ether saddr @host_pinned4 return",
+        "ip saddr . iifname @host_encrypted4 return",
+        "ip saddr @host_routed4 return",
+        "goto drop_published",
+    ]
+    assert found["logins"] == [
+        "ip saddr . ether saddr . tcp dport @ssh_pinned4 return",
+        "ip saddr . iifname . tcp dport @ssh_encrypted4 return",
+        "ip saddr . tcp dport @ssh_routed4 return",
+        "ip daddr . tcp dport @published4 ip saddr @gateways4 return",
+        "goto drop_sshd",
+    ]
+
+
+PUBLISHED = dataclasses.replace(
+    NOTHING,
+    published=(("192.0.2.1", "30001"), ("192.0.2.1", "30002"), ("2001:db8::1", "30001")),
+    gateways=("198.51.100.6/31", "2001:db8::9/128"),
+)
+
+
+def test_without_a_firewall_gateways_are_those_that_sessions_know() -> None:
+    text = render(PUBLISHED)
+    assert elements(text, "published4") == ["192.0.2.1 . 30001", "192.0.2.1 . 30002"]
+    assert elements(text, "published6") == ["2001:db8::1 . 30001"]
+    assert elements(text, "gateways4") == ["198.51.100.6/31"]
+    assert elements(text, "gateways6") == ["2001:db8::9/128"]
+
+
+@pytest.mark.parametrize("gateways", [("203.0.113.0/24", "2001:db8:1::/48"), ()], ids=["others", "none"])
+def test_with_a_firewall_gateways_are_those_that_it_names(gateways: tuple[str, ...]) -> None:
+    text = render(PUBLISHED, Firewall(("192.0.2.7/32",), gateways=gateways))
+    assert (*elements(text, "gateways4"), *elements(text, "gateways6")) == gateways
+
+
+def test_the_ports_of_the_encryption_are_open_to_peers_where_there_is_a_firewall() -> None:
+    text = render(dataclasses.replace(NOTHING, wireguard_ports=(51820,)), FULL)
+    assert elements(text, "peer_udp_ports") == ["4789", "7946", "51820"]
+
+
+@TEXTS
+def test_every_set_is_asked_by_a_rule(text: str) -> None:
+    rules = " ".join(rule for listed in chains(text).values() for rule in listed)
+    # What is not the name of a set is an offset into a packet.
+    asked = {name for name in re.findall(r"@(\w+)", rules) if name != "th"}
+    assert asked == set(re.findall(r"set (\w+) {", text))
 
 
 def test_sets_have_their_elements_as_nft_writes_them() -> None:
@@ -205,6 +350,8 @@ def test_sets_have_their_elements_as_nft_writes_them() -> None:
                 "encrypted6": (("2001:db8::1", "wg0", "4711"),),
                 "routed4": (("192.0.2.3", "4711"), ("192.0.2.3", "4712")),
                 "ssh_routed4": (("192.0.2.3", "30000"),),
+                "host_pinned4": (("192.0.2.1", "02:00:00:00:00:01"),),
+                "host_routed4": (("192.0.2.3",),),
             },
             ssh_ports=(30000, 30001),
         )
@@ -223,8 +370,17 @@ def test_sets_have_their_elements_as_nft_writes_them() -> None:
         "ssh_pinned4": [],
         "ssh_encrypted4": [],
         "ssh_routed4": ["192.0.2.3 . 30000"],
+        "host_pinned4": ["192.0.2.1 . 02:00:00:00:00:01"],
+        "host_encrypted4": [],
+        "host_routed4": ["192.0.2.3"],
+        "published4": [],
+        "published6": [],
+        "gateways4": [],
+        "gateways6": [],
     }
 
 
 def test_a_set_of_nothing_has_no_elements_because_nft_refuses_an_empty_list() -> None:
     assert "elements" not in render(NOTHING)
+    assert "{  }" not in render(NOTHING, FULL)
+    assert elements(render(NOTHING, FULL), "peers4") == []

@@ -104,6 +104,17 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
                 "session_roles.main.replica is not known; allowed are replicas, image, resources, env."
             ),
         ),
+        (
+            {"main": {}, "worker": {"apps": [{"name": "jupyter", "port": 8888}]}},
+            "session_roles.worker.apps: users reach main1 alone, and its apps are in session_apps.",
+        ),
+        (
+            {"main": {"apps": [], "app": 1}},
+            (
+                "session_roles.main.apps: users reach main1 alone, and its apps are in session_apps.\n"
+                "session_roles.main.app is not known; allowed are replicas, image, resources, env."
+            ),
+        ),
         ({"main": {"image": ["a"]}}, "session_roles.main.image: ['a'] must be a line of text."),
         ({"main": {"resources": "4"}}, "session_roles.main.resources: '4' must be a mapping."),
         ({"main": {"resources": {"cpu": 0}}}, "session_roles.main.resources.cpu: 0 must be at least 1."),

@@ -20,6 +20,7 @@ from tests.unit.builders import variables
 
 VNI_RULE = "must be a range within 1-16777215, such as 4096-16777215"
 PORT_RULE = "must be a range within 1024-65535, such as 30000-32767"
+PUBLISHED_RULE = "must be a range within 1024-65535, such as 30000-31000"
 POOL_RULE = "must be an IPv4 network such as 10.128.0.0/9"
 
 
@@ -97,7 +98,14 @@ def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: st
 
 
 def test_pools_are_read_from_their_defaults() -> None:
-    assert parse_pools(variables()) == Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
+    assert parse_pools(variables()) == Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000, ())
+
+
+def test_pools_know_where_gateways_come_from_and_each_its_own_ports() -> None:
+    made = parse_pools(variables(host_port_pool="2000-2001", published_port_pool="3000-3001"), ["198.51.100.7"])
+    assert made.gateways == ("198.51.100.7",)
+    assert (made.first_host_port, made.last_host_port) == (2000, 2001)
+    assert (made.first_published_port, made.last_published_port) == (3000, 3001)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +127,11 @@ def test_pools_are_read_from_their_defaults() -> None:
         ({"host_port_pool": "1023-1024"}, f"session_host_port_pool: '1023-1024' {PORT_RULE}."),
         ({"host_port_pool": "2000-65536"}, f"session_host_port_pool: '2000-65536' {PORT_RULE}."),
         ({"host_port_pool": "2000-1999"}, f"session_host_port_pool: '2000-1999' {PORT_RULE}."),
+        ({"published_port_pool": None}, "session_published_port_pool is required."),
+        ({"published_port_pool": "30000"}, f"session_published_port_pool: '30000' {PUBLISHED_RULE}."),
+        ({"published_port_pool": "1023-1024"}, f"session_published_port_pool: '1023-1024' {PUBLISHED_RULE}."),
+        ({"published_port_pool": "2000-65536"}, f"session_published_port_pool: '2000-65536' {PUBLISHED_RULE}."),
+        ({"published_port_pool": "2000-1999"}, f"session_published_port_pool: '2000-1999' {PUBLISHED_RULE}."),
         ({"vxlan_port": 0}, "session_vxlan_port: 0 must be a whole number from 1 to 65535."),
         ({"vxlan_port": 65536}, "session_vxlan_port: 65536 must be a whole number from 1 to 65535."),
     ],

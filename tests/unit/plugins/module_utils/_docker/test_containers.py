@@ -104,6 +104,7 @@ def test_a_container_that_was_made_differently_is_made_anew(engine: Any, state: 
         {"default_network": "bridge"},
         {"address": "10.128.3.3"},
         {"mac": "02:ba:0a:80:03:03"},
+        {"published": ((22, "192.0.2.1", 30000),)},
         {"hostname": "sub1"},
         {"name": "x"},
     ],
@@ -151,13 +152,34 @@ def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: 
         "memswap_limit": 1 << 30,
         "shm_size": None,
         "restart_policy": {"Name": "no"},
+        "port_bindings": {},
     }
+    assert asked["ports"] == []
     assert (asked["image"], asked["hostname"], asked["user"]) == ("lab/python:1", "main1", "0:0")
     assert (asked["entrypoint"], asked["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
     assert asked["mac_address"] == "02:ba:0a:80:03:02"
     assert asked["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
     assert asked["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     assert asked["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
+
+
+def test_a_container_that_publishes_nothing_is_what_an_older_version_made() -> None:
+    older = dataclasses.asdict(MAIN)
+    for unknown in ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
+        del older[unknown]
+    assert MAIN.digest() == labels.digest(older)
+
+
+def test_what_a_container_publishes_is_bound_to_one_address_of_its_agent(engine: Any) -> None:
+    ways = ((22, "192.0.2.1", 30001), (8888, "2001:db8::1", 30000))
+    apply(engine, dataclasses.replace(MAIN, published=ways))
+    (asked,) = engine.asked
+    assert asked["ports"] == [22, 8888]
+    bound = HostConfig("1.41", port_bindings=asked["host_config"]["port_bindings"])["PortBindings"]
+    assert bound == {
+        "22/tcp": [{"HostIp": "192.0.2.1", "HostPort": "30001"}],
+        "8888/tcp": [{"HostIp": "2001:db8::1", "HostPort": "30000"}],
+    }
 
 
 def node(path: str) -> dict[str, str]:

@@ -103,3 +103,55 @@ def test_tcp_ports_are_those_that_somebody_listens_at() -> None:
             assert port in survey.tcp_ports()
             assert outgoing.getsockname()[1] not in survey.tcp_ports()
     assert port not in survey.tcp_ports()
+
+
+def link(name: str, address: str | None = None, kind: str | None = None, scope: str = "global") -> dict[str, Any]:
+    """Return an interface as iproute2 lists it."""
+    info = [{"local": address, "scope": scope}] if address else []
+    return {"ifname": name, "addr_info": info, **({"linkinfo": {"info_kind": kind}} if kind else {})}
+
+
+def test_interfaces_are_outside_that_have_an_address_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [
+        link("lo", "192.0.2.77"),
+        link("eth1", "192.0.2.1"),
+        link("eth0", "2001:db8::1"),
+        link("eth2"),
+        link("eth3", "fe80::1", scope="link"),
+        link("veth0", "192.0.2.2", "veth"),
+        link("docker0", "172.17.0.1", "bridge"),
+        link("bai-5f0c6a523c", None, "bridge"),
+    ]
+    answer(monkeypatch, addr=links)
+    assert survey.outer_interfaces() == ["eth0", "eth1", "veth0"]
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        {"dst": "default", "gateway": "192.0.2.254", "dev": "br0"},
+        {"dst": "10.0.0.0/8", "via": {"family": "inet6", "host": "fe80::9"}, "dev": "br0"},
+    ],
+    ids=["a router", "a router of the other family"],
+)
+def test_a_bridge_that_leads_to_a_router_is_outside(monkeypatch: pytest.MonkeyPatch, route: dict[str, Any]) -> None:
+    links = [link("br0", "192.0.2.1", "bridge"), link("br1", "192.0.2.2", "bridge"), link("br2", None, "bridge")]
+    inside = {"dst": "172.18.0.0/16", "dev": "br1"}
+    nowhere = {"type": "blackhole", "dst": "10.9.0.0/16"}
+    answer(monkeypatch, addr=links, route=[route, inside, nowhere, {**route, "dev": "br2"}])
+    assert survey.outer_interfaces() == ["br0"]
+
+
+def test_routers_of_both_families_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def show(*command: str) -> list[dict[str, Any]]:
+        if "route" in command:
+            return [{"dst": "default", "gateway": "fe80::9", "dev": "br6"}] if "-6" in command else []
+        return [link("br6", "2001:db8::1", "bridge")]
+
+    monkeypatch.setattr(survey, "show", show)
+    assert survey.outer_interfaces() == ["br6"]
+
+
+def test_all_interfaces_are_known_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, link=[link("lo"), link("eth0"), link("docker0")])
+    assert survey.interfaces() == {"lo", "eth0", "docker0"}

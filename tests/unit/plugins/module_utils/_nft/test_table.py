@@ -12,6 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import (
     FirewallError,
     apply_table,
+    check_table,
     plan_table,
     read,
 )
@@ -179,7 +180,15 @@ def test_the_table_is_replaced_by_one_process(monkeypatch: pytest.MonkeyPatch) -
     assert made.given == [(["nft", "--file", "-"], "wanted")]
 
 
-@pytest.mark.parametrize("act", [read, lambda: plan_table("wanted"), lambda: apply_table("wanted")])
+def test_a_text_is_checked_on_this_host_and_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = host(monkeypatch, nft=said())
+    check_table("wanted")
+    assert made.given == [(["nft", "--file", "-", "--check"], "wanted")]
+
+
+@pytest.mark.parametrize(
+    "act", [read, lambda: plan_table("wanted"), lambda: apply_table("wanted"), lambda: check_table("wanted")]
+)
 def test_what_nft_says_is_told(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     host(monkeypatch, nft=said(err="Error: Operation not permitted\n  (you must be root)\n"))
     with pytest.raises(FirewallError, match=r"^nft: Error: Operation not permitted \(you must be root\)$"):

@@ -1,0 +1,35 @@
+"""Another firewall than the lab's for the time of a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.integration.laboratory import INVENTORY, ROOT, TIMEOUT, environment
+
+PLAYBOOK = Path(__file__).with_name("playbooks") / "firewall.yml"
+
+
+def rules(variables: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
+    """Give the agents the rules that ``firewall_*`` variables, without their prefix, describe."""
+    given = json.dumps({f"firewall_{name}": value for name, value in variables.items()})
+    line = ["ansible-playbook", "-i", str(INVENTORY), str(PLAYBOOK), "-e", given, *options]
+    return subprocess.run(
+        line, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+
+
+@contextmanager
+def firewall(**variables: Any) -> Iterator[None]:
+    """Let the agents have other rules; afterwards they have those of the lab again."""
+    changed = rules(variables)
+    try:
+        assert changed.returncode == 0, changed.stdout
+        yield
+    finally:
+        back = rules({})
+        assert back.returncode == 0, back.stdout

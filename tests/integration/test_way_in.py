@@ -1,0 +1,147 @@
+"""A user's way into a session of their own: from ``user1``, which reaches nothing but the gateway."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Sessions
+from tests.integration.laboratory import Run, host_variables, on, play
+from tests.integration.test_gateway import ask, bearer, client, greeting
+
+ADDRESS = host_variables("gateway1")["ansible_host"]
+PROGRAM = base64.b64encode(Path(__file__).with_name("web_app.py").read_bytes()).decode()
+WEB = {"name": "web", "port": 8888, "command": f'exec python3 -c "$(echo {PROGRAM} | base64 -d)" 0.0.0.0 8888 web'}
+DATABASE = {"name": "database", "port": 5432, "protocol": "tcp"}
+LATE = {"name": "late", "port": 8889}
+OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=/tmp/way-in/known"
+
+
+@pytest.fixture(scope="module")
+def key() -> Iterator[str]:
+    """Make a key of a user on ``user1``; return its public half."""
+    on("user1", "install -d -m 700 /tmp/way-in && ssh-keygen -q -t ed25519 -N '' -f /tmp/way-in/key")
+    yield on("user1", "cat /tmp/way-in/key.pub").strip()
+    on("user1", "rm -r /tmp/way-in")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
+    """Sessions of this file."""
+    sessions = Sessions(tmp_path_factory.mktemp("way-in"))
+    yield sessions
+    sessions.end()
+
+
+@pytest.fixture(scope="module")
+def asked(key: str) -> dict[str, Any]:
+    """What the user asks for: three containers on three agents, an app that answers, one that does not, one of TCP."""
+    return {
+        "cluster_mode": "multi-node",
+        "agent_selection": "dispersed",
+        "cluster_size": 3,
+        "resources": {"cpu": 1, "mem": "128m"},
+        "apps": [WEB, DATABASE, LATE],
+        "authorized_keys": [key],
+    }
+
+
+@pytest.fixture(scope="module")
+def session(made: Sessions, asked: dict[str, Any]) -> Run:
+    run = made.create(**asked)
+    assert run.code == 0, run.output
+    return run
+
+
+@pytest.fixture(scope="module")
+def token(session: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a token as the user gets it: in a file for them alone, and nowhere in what the most talkative run says."""
+    path = tmp_path_factory.mktemp("token") / "token"
+    asked = {"session_name": session.record["name"], "session_token_path": str(path)}
+    run = play("session_token", path.parent, asked, "-vvv", "--diff")
+    assert run.code == 0, run.output
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = path.read_text().strip()
+    assert text not in run.output
+    assert text.split(".")[2] not in run.output
+    return text
+
+
+def test_the_session_says_how_to_get_in(session: Run) -> None:
+    name = session.record["name"]
+    (access,) = session.record["access"]
+    assert access["gateway"] == "gateway1"
+    assert access["apps"] == [
+        {"name": "web", "url": f"https://{ADDRESS}/s/{name}/web/"},
+        {"name": "database", "url": None},
+        {"name": "late", "url": f"https://{ADDRESS}/s/{name}/late/"},
+    ]
+    assert access["ssh"]["host"] == ADDRESS
+    assert f"https://{ADDRESS}/s/{name}/web/" in session.output
+    assert f"session_token -e session_name={name}" in session.said
+
+
+def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: Run, token: str) -> None:
+    path = f"/s/{session.record['name']}/web/hello"
+    answer = ask(path, **bearer(token))
+    assert answer["status"] == 200, answer
+    said = json.loads(answer["body"])
+    assert (said["app"], said["path"]) == ("web", "/hello")
+    assert ask(path)["status"] == 403
+    assert client({"socket": {"path": path, "headers": bearer(token)}}) == {"status": 101, "heard": "hello"}
+
+
+def test_an_app_that_does_not_answer_says_so(session: Run, token: str) -> None:
+    answer = ask(f"/s/{session.record['name']}/late/", **bearer(token))
+    assert answer["status"] == 503
+
+
+def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(session: Run) -> None:
+    name = session.record["name"]
+    (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.output, re.MULTILINE)
+    on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END")
+    line = f"ssh -F /tmp/way-in/config -i /tmp/way-in/key {OPTIONS} {name}"
+    assert on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split()[-3:] == [
+        "main1",
+        "sub1",
+        "sub2",
+    ]
+    forward = f"{line} -f -o ExitOnForwardFailure=yes -L 15432:localhost:8888 sleep 5"
+    fetch = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://localhost:15432/tcp\").status)'"
+    assert on("user1", f"{forward} > /dev/null 2>&1; {fetch}").strip() == "200"
+
+
+def test_a_second_run_changes_nothing_and_says_the_same(session: Run, made: Sessions, asked: dict[str, Any]) -> None:
+    again = made.create(**asked)
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert again.record == session.record
+
+
+def test_a_token_for_nobody_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    run = play("session_token", tmp_path, {"session_name": "nobody-there", "session_token_path": str(path)})
+    assert run.code != 0
+    assert "nobody-there" in run.said
+    assert not path.exists()
+
+
+def test_what_a_gateway_missed_the_next_list_tells_it(session: Run, token: str, made: Sessions) -> None:
+    path = f"/s/{session.record['name']}/web/"
+    on("gateway1", "rm /var/lib/backendai-gateway/routes/*")
+    made.listed()
+    assert ask(path, **bearer(token))["status"] == 200
+
+
+def test_the_ways_in_end_with_the_session(session: Run, made: Sessions, token: str) -> None:
+    name, (access,) = session.record["name"], session.record["access"]
+    ended = made.terminate()
+    assert ended.code == 0, ended.output
+    assert ask(f"/s/{name}/web/", **bearer(token))["status"] == 404
+    assert "timed out" in greeting(access["ssh"]["port"])

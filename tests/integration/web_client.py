@@ -1,0 +1,109 @@
+"""A user's client for tests, in one file without dependencies: asks what standard input says as JSON, tells what came.
+
+`{"host": …, "requests": [{"path": …, "headers": {…}, "name": …}]}` asks one after the other. With
+`{"host": …, "load": {"path": …, "headers": …, "at_once": 500, "seconds": …, "socket": …}}`, so many requests are always
+in flight for that long, and a WebSocket at the path `socket` says something every 50 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+TLS = ssl.create_default_context()
+TLS.check_hostname = False
+TLS.verify_mode = ssl.CERT_NONE
+
+
+async def call(host: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Send one request on a connection of its own; return status, headers and body."""
+    reader, writer = await asyncio.open_connection(host, 443, ssl=TLS)
+    headers = {"Host": request.get("name", host), "Connection": "close", **request.get("headers", {})}
+    head = f"{request.get('method', 'GET')} {request['path']} HTTP/1.1\r\n"
+    writer.write((head + "".join(f"{key}: {value}\r\n" for key, value in headers.items()) + "\r\n").encode())
+    answer = await reader.read()
+    writer.close()
+    top, _empty, body = answer.decode().partition("\r\n\r\n")
+    lines = top.split("\r\n")
+    found = {key.lower(): value for key, value in (line.split(": ", 1) for line in lines[1:])}
+    return {"status": int(lines[0].split(" ")[1]), "headers": found, "body": body}
+
+
+class WebSocket:
+    """An open WebSocket; `frames` counts the answers."""
+
+    def __init__(self) -> None:
+        self.status, self.frames = 0, 0
+
+    async def open(self, host: str, path: str, headers: dict[str, str]) -> None:
+        self._reader, self._writer = await asyncio.open_connection(host, 443, ssl=TLS)
+        key = base64.b64encode(os.urandom(16)).decode()
+        upgrade = {"Host": host, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+        lines = {**upgrade, "Sec-WebSocket-Key": key, **headers}
+        text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        self._writer.write(f"GET {path} HTTP/1.1\r\n{text}\r\n".encode())
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        self.status = int(head.split(b" ")[1])
+
+    async def say(self, text: bytes) -> bytes:
+        """Send a short text and return what comes back."""
+        mask = os.urandom(4)
+        coded = bytes(byte ^ mask[place % 4] for place, byte in enumerate(text))
+        self._writer.write(bytes([0x81, 0x80 | len(text)]) + mask + coded)
+        head = await self._reader.readexactly(2)
+        self.frames += 1
+        return await self._reader.readexactly(head[1])
+
+
+async def chat(host: str, load: dict[str, Any], until: float) -> int:
+    """Keep one WebSocket open and busy until then; return how many answers it got. It fails when it is cut."""
+    socket = WebSocket()
+    await socket.open(host, load["socket"], load["headers"])
+    while time.monotonic() < until:
+        said = os.urandom(8)
+        if await socket.say(said) != said:
+            raise RuntimeError("another answer")
+        await asyncio.sleep(0.05)
+    return socket.frames
+
+
+async def ask_on(host: str, load: dict[str, Any], until: float, seen: Counter[str]) -> None:
+    """Ask again and again until then, and count what comes of it."""
+    while time.monotonic() < until:
+        try:
+            seen[str((await call(host, load))["status"])] += 1
+        except (OSError, IndexError, ValueError) as error:
+            seen[f"{type(error).__name__}: {error}"] += 1
+
+
+async def under_load(host: str, load: dict[str, Any]) -> dict[str, Any]:
+    """Keep many requests in flight; return what came of them, by status or error, and the WebSocket's frames."""
+    until, seen = time.monotonic() + load["seconds"], Counter[str]()
+    frames, *_rest = await asyncio.gather(
+        chat(host, load, until), *(ask_on(host, load, until, seen) for _one in range(load["at_once"]))
+    )
+    return {"seen": dict(seen), "frames": frames}
+
+
+async def main() -> None:
+    asked = json.load(sys.stdin)
+    if "load" in asked:
+        print(json.dumps(await under_load(asked["host"], asked["load"])))
+    elif "socket" in asked:
+        socket = WebSocket()
+        await socket.open(asked["host"], asked["socket"]["path"], asked["socket"]["headers"])
+        heard = (await socket.say(b"hello")).decode() if socket.status == 101 else None
+        print(json.dumps({"status": socket.status, "heard": heard}))
+    else:
+        print(json.dumps([await call(asked["host"], one) for one in asked["requests"]]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

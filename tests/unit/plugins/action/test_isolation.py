@@ -1,0 +1,181 @@
+"""The actions that verify isolation: options checked, parts decided, the report made."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action import isolation_options, isolation_report, isolation_stints
+from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import Target, stints_of
+from tests.unit.plugins.action.conftest import Run
+
+OPTIONS: dict[str, Any] = {
+    "pattern": "users",
+    "outsiders": ["user1"],
+    "agents": ["agent1"],
+    "gateways": ["gateway1"],
+    "managers": [],
+}
+
+
+def test_options_that_make_sense_come_back(run: Run, tmp_path: Path) -> None:
+    given = {**OPTIONS, "ports": "22", "rate": "500", "path": str(tmp_path / "report.json")}
+    result = run(isolation_options.ActionModule, given, {})
+    assert (result["changed"], result["ports"], result["rate"]) == (False, "22", 500)
+    assert (result["outsiders"], result["agents"], result["gateways"]) == (["user1"], ["agent1"], ["gateway1"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_have_defaults(run: Run) -> None:
+    result = run(isolation_options.ActionModule, OPTIONS, {})
+    assert (result["ports"], result["rate"]) == ("1-65535", 16000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"outsiders": []},
+            "firewall_outsiders: 'users' names no host of the inventory, and only from outside anything can be proven.",
+        ),
+        ({"agents": []}, "the inventory has no agents whose doors could be tried."),
+        (
+            {"managers": ["user1"]},
+            "firewall_outsiders: 'users' must not be of the managers, which are trusted: user1.",
+        ),
+        (
+            {"gateways": ["user1", "gateway1"]},
+            "firewall_outsiders: 'users' must not be of the gateways, which are trusted: user1.",
+        ),
+        ({"ports": "ssh"}, "firewall_probe_ports: 'ssh' must be port numbers and ranges such as 22,80,8000-9000."),
+        ({"rate": "many"}, "firewall_probe_rate: 'many' must be a whole number, at least 1."),
+        ({"rate": 0}, "firewall_probe_rate: 0 must be a whole number, at least 1."),
+        (
+            {"path": "/nowhere/report.json"},
+            "firewall_report_path: '/nowhere/report.json' must be in a folder that is there.",
+        ),
+    ],
+)
+def test_each_option_that_makes_no_sense_is_refused_in_a_sentence(
+    run: Run, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(isolation_options.ActionModule, {**OPTIONS, **changes}, {})
+    assert str(refused.value) == sentence
+
+
+SAID = {"addresses": {"192.0.2.1": "agent"}, "udp_ports": [51820], "expected": {}, "unread": ""}
+DOORS = {"addresses": {"192.0.2.9": "gateway"}, "udp_ports": [], "expected": {"443": "HTTPS"}, "unread": ""}
+STINTS = {"agents": ["agent1"], "gateways": ["gateway1"], "ports": "22", "rate": 16000}
+
+
+def hostvars(**said: dict[str, Any]) -> dict[str, Any]:
+    known = {"agent1": {"__isolation_targets": SAID}, "gateway1": {"__isolation_targets": DOORS}}
+    return {"hostvars": {**known, **said}}
+
+
+def test_what_hosts_said_of_themselves_is_what_is_tried(run: Run) -> None:
+    result = run(isolation_stints.ActionModule, STINTS, hostvars())
+    assert [(one["name"], one["kind"], one["expected"]) for one in result["targets"]] == [
+        ("agent1", "agent", {}),
+        ("gateway1", "gateway", {443: "HTTPS"}),
+    ]
+    assert [(one["target"], one["addresses"], one["ports"]) for one in result["stints"]] == [
+        ("agent1", ("192.0.2.1",), "22"),
+        ("gateway1", ("192.0.2.9",), "22"),
+    ]
+    assert (result["changed"], result["warnings"]) == (False, [])
+
+
+def test_an_agent_whose_containers_are_not_known_is_tried_with_a_warning(run: Run) -> None:
+    said = {"__isolation_targets": {**SAID, "unread": "its containers are not known: no engine"}}
+    result = run(isolation_stints.ActionModule, STINTS, hostvars(agent1=said))
+    assert result["warnings"] == ["agent1: its containers are not known: no engine."]
+    assert result["targets"][0]["unread"] == "its containers are not known: no engine"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"__isolation_targets": {"unreachable": True, "msg": "Failed to\nconnect."}}, "Failed to connect"),
+        ({"__isolation_targets": {"failed": True}}, "it gave no answer"),
+        ({}, "hidden by --limit"),
+    ],
+)
+def test_a_host_that_could_not_be_asked_is_tried_at_the_addresses_of_the_inventory(
+    run: Run, said: dict[str, Any], why: str
+) -> None:
+    known = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
+    result = run(isolation_stints.ActionModule, STINTS, hostvars(agent1={**known, **said}))
+    assert result["targets"][0]["addresses"] == {"192.0.2.7": "agent"}
+    assert result["warnings"] == [f"agent1: it cannot be asked for its addresses: {why}."]
+
+
+TARGET = Target("agent1", "agent", {"192.0.2.1": "agent"})
+(STINT,) = stints_of([TARGET], ((22, 23),), 16000)
+QUIET = {"answers": [], "ways": {"192.0.2.1": ""}, "missing": {}, "unseen": [], "near": True}
+OPEN = {**QUIET, "answers": [{"address": "192.0.2.1", "protocol": "tcp", "state": "open", "ports": "22"}]}
+
+
+def reported(run: Run, probed: dict[str, Any], path: str = "", *, check_mode: bool = False) -> dict[str, Any]:
+    args = {
+        "outsiders": ["user1"],
+        "targets": [dataclasses.asdict(TARGET)],
+        "stints": [dataclasses.asdict(STINT)],
+        "path": path,
+    }
+    return run(isolation_report.ActionModule, args, {"hostvars": {"user1": probed}}, check_mode=check_mode)
+
+
+def results(**one: Any) -> dict[str, Any]:
+    return {"__isolation_probe": {"results": [{"stint": dataclasses.asdict(STINT), **one}]}}
+
+
+def test_silence_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    result = reported(run, results(**QUIET), str(path))
+    assert (result["changed"], result["report"]["well"]) == (False, True)
+    assert json.loads(path.read_text()) == result["report"]
+    assert said[-1] == "Nothing but the gateway answers user1, at 1 addresses."
+
+
+def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    with pytest.raises(AnsibleActionFail) as refused:
+        reported(run, results(**OPEN), str(path))
+    assert str(refused.value) == (
+        "the gateway is not shown to be the only way in: outsiders get an answer from 1 address of agent1."
+    )
+    (finding,) = json.loads(path.read_text())["findings"]
+    assert (finding["outsider"], finding["target"], finding["port"]) == ("user1", "agent1", 22)
+    assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it takes connections." in said
+
+
+@pytest.mark.parametrize(
+    ("probed", "why"),
+    [
+        (results(failed=True, msg="ip -batch:\n File exists."), "it could not be tried: ip -batch: File exists"),
+        (results(failed=True), "it could not be tried: it gave no answer"),
+        ({"__isolation_probe": {"unreachable": True, "msg": "no route."}}, "it could not be tried: no route"),
+        ({}, "it could not be tried: it is hidden by --limit"),
+    ],
+)
+def test_what_could_not_be_tried_is_shown_and_fails(
+    run: Run, said: list[str], probed: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        reported(run, probed)
+    assert str(refused.value) == "the gateway is not shown to be the only way in: 1 thing was not proven."
+    assert said == [f"not proven: user1 -> agent1: {why}."]
+
+
+def test_check_mode_says_what_would_be_tried_and_judges_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    result = reported(run, results(**OPEN), str(path), check_mode=True)
+    assert (result["changed"], "report" in result, path.exists()) == (False, False, False)
+    assert said == ["agent1: 192.0.2.1: TCP ports 22-23 would be tried."]

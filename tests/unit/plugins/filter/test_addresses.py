@@ -1,0 +1,30 @@
+"""The addresses of hosts, as templates ask for them."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.backendai.cluster.plugins.filter.addresses import FilterModule, addresses
+
+HOSTVARS = {
+    "agent1": {"ansible_host": "203.0.113.1", "agent_underlay_address": "192.0.2.1"},
+    "agent2": {"ansible_host": "203.0.113.2"},
+    "agent3": {"ansible_host": "a..b"},
+}
+
+
+def test_hosts_become_their_addresses() -> None:
+    hosts = ["agent2", "agent1"]
+    assert addresses(hosts, HOSTVARS) == ["203.0.113.2", "203.0.113.1"]
+    assert addresses(hosts, HOSTVARS, "agent_underlay_address") == ["203.0.113.2", "192.0.2.1"]
+
+
+def test_a_host_without_an_address_is_one_sentence() -> None:
+    with pytest.raises(AnsibleFilterError) as refused:
+        addresses(["agent3"], HOSTVARS)
+    assert str(refused.value) == "agent3: 'a..b' has no address: it is no name of a host."
+
+
+def test_the_filter_is_offered_under_its_name() -> None:
+    assert FilterModule().filters() == {"addresses": addresses}

@@ -1,0 +1,64 @@
+"""A host tells what outsiders should try of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import targets
+from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import Endpoint, Route
+
+NOWHERE = "unix:///nowhere/docker.sock"
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with one address, and two bridges of which one has a container."""
+    monkeypatch.setattr(targets, "host_addresses", lambda: (["192.0.2.1", "fe80::1"], ["172.17.0.1", "172.18.0.1"]))
+    monkeypatch.setattr(targets, "tunnel_ports", lambda: [4789, 4790])
+    monkeypatch.setattr(targets, "container_addresses", lambda _client: ["172.18.0.2", "192.0.2.1"])
+
+
+def test_an_agent_tells_its_addresses_those_of_bridges_and_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "connect", lambda _docker_host: None)
+    found = targets.of_agent(NOWHERE, 51820)
+    assert list(found["addresses"].items()) == [
+        ("192.0.2.1", "agent"),
+        ("fe80::1", "agent"),
+        ("172.17.0.1", "bridge"),
+        ("172.18.0.1", "bridge"),
+        ("172.18.0.2", "container"),
+    ]
+    assert (found["udp_ports"], found["expected"], found["unread"]) == ([4789, 4790, 51820], {}, "")
+
+
+def test_an_agent_whose_engine_is_down_says_that_its_containers_are_not_known() -> None:
+    found = targets.of_agent(NOWHERE, 51820)
+    assert "container" not in found["addresses"].values()
+    assert found["unread"].startswith(f"its containers are not known: the Docker engine at {NOWHERE} does not answer")
+    assert not found["unread"].endswith(".")
+
+
+def test_a_gateway_expects_its_doors_to_be_open(tmp_path: Path) -> None:
+    (tmp_path / "routes").mkdir()
+    with_ssh = Route("1", "train", ssh=Endpoint("192.0.2.1", 30001), ssh_port=32007)
+    for route in (with_ssh, Route("2", "serve")):
+        (tmp_path / "routes" / f"{route.id}.json").write_text(json.dumps(route.to_dict()))
+    found = targets.of_gateway(str(tmp_path), 8443)
+    assert found["expected"] == {"32007": "SSH of the session train", "8443": "HTTPS of sessions' apps"}
+    assert (found["addresses"]["192.0.2.1"], found["addresses"]["172.17.0.1"]) == ("gateway", "bridge")
+    assert (found["udp_ports"], found["unread"]) == ([4789, 4790], "")
+
+
+def test_a_gateway_that_is_not_provisioned_expects_https_alone(tmp_path: Path) -> None:
+    assert targets.of_gateway(str(tmp_path / "nowhere"), 443)["expected"] == {"443": "HTTPS of sessions' apps"}
+
+
+def test_a_gateway_whose_routes_are_damaged_says_so(tmp_path: Path) -> None:
+    (tmp_path / "routes").mkdir()
+    (tmp_path / "routes" / "1.json").write_text("{")
+    found = targets.of_gateway(str(tmp_path), 443)
+    assert found["unread"].startswith("its routes are not known: ")
+    assert found["expected"] == {"443": "HTTPS of sessions' apps"}

@@ -1,0 +1,25 @@
+"""Containers tell where they can be reached."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import docker
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresses import container_addresses
+
+
+class Engine:
+    """An engine whose running containers have these ends of networks."""
+
+    def __init__(self, *ends: dict[str, dict[str, str]]) -> None:
+        self._listed: list[dict[str, Any]] = [{"NetworkSettings": {"Networks": one}} for one in ends]
+
+    def containers(self) -> list[dict[str, Any]]:
+        return self._listed
+
+
+def test_addresses_of_all_networks_and_families_are_told_and_of_no_network_none() -> None:
+    both = {"IPAddress": "172.18.0.2", "GlobalIPv6Address": "fd00::2"}
+    engine = Engine({"one": both, "two": {"IPAddress": "10.128.0.2"}}, {"host": {"IPAddress": ""}}, {})
+    assert container_addresses(cast("docker.APIClient", engine)) == ["10.128.0.2", "172.18.0.2", "fd00::2"]

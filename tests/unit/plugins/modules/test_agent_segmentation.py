@@ -1,0 +1,69 @@
+"""What leaves an agent open becomes warnings."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.segmentation import Surroundings
+from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from tests.unit.plugins.modules.test_failures import result_of
+
+NAME = "ansible_collections.backendai.cluster.plugins.modules.agent_segmentation"
+USERS = {"user1": "192.0.2.31", "user2": "users.example", "192.0.2.32": ""}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the agent be in a network of users; return the underlay's addresses that are asked for."""
+    seen: list[str] = []
+
+    def look(address: str) -> Surroundings:
+        seen.append(address)
+        return Surroundings(("192.0.2.1",), ("192.0.2.0/24",), (), (), True)
+
+    monkeypatch.setattr(importlib.import_module(NAME), "look_around", look)
+    return seen
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the warnings of a module: beside the control node's own Ansible, they are not in its result."""
+    said: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: said.append(sentence))
+    return said
+
+
+@pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "run"])
+def test_each_finding_is_a_warning(
+    asked: list[str], warned: list[str], capsys: pytest.CaptureFixture[str], check_mode: bool
+) -> None:
+    options = {"underlay_address": "192.0.2.1", "users": USERS, "managers": {"manager1": "192.0.2.2"}}
+    result = result_of("agent_segmentation", options, capsys, check_mode=check_mode)
+    (finding,) = result["findings"]
+    assert finding["kind"] == "shared_network"
+    assert finding["message"].startswith(
+        "managers manager1 (192.0.2.2) and users user1 (192.0.2.31), 192.0.2.32 (192.0.2.32) share the agents' own"
+    )
+    assert warned == [f"{finding['message']}."]
+    assert (result["changed"], asked) == (False, ["192.0.2.1"])
+
+
+def test_an_agent_in_a_network_of_its_own_warns_of_nothing(
+    asked: list[str], warned: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = result_of("agent_segmentation", {}, capsys)
+    assert (result["findings"], warned, asked) == ([], [], [""])
+
+
+def test_a_kernel_that_does_not_answer_fails_with_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_address: str) -> Surroundings:
+        raise NetworkError("ip -j addr show: Operation not permitted")
+
+    monkeypatch.setattr(importlib.import_module(NAME), "look_around", fail)
+    result = result_of("agent_segmentation", {}, capsys)
+    assert (result["failed"], result["msg"]) == (True, "ip -j addr show: Operation not permitted.")
