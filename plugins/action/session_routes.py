@@ -24,11 +24,12 @@ class ActionModule(ControlAction):
         args, variables = self._task.args, task_vars or {}
         entries = self.entries(self.queue(variables))
         since = float(args.get("since") or 0)
-        over = {one.id for one in entries if one.state in (ENDING, ENDED) and one.updated_at >= since}
+        over = {one.id: one.updated_at for one in entries if one.state in (ENDING, ENDED)}
+        ended = sorted(session_id for session_id, at in over.items() if at >= since)
         plans = [SessionPlan.from_dict(plan) for plan in args.get("plans") or []]
         plans += self._held(variables) if args.get("agents") else []
         routes = {plan.id: route_of(plan) for plan in plans if plan.published and plan.id not in over}
-        return {**result, "changed": False, "routes": list(routes.values()), "ended": sorted(over)}
+        return {**result, "changed": False, "routes": list(routes.values()), "ended": ended}
 
     def _held(self, variables: Mapping[str, Any]) -> list[SessionPlan]:
         """Return the plans of the sessions that agents hold and users may be in."""

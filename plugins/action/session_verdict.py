@@ -35,7 +35,10 @@ class ActionModule(ControlAction):
             record = {**record, "access": links}
         if later or links:
             self.write(args.get("path") or "", as_json(record))
-        for line in [*summary(record, check_mode=self._task.check_mode), *described(str(record["name"]), links)]:
+        for line in [
+            *summary(record, check_mode=self._task.check_mode),
+            *described(str(record["name"]), links, args.get("host_key") or ""),
+        ]:
             self._display.display(line)
         error = args.get("error") or record["error"] or (_failure(record) if args.get("waited") else None)
         if error:

@@ -19,8 +19,8 @@ name: addresses
 short_description: Return the addresses of hosts of the inventory
 version_added: 0.1.0
 description:
-  - Returns all IPv4 and IPv6 addresses of hosts, each of them once. Names are looked up on the control node, and addresses
-    of the control node's own loopback are left out.
+  - Returns all IPv4 and IPv6 addresses of hosts, each of them once. Names are looked up on the control node, and
+    addresses of the control node's own loopback are left out.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 positional: hostvars, variable

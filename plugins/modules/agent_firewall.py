@@ -16,7 +16,8 @@ description:
     seconds. M(backendai.cluster.agent_firewall_confirm), over a new SSH connection, lets them stay; else the old rules
     come back by themselves, by a timer of systemd or, without systemd, by a process of their own.
   - The rules are chains of the project's own nftables table. They only drop, so that they hold beside those of Docker,
-    ufw and firewalld, whatever those accept. Every packet is looked at, also those of connections that are open already.
+    ufw and firewalld, whatever those accept. Every packet is looked at, also those of connections that are open
+    already.
   - Rules that are confirmed already are made true again, which needs no confirmation.
 author:
   - backendai.cluster contributors (!UNKNOWN)

@@ -45,9 +45,14 @@ options:
     type: bool
     default: false
   links:
-    description: The ways in that each gateway has opened, by its name, as M(backendai.cluster.gateway_routes) said them.
+    description:
+      - The ways in that each gateway has opened, by its name, as M(backendai.cluster.gateway_routes) said them.
     type: dict
     default: {}
+  host_key:
+    description: The public half of main1's host key, for people who come in by a gateway.
+    type: str
+    default: ""
   path:
     description: The file to write; empty for none.
     type: path

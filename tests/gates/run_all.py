@@ -1,25 +1,29 @@
-"""Run every gate, cheapest first, and say at the end how each went and how long it took.
+"""Run every gate, and say at the end how each went and how long it took.
 
-The lab is built in the background meanwhile. It is taken down at the end when this run has brought it up.
+Tests against the lab take longest, and wait for their hosts more than they compute. So they are two parts, each on a
+lab of its own, the second in a copy of the checkout; beside them run the gates that need no lab. Labs are taken down at
+the end, but one that was there before.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 ALONE = ("lint", "types", "unit", "docs", "changelog", "build", "sanity")
-ON_THE_LAB = ("integration", "molecule")
-LAB_IS_UP = Path(".lab/inventory.yml")
-LAB_LOG = Path(".cache/lab.log")
+FIRST_LAB = ("lab", "integration PART=1/2", "molecule")
+SECOND_LAB = ("setup", "lab", "integration PART=2/2")
+COPY = Path(".cache/second")
+LOGS = Path(".cache/gates")
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
 
@@ -30,76 +34,104 @@ class Outcome:
     seconds: float
 
 
-def start(gate: str, output: IO[str] | None = None) -> subprocess.Popen[str]:
-    """Start one target of the Makefile, as a make of its own."""
-    environment = {name: value for name, value in os.environ.items() if name not in FROM_MAKE}
-    return subprocess.Popen(
-        ["make", "--no-print-directory", gate],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output and subprocess.STDOUT,
-        text=True,
-    )
+class Gates:
+    """Targets of the Makefile that run; none goes on when this program ends."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def run(self, gate: str, folder: Path = Path()) -> Outcome:
+        """Run one target, as a make of its own, to its end; then show what it printed."""
+        name = f"{gate} in {folder.name}" if folder.name else gate
+        log = LOGS / f"{name.replace('/', ' of ')}.log"
+        began = time.monotonic()
+        verdict = "failed" if self._make(gate, folder, log) else "ok"
+        seconds = time.monotonic() - began
+        with self._lock:
+            print(f"\n=== {name} ===\n{log.read_text(errors='replace')}", end="")
+            print(f"=== {name}: {verdict}, {seconds:.1f} s ===", flush=True)
+        return Outcome(name, verdict, seconds)
+
+    def lane(self, gates: Sequence[str], folder: Path = Path()) -> list[Outcome]:
+        """Run gates one after the other; after one that the next ones need, they are not run if it failed."""
+        outcomes: list[Outcome] = []
+        for gate in gates:
+            needed = [one for one in outcomes if one.gate.split()[0] in ("setup", "lab")]
+            ready = all(one.verdict == "ok" for one in needed)
+            outcomes.append(self.run(gate, folder) if ready else Outcome(gate, "not run", 0.0))
+        return outcomes
+
+    def end(self) -> None:
+        """Take down what runs, and start nothing more."""
+        with self._lock:
+            self._ended = True
+            for process in self._running:
+                process.terminate()
+
+    def _make(self, gate: str, folder: Path, log: Path) -> int:
+        environment = {name: value for name, value in os.environ.items() if name not in FROM_MAKE}
+        with log.open("w") as output:
+            with self._lock:
+                if self._ended:
+                    return 1
+                process = subprocess.Popen(
+                    ["make", "--no-print-directory", *gate.split()],
+                    cwd=folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+                self._running.add(process)
+            try:
+                return process.wait()
+            finally:
+                self._running.discard(process)
 
 
-def finish(gate: str, process: subprocess.Popen[str], began: float) -> Outcome:
-    """Wait for a started gate; take it down when the wait is cut short."""
-    try:
-        verdict = "failed" if process.wait() else "ok"
-    finally:
-        process.terminate()
-    return Outcome(gate, verdict, time.monotonic() - began)
+def copy_checkout(to: Path) -> None:
+    """Copy what is in the checkout, committed or not, and nothing that make has made."""
+    shutil.rmtree(to, ignore_errors=True)
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    for name in filter(os.path.lexists, listed.split("\0")):
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(name, to / name, follow_symlinks=False)
 
 
-def run(gate: str) -> Outcome:
-    """Run one gate in the foreground."""
-    print(f"\n=== {gate} ===", flush=True)
-    outcome = finish(gate, start(gate), time.monotonic())
-    print(f"=== {gate}: {outcome.verdict}, {outcome.seconds:.1f} s ===", flush=True)
-    return outcome
-
-
-def run_with_lab() -> Iterator[Outcome]:
-    """Run the gates that need no lab while it is being built, then those that need it."""
-    LAB_LOG.parent.mkdir(exist_ok=True)
-    with LAB_LOG.open("w") as log, ThreadPoolExecutor() as pool:
-        building = start("lab", log)
-        built = pool.submit(finish, "lab", building, time.monotonic())
-        try:
-            yield from map(run, ALONE)
-            lab = built.result()
-        finally:
-            building.terminate()
-    print(f"\n=== lab ===\n{LAB_LOG.read_text()}=== lab: {lab.verdict}, {lab.seconds:.1f} s ===", flush=True)
-    yield lab
-    if lab.verdict == "ok":
-        yield from map(run, ON_THE_LAB)
-    else:
-        yield from (Outcome(gate, "not run", 0.0) for gate in ON_THE_LAB)
-
-
-def run_all() -> Iterator[Outcome]:
+def run_all(gates: Gates) -> Iterator[Outcome]:
     """Run every gate; one that fails does not stop the others, save those that need it."""
-    setup = run("setup")
+    setup = gates.run("setup")
     yield setup
-    if setup.verdict == "ok":
-        yield from run_with_lab()
+    if setup.verdict != "ok":
+        return
+    copy_checkout(COPY)
+    with ThreadPoolExecutor() as pool:
+        try:
+            lanes = [(ALONE, Path()), (FIRST_LAB, Path()), (SECOND_LAB, COPY)]
+            for lane in [pool.submit(gates.lane, *lane) for lane in lanes]:
+                yield from lane.result()
+        finally:
+            gates.end()
 
 
 def main() -> None:
     os.chdir(Path(__file__).parents[2])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    found_up = LAB_IS_UP.exists()
+    found_up = Path(".lab/inventory.yml").exists()
+    LOGS.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
     try:
-        outcomes.extend(run_all())
+        outcomes.extend(run_all(Gates()))
     finally:
-        if not found_up and Path(".lab").exists():
-            outcomes.append(run("lab-down"))
+        left = [folder for folder in (Path(), COPY) if (folder / ".lab").exists() and not (found_up and folder != COPY)]
+        outcomes.extend(Gates().run("lab-down", folder) for folder in left)
+        shutil.rmtree(COPY, ignore_errors=True)
         print("\nSummary")
         for outcome in outcomes:
-            print(f"  {outcome.gate:<12} {outcome.verdict:<8} {outcome.seconds:7.1f} s")
+            print(f"  {outcome.gate:<32} {outcome.verdict:<8} {outcome.seconds:7.1f} s")
     if any(outcome.verdict != "ok" for outcome in outcomes):
         sys.exit("make test: failed")
     print("make test: every gate passed")

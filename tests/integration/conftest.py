@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,23 @@ from typing import Any
 import pytest
 
 from tests.integration.laboratory import INVENTORY, QUEUE, Run, at_once, held, play, queue, remains
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="1/1", help="which of how many parts to run; a file is in one part")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the files of one part: each file, the largest first, goes to the part that has the fewest tests."""
+    part, parts = (int(number) for number in config.getoption("--part").split("/"))
+    sizes = Counter(item.path for item in items)
+    loads = dict.fromkeys(range(1, parts + 1), 0)
+    place = {}
+    for path, size in sorted(sizes.items(), key=lambda one: (-one[1], one[0])):
+        place[path] = min(loads, key=lambda one: loads[one])
+        loads[place[path]] += size
+    config.hook.pytest_deselected(items=[item for item in items if place[item.path] != part])
+    items[:] = [item for item in items if place[item.path] == part]
 
 
 class Sessions:

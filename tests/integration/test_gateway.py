@@ -495,7 +495,7 @@ def test_a_given_certificate_is_used_and_its_key_is_never_shown(tmp_path: Path) 
 
 
 def test_no_request_is_lost_while_50_other_sessions_come_and_go(token: str) -> None:
-    load = {"path": f"/s/{NAME}/web/slow/1.5", "headers": bearer(token), "at_once": 500, "seconds": 30}
+    load = {"path": f"/s/{NAME}/web/slow/4", "headers": bearer(token), "at_once": 500, "seconds": 40}
     text = Path(__file__).with_name("web_client.py").read_text()
     on(USER, f"mkdir -p {FOLDER}; cat > {FOLDER}/web_client.py << 'END'\n{text}\nEND")
     asked = json.dumps({"host": ADDRESS, "load": {**load, "socket": f"/s/{NAME}/web/ws"}})
@@ -510,9 +510,10 @@ def test_no_request_is_lost_while_50_other_sessions_come_and_go(token: str) -> N
             changes += 2
         output, _nothing = users.communicate(timeout=120)
     on(USER, f"rm -r {FOLDER}")
+    assert output.startswith("{"), output
     told = json.loads(output)
     print(f"{told['seen']} requests while routes changed {changes} times; {told['frames']} frames of a WebSocket")
     assert changes >= 4
     assert set(told["seen"]) == {"200"}
-    assert told["seen"]["200"] >= 3000
-    assert told["frames"] > 100
+    assert told["seen"]["200"] >= 2500
+    assert told["frames"] >= 40

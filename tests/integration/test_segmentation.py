@@ -58,8 +58,7 @@ def test_an_agent_as_it_is_provisioned_has_nothing_to_warn_of() -> None:
 
 
 def test_a_public_address_is_warned_of() -> None:
-    line = f"ip link add public0 type dummy && ip link set public0 up && ip address add {PUBLIC}/32 dev public0"
-    with made(line, "ip link del public0"):
+    with made(f"ip address add {PUBLIC}/32 dev eth0", f"ip address del {PUBLIC}/32 dev eth0"):
         assert f"it has the public address {PUBLIC}, " in findings()["public_address"]
     assert findings() == {}
 

@@ -21,7 +21,7 @@ PROGRAM = base64.b64encode(Path(__file__).with_name("web_app.py").read_bytes()).
 WEB = {"name": "web", "port": 8888, "command": f'exec python3 -c "$(echo {PROGRAM} | base64 -d)" 0.0.0.0 8888 web'}
 DATABASE = {"name": "database", "port": 5432, "protocol": "tcp"}
 LATE = {"name": "late", "port": 8889}
-OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=/tmp/way-in/known"
+OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/tmp/way-in/known"
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +106,10 @@ def test_an_app_that_does_not_answer_says_so(session: Run, token: str) -> None:
 def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(session: Run) -> None:
     name = session.record["name"]
     (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.output, re.MULTILINE)
-    on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END")
+    (known,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.output, re.MULTILINE)
+    on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END\ncat > /tmp/way-in/known << 'END'\n{known}END")
     line = f"ssh -F /tmp/way-in/config -i /tmp/way-in/key {OPTIONS} {name}"
-    assert on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split()[-3:] == [
+    assert on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split() == [
         "main1",
         "sub1",
         "sub2",

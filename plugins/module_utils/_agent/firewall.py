@@ -42,8 +42,8 @@ def try_firewall(
     """Begin the trial of a firewall that is not in force yet; the rules of one that is are made true.
 
     ``None`` stands for no firewall. The rules are checked by ``nft`` first, then the way back is prepared, then they
-    are replaced in one step. Raises :class:`FirewallError`, :class:`Refused`, :class:`Damaged`, and what ``start_timer``
-    raises: then nothing has changed.
+    are replaced in one step. Raises :class:`FirewallError`, :class:`Refused`, :class:`Damaged`, and what
+    ``start_timer`` raises: then nothing has changed.
     """
     unknown = sorted(set(wanted.interfaces if wanted else ()) - interfaces())
     if unknown:

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import PATIENCE
 from ansible_collections.backendai.cluster.plugins.module_utils._core.port_ranges import (
     Ranges,
     as_text,
@@ -19,7 +20,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.port_range
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._net.detour import Way, is_there, ways_to
 from ansible_collections.backendai.cluster.plugins.module_utils._net.scan import (
-    PATIENCE,
     Answer,
     Door,
     allowed_at_once,

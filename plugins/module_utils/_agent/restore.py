@@ -155,11 +155,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     store = Store(options.state_path)
     engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))
+    failures: list[str] = []
     try:
         if options.withdraw:
-            changes, failures = withdraw(store, options.withdraw), []
+            changes = withdraw(store, options.withdraw)
         elif options.rules:
-            changes, failures = isolate(store, dry=False), []
+            changes = isolate(store, dry=False)
         else:
             changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:

@@ -20,15 +20,19 @@ ALWAYS_UDP = (53, 111, 123, 161, 4789, 7946)
 """UDP ports that are tried everywhere: those of tunnels and of Docker Swarm, and of services that many hosts have."""
 
 PATIENCE, STINT_SECONDS = 2.5, 60.0
-"""Seconds for one attempt, and for what one call of the module tries: SSH connections stay short."""
+"""Seconds for one attempt, in which the kernel sends a second SYN, and for what one call of the module tries."""
+
+OPEN, CLOSED, ANSWERED = "open", "closed", "answered"
+"""The states of a door, two of them in the words of nmap: the handshake went through, or something came back; the other
+side refused; the host itself sent another ICMP error."""
 
 NOBODY = "nobody on the segment has this address"
 """Why silence proves nothing."""
 
 MEANS = {
-    "open": "it takes connections",
-    "closed": "it refuses, so nothing filters what is sent there",
-    "answered": "it answers with an ICMP error, so not everything is filtered",
+    OPEN: "it takes connections",
+    CLOSED: "it refuses, so nothing filters what is sent there",
+    ANSWERED: "it answers with an ICMP error, so not everything is filtered",
 }
 """What each state of a door means, for people."""
 
@@ -173,12 +177,12 @@ def _findings(target: Target, key: Key, ports: port_ranges.Ranges) -> list[dict[
     Each open port is a finding of its own; ports of another state are one finding for each address.
     """
     outsider, name, address, protocol, state = key
-    if target.kind == GATEWAY and (state != "open" or protocol == "icmp"):
+    if target.kind == GATEWAY and (state != OPEN or protocol == "icmp"):
         return []
     found = {"outsider": outsider, "target": name, "address": address, "protocol": protocol}
     if protocol == "icmp":
         return [{**found, "port": None, "ports": "", "state": state, "means": "it answers pings"}]
-    if state == "open":
+    if state == OPEN:
         fine = target.expected if protocol == "tcp" and target.addresses.get(address) == GATEWAY else {}
         means = MEANS[state] if protocol == "tcp" else "something answers there"
         return [
@@ -217,7 +221,7 @@ def _expected(target: Target, heard: Mapping[Key, port_ranges.Ranges]) -> list[d
     seen = {
         port
         for (_outsider, name, _address, protocol, state), ports in heard.items()
-        if (name, protocol, state) == (target.name, "tcp", "open")
+        if (name, protocol, state) == (target.name, "tcp", OPEN)
         for port in port_ranges.each(ports)
     }
     return [

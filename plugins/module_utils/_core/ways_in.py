@@ -39,8 +39,11 @@ def links_of(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, Any]]
     ]
 
 
-def described(name: str, links: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the ways in as lines for people; the links of apps have no token, and say how to get one."""
+def described(name: str, links: Iterable[Mapping[str, Any]], host_key: str = "") -> list[str]:
+    """Return the ways in as lines for people; the links of apps have no token, and say how to get one.
+
+    ``host_key`` is that of main1, such as ``ssh-ed25519 AAAA…``; empty where it is not known.
+    """
     lines: list[str] = []
     apps = []
     for link in links:
@@ -52,6 +55,8 @@ def described(name: str, links: Iterable[Mapping[str, Any]]) -> list[str]:
                 f"    Port {link['ssh']['port']}",
                 "    User work",
             ]
+            known = f"  [{link['ssh']['host']}]:{link['ssh']['port']} {host_key}"
+            lines += ["and this into ~/.ssh/known_hosts:", known] if host_key else []
         apps += [f"  {app['name']:<16} {app['url'] or f'by ssh -L, it speaks no HTTP: {name}'}" for app in link["apps"]]
     if apps:
         token = f"backendai.cluster.session_token -e session_name={name} -e session_token_path=FILE"

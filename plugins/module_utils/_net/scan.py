@@ -4,9 +4,7 @@
 
 """Which doors a network has: connections, datagrams and echoes are tried, many at once, and answers noted.
 
-The words are those of nmap. ``open``: the handshake went through, or something came back. ``closed``: the other side
-refused, so nothing filters. ``answered``: the host itself sent some other ICMP error. What is silent, or refused by
-somebody on the way, is filtered and not among the answers.
+What is silent, or refused by somebody on the way, is filtered and not among the answers.
 """
 
 from __future__ import annotations
@@ -24,12 +22,8 @@ from collections.abc import Collection, Iterable, Iterator
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import ANSWERED, CLOSED, OPEN, PATIENCE
 from ansible_collections.backendai.cluster.plugins.module_utils._net.icmp import echo_request, is_reply
-
-OPEN, CLOSED, ANSWERED = "open", "closed", "answered"
-
-PATIENCE = 2.5
-"""Seconds for each attempt: the kernel sends a second SYN after one."""
 
 _SPARE_FILES = 200
 _DATAGRAM = bytes.fromhex("08000000 ffffff00") + bytes(14)

@@ -93,6 +93,32 @@ def test_variables_may_be_templates(run: Run) -> None:
     assert run(ActionModule, {}, {**asked, "workers": 3})["spec"]["cluster_size"] == 4
 
 
+HOSTS = {
+    "gateway1": {"ansible_host": "203.0.113.7", "gateway_underlay_address": "198.51.100.7"},
+    "gateway2": {"ansible_host": "198.51.100.8"},
+    "gateway3": {"ansible_host": "a..b"},
+}
+
+
+@pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate"])
+def test_what_is_published_is_for_the_addresses_of_the_gateways(run: Run, purpose: str) -> None:
+    args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
+    result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
+    assert result["pools"] == dataclasses.asdict(POOLS) | {"gateways": ("198.51.100.7", "198.51.100.8")}
+
+
+def test_without_gateways_nothing_is_for_anybody(run: Run) -> None:
+    assert run(ActionModule, {"gateways": []}, {**variables(), "hostvars": HOSTS})["pools"]["gateways"] == ()
+
+
+def test_a_gateway_without_an_address_is_one_sentence_and_a_record(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {"gateways": ["gateway3"]}, {**variables(record_path=str(path)), "hostvars": HOSTS})
+    sentence = "gateway3: 'a..b' has no address: it is no name of a host."
+    assert (str(refused.value), json.loads(path.read_text())["error"]) == (sentence, sentence)
+
+
 def test_a_bad_request_is_one_sentence(run: Run) -> None:
     assert refusal(run, variables(cluster_size=0)) == ("session_cluster_size: 0 must be a whole number from 1 to 1024.")
 
@@ -102,11 +128,15 @@ def test_a_bad_request_is_one_sentence(run: Run) -> None:
     [
         ({"vxlan_port": 0}, "session_vxlan_port: 0 must be a whole number from 1 to 65535."),
         (
+            {"published_port_pool": "80-90"},
+            "session_published_port_pool: '80-90' must be a range within 1024-65535, such as 30000-31000.",
+        ),
+        (
             {"authorized_keys": ["x"]},
             "session_authorized_keys[0]: 'x' is not a public key of OpenSSH (ssh-ed25519 AAAA…).",
         ),
     ],
-    ids=["pools", "keys"],
+    ids=["pools", "published ports", "keys"],
 )
 def test_what_is_not_in_the_request_itself_is_checked_too(run: Run, changes: dict[str, Any], sentence: str) -> None:
     assert refusal(run, variables(**changes)) == sentence

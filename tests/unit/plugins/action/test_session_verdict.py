@@ -122,3 +122,62 @@ def test_check_mode_claims_nothing_and_writes_nothing(run: Run, said: list[str],
     path = tmp_path / "record.json"
     run(ActionModule, {"record": WAITS, "started": [RUNS], "path": str(path)}, {}, check_mode=True)
     assert (said, path.exists()) == (["Session train-llm was not touched: this is check mode."], False)
+
+
+APP = {"name": "jupyter", "url": "https://gateway1/s/train-llm/jupyter/"}
+LINK = {"id": SESSION_ID, "name": "train-llm", "ssh": {"host": "gateway1", "port": 31001}, "apps": [APP]}
+ACCESS = [{"gateway": "gateway1", "ssh": LINK["ssh"], "apps": [APP]}]
+PRINTED = [
+    "Put this into ~/.ssh/config for `ssh train-llm`, by way of gateway1:",
+    "  Host train-llm",
+    "    HostName gateway1",
+    "    Port 31001",
+    "    User work",
+    "Its apps, with a token:",
+    "  jupyter          https://gateway1/s/train-llm/jupyter/",
+    (
+        "A token comes from ansible-playbook backendai.cluster.session_token -e session_name=train-llm"
+        " -e session_token_path=FILE"
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "args", [{"record": RUNS}, {"record": WAITS, "started": [RUNS]}], ids=["at once", "started meanwhile"]
+)
+def test_the_ways_in_to_a_session_that_runs_are_said_and_recorded(
+    run: Run, said: list[str], tmp_path: Path, args: dict[str, Any]
+) -> None:
+    path = tmp_path / "record.json"
+    result = run(ActionModule, {**args, "links": {"gateway1": [LINK], "gateway2": []}, "path": str(path)}, {})
+    assert said == ["Session train-llm is RUNNING.", LINE, *PRINTED]
+    assert json.loads(path.read_text()) == result["record"] == {**RUNS, "access": ACCESS}
+
+
+@pytest.mark.parametrize("host_key", ["", None, "ssh-ed25519 HOST-main1"])
+def test_whom_users_meet_is_said_where_it_is_known(run: Run, said: list[str], host_key: str | None) -> None:
+    run(ActionModule, {"record": RUNS, "links": {"gateway1": [LINK]}, "host_key": host_key}, {})
+    known = ["and this into ~/.ssh/known_hosts:", f"  [gateway1]:31001 {host_key}"] if host_key else []
+    assert said[2:] == [*PRINTED[:5], *known, *PRINTED[5:]]
+
+
+@pytest.mark.parametrize("links", [None, {}, {"gateway1": []}, {"gateway1": [{**LINK, "id": "other"}]}])
+def test_without_a_way_in_the_record_is_what_it_was(
+    run: Run, said: list[str], tmp_path: Path, links: dict[str, Any] | None
+) -> None:
+    path = tmp_path / "record.json"
+    result = run(ActionModule, {"record": RUNS, "links": links, "path": str(path)}, {})
+    assert said == ["Session train-llm is RUNNING.", LINE]
+    assert (result["record"], path.exists()) == (RUNS, False)
+
+
+def test_there_is_no_way_in_to_a_session_that_has_ended(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    history(queue, over(0))
+    result = run(ActionModule, {"record": RUNS, "waited": True, "links": {"gateway1": [LINK]}}, {})
+    assert (said, result["record"]) == (["Session train-llm is TERMINATED."], over(0))
+
+
+def test_a_session_that_failed_is_said_without_a_way_in(run: Run, said: list[str]) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
+        run(ActionModule, {"record": FAILED, "links": {"gateway1": [LINK]}}, {})
+    assert said == ["Session train-llm is ERROR."]

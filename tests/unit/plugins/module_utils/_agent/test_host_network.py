@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.slice import Asked, Contents, apply_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Settings
 from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._core.published import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys, ports
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look
@@ -75,6 +77,15 @@ def test_containers_are_on_the_agents_network_alone_under_their_own_names(engine
         assert one["host_config"]["network_mode"] == "host"
         assert one["environment"]["NCCL_SOCKET_IFNAME"] == "eth0"
     assert [call for call in engine.calls if call.startswith("connect")] == []
+
+
+def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine: Engine, store: Store) -> None:
+    ways = (PublishedPort("ssh", "tcp", FIRST, "192.0.2.1", FIRST),)
+    made = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
+    store.save(held(made, expires_at=9e12))
+    client: Any = engine
+    apply_claimed(client, store, Asked(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    assert [(one["ports"], one["host_config"]["port_bindings"]) for one in engine.asked] == [([], {})] * 2
 
 
 def test_the_firewall_lets_the_other_agents_in(engine: Engine, store: Store, kernel: Kernel) -> None:

@@ -81,6 +81,21 @@ def test_people_are_told_how_to_log_in_and_how_to_get_a_token() -> None:
     ]
 
 
+def test_people_are_told_whom_they_meet_where_main1s_host_key_is_known() -> None:
+    assert described("a", [in_by("gateway1"), in_by("2001:db8::7")], "ssh-ed25519 HOST-main1")[5:] == [
+        "and this into ~/.ssh/known_hosts:",
+        "  [gateway1]:31001 ssh-ed25519 HOST-main1",
+        "Put this into ~/.ssh/config for `ssh a`, by way of 2001:db8::7:",
+        "  Host a",
+        "    HostName 2001:db8::7",
+        "    Port 31001",
+        "    User work",
+        "and this into ~/.ssh/known_hosts:",
+        "  [2001:db8::7]:31001 ssh-ed25519 HOST-main1",
+    ]
+    assert "HOST-main1" not in str(described("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])], "HOST-main1"))
+
+
 def test_people_are_told_of_no_token_where_there_is_no_app() -> None:
     assert [line for line in described("a", [in_by("gateway1"), in_by("gateway2")]) if "by way of" in line] == [
         "Put this into ~/.ssh/config for `ssh a`, by way of gateway1:",

@@ -1,0 +1,258 @@
+"""What the modules make of their options: a firewall that is tried, and one that is confirmed."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import firewall as trying
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Allowance, Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
+from tests.unit.kernel import Kernel, kernel_of_names
+from tests.unit.plugins.modules.test_failures import result_of
+
+CONNECTION = "203.0.113.7 51234 192.0.2.1 2222"
+LATER = "203.0.113.7 51235 192.0.2.1 2222"
+MINE = Firewall(("203.0.113.7/32",), ssh_ports=(2222,))
+OPTIONS = {
+    "managers": ["192.0.2.0/24"],
+    "gateways": ["198.51.100.7"],
+    "peers": ["192.0.2.2"],
+    "ssh_ports": [22],
+    "allow": [{"ports": ["9100-9199"]}, {"protocol": "any", "sources": ["10.0.0.0/8"]}],
+    "interfaces": ["eth0"],
+}
+ASKED = Firewall(
+    ("192.0.2.0/24",),
+    ("198.51.100.7/32",),
+    ("192.0.2.2/32",),
+    (22,),
+    (Allowance("tcp", ("9100-9199",), ()), Allowance("any", (), ("10.0.0.0/8",))),
+    ("eth0",),
+)
+
+
+@pytest.fixture
+def kernel() -> Iterator[Kernel]:
+    """Return the kernel of the host."""
+    with kernel_of_names() as names:
+        yield names
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """Return the ways back that are prepared."""
+    started: list[tuple[object, ...]] = []
+    monkeypatch.setattr(agent_firewall, "start_withdrawal", lambda *what: started.append(what))
+    return started
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: Kernel, timers: list[tuple[object, ...]]) -> Store:
+    """Return the store of a host that has never had rules, and that Ansible has come in to over SSH."""
+    assert (kernel.table, timers) == ("", [])
+    (tmp_path / "sessions").mkdir()
+    monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
+    monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
+    monkeypatch.setattr(agent_firewall, "other_firewalls", list)
+    return Store(str(tmp_path))
+
+
+@pytest.fixture
+def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Return what runs the module that tries a firewall."""
+
+    def run(*, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        return result_of("agent_firewall", {"state_path": _path(store), **options}, capsys, check_mode=check_mode)
+
+    return run
+
+
+@pytest.fixture
+def confirmed(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Return what runs the module that confirms a firewall."""
+
+    def run(nonce: str, *, check_mode: bool = False) -> dict[str, Any]:
+        options = {"state_path": _path(store), "nonce": nonce}
+        return result_of("agent_firewall_confirm", options, capsys, check_mode=check_mode)
+
+    return run
+
+
+def _path(store: Store) -> str:
+    return str(store.firewall_file.parent)
+
+
+def _trial(store: Store) -> Trial:
+    trial = FirewallState(store).trial
+    assert trial is not None
+    return trial
+
+
+def test_without_options_whoever_runs_ansible_is_let_in_where_they_came_in(
+    tried: Any, store: Store, kernel: Kernel, timers: list[tuple[object, ...]]
+) -> None:
+    before = time.time()
+    result = tried()
+    trial = _trial(store)
+    assert (trial.firewall, trial.connection, trial.nonce) == (MINE, CONNECTION, result["nonce"])
+    assert before + 60 <= trial.until <= time.time() + 60
+    assert kernel.table == render(isolation_of([], ()), MINE, ["eth0"])
+    assert timers == [(_path(store), "unix:///var/run/docker.sock", result["nonce"], 60)]
+    assert (result["changed"], result["managers"]) == (True, ["203.0.113.7/32"])
+    assert result["diff"] == {"before": "", "after": "firewall table inet backendai: there\n"}
+
+
+def test_every_option_counts(tried: Any, store: Store, timers: list[tuple[object, ...]]) -> None:
+    result = tried(**OPTIONS, confirm_timeout=5, docker_host="unix:///other.sock", inventory_managers=["192.0.2.99"])
+    assert (_trial(store).firewall, result["managers"]) == (ASKED, ["192.0.2.0/24"])
+    assert timers == [(_path(store), "unix:///other.sock", result["nonce"], 5)]
+
+
+def test_managers_of_the_inventory_come_in_beside_whoever_runs_ansible(tried: Any) -> None:
+    assert tried(inventory_managers=["192.0.2.99"])["managers"] == ["192.0.2.99/32", "203.0.113.7/32"]
+
+
+def test_check_mode_tells_and_changes_nothing(
+    tried: Any, store: Store, kernel: Kernel, timers: list[tuple[object, ...]]
+) -> None:
+    result = tried(check_mode=True)
+    assert (result["changed"], result["nonce"], result["managers"]) == (True, "", ["203.0.113.7/32"])
+    assert result["diff"]["after"] == "firewall table inet backendai: there\n"
+    assert (kernel.table, timers, store.firewall_file.exists()) == ("", [], False)
+
+
+def test_what_is_confirmed_needs_no_trial(
+    tried: Any, confirmed: Any, timers: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nonce = tried(**OPTIONS)["nonce"]
+    monkeypatch.setenv("SSH_CONNECTION", LATER)
+    assert confirmed(nonce)["changed"] is False
+    timers.clear()
+    result = tried(**OPTIONS)
+    assert (result["changed"], result["nonce"], timers) == (False, "", [])
+    assert result["diff"] == {"before": "", "after": ""}
+
+
+def test_to_have_no_firewall_any_more_is_tried_too(tried: Any, store: Store, kernel: Kernel) -> None:
+    FirewallState(store).save(MINE, None)
+    result = tried(enabled=False, managers=["no address"])
+    assert (result["managers"], bool(result["nonce"])) == ([], True)
+    assert _trial(store).firewall is None
+    assert kernel.table == render(isolation_of([], ()))
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_other_firewalls_are_a_warning(tried: Any, monkeypatch: pytest.MonkeyPatch, check_mode: bool) -> None:
+    warned: list[str] = []
+    # Beside the control node's own Ansible, warnings are not in the result.
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
+    tried(check_mode=check_mode)
+    assert warned == []
+    monkeypatch.setattr(agent_firewall, "other_firewalls", lambda: ["ufw is at work.", "firewalld is at work."])
+    tried(check_mode=check_mode)
+    assert warned == ["ufw is at work.", "firewalld is at work."]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"confirm_timeout": 4},
+            "firewall_confirm_timeout: 4 must be a whole number from 5 to 3600.",
+        ),
+        (
+            {"managers": ["10.0.0.1/8"]},
+            (
+                "firewall_managers: '10.0.0.1/8' is a network with host bits: it must be the network's own address,"
+                " such as 10.0.0.0/8."
+            ),
+        ),
+        ({"interfaces": ["eth9"]}, "firewall_interfaces: 'eth9' is no interface of this host."),
+        ({"allow": [{"protocol": "udp"}]}, "firewall_allow[0].ports is required for udp."),
+    ],
+    ids=["timeout", "managers", "interfaces", "allow"],
+)
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_what_is_wrong_is_one_sentence_and_nothing_is_tried(
+    tried: Any, store: Store, kernel: Kernel, options: dict[str, Any], sentence: str, check_mode: bool
+) -> None:
+    result = tried(**options, check_mode=check_mode)
+    assert (result["failed"], result["msg"]) == (True, sentence)
+    assert (kernel.table, store.firewall_file.exists()) == ("", False)
+
+
+@pytest.mark.parametrize("connection", [None, ""])
+def test_whoever_could_not_log_in_again_is_not_let_out(
+    tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, connection: str | None
+) -> None:
+    monkeypatch.delenv("SSH_CONNECTION")
+    if connection is not None:
+        monkeypatch.setenv("SSH_CONNECTION", connection)
+    result = tried(gateways=["198.51.100.7"])
+    assert result["failed"] is True
+    assert result["msg"].startswith("firewall_managers is empty, and this connection does not come from an address: ")
+    assert kernel.table == ""
+
+
+def test_a_protocol_that_is_none_is_refused(tried: Any) -> None:
+    result = tried(allow=[{"protocol": "icmp", "sources": ["10.0.0.0/8"]}])
+    assert result["failed"] is True
+    assert "value of protocol must be one of: tcp, udp, any, got: icmp" in result["msg"]
+
+
+def test_a_way_back_that_systemd_refuses_is_one_sentence(
+    tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_what: object) -> None:
+        raise subprocess.CalledProcessError(1, ["systemd-run", "--quiet"], stderr="Failed to connect to bus\n")
+
+    monkeypatch.setattr(agent_firewall, "start_withdrawal", refuse)
+    result = tried()
+    assert (result["failed"], result["msg"]) == (True, "systemd-run failed: Failed to connect to bus.")
+    assert kernel.table == ""
+
+
+@pytest.mark.parametrize("connection", [CONNECTION, LATER], ids=["old", "new"])
+def test_only_a_new_connection_confirms(
+    tried: Any, confirmed: Any, store: Store, monkeypatch: pytest.MonkeyPatch, connection: str
+) -> None:
+    nonce = tried()["nonce"]
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    result = confirmed(nonce)
+    if connection == CONNECTION:
+        assert (result["failed"], result["msg"]) == (
+            True,
+            "the new rules were to be confirmed over a new connection, and this one is the old one.",
+        )
+    assert FirewallState(store).confirmed == (None if connection == CONNECTION else MINE)
+
+
+def test_a_trial_that_is_over_is_not_confirmed(confirmed: Any, store: Store) -> None:
+    FirewallState(store).save(None, Trial(MINE, "mine", time.time() - 1, ""))
+    result = confirmed("mine")
+    assert (result["failed"], result["msg"]) == (
+        True,
+        "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold.",
+    )
+
+
+def test_check_mode_confirms_nothing(confirmed: Any, store: Store) -> None:
+    trial = Trial(MINE, "mine", time.time() + 60, "")
+    FirewallState(store).save(None, trial)
+    assert confirmed("mine", check_mode=True)["changed"] is False
+    assert (FirewallState(store).confirmed, FirewallState(store).trial) == (None, trial)
+
+
+def test_a_confirmation_is_of_one_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    result = result_of("agent_firewall_confirm", {}, capsys)
+    assert (result["failed"], result["msg"]) == (True, "missing required arguments: nonce")
