@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -41,8 +42,7 @@ class ActionModule(ControlAction):
         try:
             spec = parse_spec(variables) if purpose == "create" else None
             run = check_run(variables, needs_session=purpose in ("terminate", "verify", "logs"))
-            gateways = addresses_of((task_vars or {})["hostvars"], self._task.args.get("gateways") or (), UNDERLAY)
-            pools = parse_pools(variables, gateways)
+            pools = parse_pools(variables, self._gateways(purpose, (task_vars or {})["hostvars"]))
             if spec is not None:
                 refuse_malformed(spec.authorized_keys)
                 refuse_strangers(spec, agents)
@@ -65,6 +65,17 @@ class ActionModule(ControlAction):
         # The user's environment may hold secrets.
         result["_ansible_no_log"] = True
         return {**result, "spec": dataclasses.asdict(spec)}
+
+    def _gateways(self, purpose: str, hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Return the addresses of gateways; one without an address keeps nobody from anything but a new session."""
+        hosts = self._task.args.get("gateways") or ()
+        try:
+            return addresses_of(hostvars, hosts, UNDERLAY)
+        except SpecError as error:
+            if purpose == "create":
+                raise
+            self._display.warning(str(error))
+            return []
 
     def _waiting(self, task_vars: dict[str, Any]) -> list[SessionSpec]:
         """Return the requests that wait: they may start in this run too."""

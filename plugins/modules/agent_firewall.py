@@ -124,7 +124,6 @@ managers:
   elements: str
 """
 
-import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -136,6 +135,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.other_firewalls import other_firewalls
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._host.timer import start_withdrawal
+from ansible_collections.backendai.cluster.plugins.module_utils._net.connection import ssh_connection
 
 
 def main() -> None:
@@ -167,7 +167,7 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         params = module.params
-        connection = os.environ.get("SSH_CONNECTION", "")
+        connection = ssh_connection()
         seconds = parse_timeout(params["confirm_timeout"])
         wanted = parse_firewall(params, params["inventory_managers"], connection.split()) if params["enabled"] else None
 

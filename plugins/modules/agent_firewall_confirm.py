@@ -50,7 +50,6 @@ EXAMPLES = r"""
 RETURN = r"""
 """
 
-import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -58,6 +57,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall import confirm
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net.connection import ssh_connection
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         if not module.check_mode:
-            confirm(Store(module.params["state_path"]), module.params["nonce"], os.environ.get("SSH_CONNECTION", ""))
+            confirm(Store(module.params["state_path"]), module.params["nonce"], ssh_connection())
         return {"changed": False}
 
     finish(module, run)

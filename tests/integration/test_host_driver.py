@@ -98,15 +98,18 @@ def test_frameworks_are_told_the_interface_of_the_underlay(four: Run) -> None:
             assert (seen["MASTER_ADDR"], seen["BACKENDAI_CLUSTER_HOSTS"]) == ("main1", ",".join(HOSTNAMES))
 
 
-def test_only_the_agents_of_the_session_reach_its_sshds(four: Run, sessions: Sessions) -> None:
+def test_only_the_agents_of_the_session_reach_its_sshds_and_gateways_that_of_main1(
+    four: Run, sessions: Sessions
+) -> None:
     run = sessions.create(*ALLOWED, **HOST, cluster_size=2, designated_agents=["agent1", "agent2"])
     assert run.code == 0, run.output
     for record, agents in ((four.record, set(AGENTS)), (run.record, {"agent1", "agent2"})):
-        for (agent, _hostname), port in ports(record).items():
+        for (agent, hostname), port in ports(record).items():
             address = host_variables(agent)["ansible_host"]
             asking = (*AGENTS, "gateway1", "user1")
             said = dict(zip(asking, at_once(*[partial(greeting, host, address, port) for host in asking]), strict=True))
-            assert {host for host, greeted in said.items() if greeted == "SSH-"} == agents
+            gateways = {"gateway1"} if hostname == "main1" else set()
+            assert {host for host, greeted in said.items() if greeted == "SSH-"} == agents | gateways
 
 
 def test_sessions_on_the_same_agents_get_different_ports_and_leave_none_open(four: Run, sessions: Sessions) -> None:

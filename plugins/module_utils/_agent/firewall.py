@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 import uuid
 from collections.abc import Callable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import (
+    FirewallState,
+    Trial,
+    seconds_up,
+    this_boot,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate, rules_of
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
@@ -57,7 +61,7 @@ def try_firewall(
         else:
             # While one cannot be read, the rules that are there stay: nothing would be tried.
             store.sessions()
-            trial = Trial(wanted, uuid.uuid4().hex, time.time() + seconds, connection)
+            trial = Trial(wanted, uuid.uuid4().hex, seconds_up() + seconds, this_boot(), connection)
         if dry:
             return Tried(table.plan_table(checked), "")
         if trial is not None:
@@ -72,7 +76,7 @@ def confirm(store: Store, nonce: str, connection: str) -> None:
     with store.isolation_lock():
         state = FirewallState(store)
         trial = state.trial
-        if trial is None or trial.nonce != nonce or time.time() >= trial.until:
+        if trial is None or trial.nonce != nonce or trial.over:
             raise NotConfirmed(
                 "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
             )

@@ -13,23 +13,33 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store, write_atomically
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A firewall (``None``: to have none) that is tried until a time, in seconds since the epoch.
+    """A firewall (``None``: to have none) that is tried until a time of this ``boot``, in seconds since that.
 
-    ``connection`` is the SSH connection that began it, empty where Ansible came in another way.
+    No clock that somebody may set has a say in it. ``connection`` is the SSH connection that began it, empty where
+    Ansible came in another way.
     """
 
     firewall: Firewall | None
     nonce: str
     until: float
+    boot: str
     connection: str
+
+    @property
+    def over(self) -> bool:
+        """Whether its time is over."""
+        return self.boot != this_boot() or seconds_up() >= self.until
 
 
 class FirewallState:
@@ -41,9 +51,7 @@ class FirewallState:
 
     def in_force(self) -> Firewall | None:
         """Return the firewall that holds now; ``None`` where everybody may come in."""
-        if self.trial is not None and time.time() < self.trial.until:
-            return self.trial.firewall
-        return self.confirmed
+        return self.confirmed if self.trial is None or self.trial.over else self.trial.firewall
 
     def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
         """Remember these two from now on."""
@@ -61,6 +69,16 @@ class FirewallState:
             return None, None
         except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             raise Damaged(f"{self._path} is damaged ({error}): remove it, and provision this host again.") from error
+
+
+def this_boot() -> str:
+    """Return what tells this boot of the host from all others."""
+    return BOOT_ID.read_text().strip()
+
+
+def seconds_up() -> float:
+    """Return for how long the host has been up, in seconds, sleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _firewall(data: Any) -> Firewall | None:

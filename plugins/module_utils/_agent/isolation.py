@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation 
     peers,
     render,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import plan_filtering
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, NetworkError, apply
 from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import on_link, outer_interfaces
@@ -33,7 +33,7 @@ def isolate(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
     """
     with store.isolation_lock():
         _readable, damaged = store.readable()
-        wanted = rules_of(store, FirewallState(store).in_force(), gone)
+        wanted = rules_of(store, _firewall(store, dry=dry), gone)
         changes = [] if damaged and table.read() else table.plan_table(wanted)
         filtering = plan_filtering(DEFAULT_BRIDGE, Look())
         if changes and not dry:
@@ -41,6 +41,16 @@ def isolate(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
         if filtering and not dry:
             apply(filtering)
         return [*changes, *(step.change for step in filtering)]
+
+
+def _firewall(store: Store, *, dry: bool) -> Firewall | None:
+    """Return the operator's firewall. Where it cannot be read, sessions are kept apart at least, and that is raised."""
+    try:
+        return FirewallState(store).in_force()
+    except Damaged:
+        if not dry and not table.read():
+            table.apply_table(rules_of(store, None))
+        raise
 
 
 def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:

@@ -85,7 +85,7 @@ def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection:
         peers=networks(problems, "firewall_peers", options.get("peers") or ()),
         ssh_ports=ports or tuple(int(port) for port in connection[3:4]) or (22,),
         allow=_allowances(problems, options.get("allow") or ()),
-        interfaces=tuple(sorted(texts(problems, "firewall_interfaces", options.get("interfaces") or ()))),
+        interfaces=tuple(sorted({*texts(problems, "firewall_interfaces", options.get("interfaces") or ())})),
     )
     if problems:
         raise SpecError(str(problems))

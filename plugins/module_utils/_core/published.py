@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core import addressing
 from ansible_collections.backendai.cluster.plugins.module_utils._core.apps import SSH, SSH_PORT, App
@@ -32,7 +32,7 @@ class PublishedPort:
 
 
 def publish(
-    apps: Iterable[App], agent: AgentFacts, pools: Pools, session_id: str, own_ssh_port: int | None
+    apps: Sequence[App], agent: AgentFacts, pools: Pools, session_id: str, own_ssh_port: int | None
 ) -> tuple[PublishedPort, ...]:
     """Return what main1 publishes on its agent: nothing where there is no gateway that could reach it.
 
@@ -44,11 +44,18 @@ def publish(
         return ()
     address = _address(agent)
     if own_ssh_port is not None:
+        _refuse_taken(apps, agent, own_ssh_port)
         shared = [PublishedPort(app.name, app.protocol, app.port, address, app.port) for app in apps]
         return (PublishedPort(SSH, "tcp", own_ssh_port, address, own_ssh_port), *shared)
     inside = [(SSH, "tcp", SSH_PORT), *((app.name, app.protocol, app.port) for app in apps)]
     ports = _ports(agent, pools, len(inside), session_id)
     return tuple(PublishedPort(*one, address, port) for one, port in zip(inside, ports))
+
+
+def _refuse_taken(apps: Iterable[App], agent: AgentFacts, own_ssh_port: int) -> None:
+    for app in apps:
+        if app.port in agent.tcp_ports or app.port == own_ssh_port:
+            raise PlanError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
 
 
 def _address(agent: AgentFacts) -> str:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.network im
     DEFAULT_BRIDGE,
     LINK_PREFIX,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._net.connection import ssh_connection
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import show
 
 _OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
@@ -135,5 +135,5 @@ def _default_source(links: list[dict[str, Any]]) -> str:
 
 def _connection_address() -> str:
     """Return the address of this host at which the SSH connection that runs us came in."""
-    fields = os.environ.get("SSH_CONNECTION", "").split()
+    fields = ssh_connection().split()
     return fields[2] if len(fields) == 4 else ""
