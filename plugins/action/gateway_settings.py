@@ -31,9 +31,9 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         variables = task_vars or {}
         given = {name: self._templar.template(variables[name]) for name in variables if name.startswith("gateway_")}
-        host = str(variables.get("ansible_host") or variables["inventory_hostname"])
+        host = str(self._templar.template(variables.get("ansible_host") or variables["inventory_hostname"]))
         try:
-            gateway = parse_gateway(given, str(self._templar.template(host)))
+            gateway = parse_gateway(given, host)
             read_pair(str(given.get("gateway_certificate") or ""), str(given.get("gateway_certificate_key") or ""))
         except SpecError as error:
             raise AnsibleActionFail(str(error)) from None

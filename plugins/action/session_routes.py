@@ -28,7 +28,9 @@ class ActionModule(ControlAction):
         ended = sorted(session_id for session_id, at in over.items() if at >= since)
         plans = [SessionPlan.from_dict(plan) for plan in args.get("plans") or []]
         plans += self._held(variables) if args.get("agents") else []
-        routes = {plan.id: route_of(plan) for plan in plans if plan.published and plan.id not in over}
+        # Of two sessions of one name, which an agent may bring back, the newer one has it.
+        newest = sorted(plans, key=lambda plan: plan.created_at)
+        routes = {plan.name: route_of(plan) for plan in newest if plan.published and plan.id not in over}
         return {**result, "changed": False, "routes": list(routes.values()), "ended": ended}
 
     def _held(self, variables: Mapping[str, Any]) -> list[SessionPlan]:

@@ -137,6 +137,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._host.timer import start_withdrawal
 from ansible_collections.backendai.cluster.plugins.module_utils._net.connection import ssh_connection
 
+_ALONE = (
+    "firewall_managers: from now on only {address} logs in here, which is where this connection comes from; name"
+    " firewall_managers, or the hosts of the group managers."
+)
+
 
 def main() -> None:
     texts = {"type": "list", "elements": "str", "default": []}
@@ -177,6 +182,8 @@ def main() -> None:
         for sentence in other_firewalls():
             module.warn(sentence)
         store = Store(params["state_path"])
+        if wanted and not params["managers"] and not params["inventory_managers"]:
+            module.warn(_ALONE.format(address=", ".join(wanted.managers)))
         tried = try_firewall(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
         return {
             "changed": bool(tried.changes or tried.nonce),

@@ -36,6 +36,12 @@ options:
     description: What the trial gave.
     type: str
     required: true
+  unproven:
+    description:
+      - Whether to confirm although this is no new SSH connection, such as from a console. Nothing shows then that
+        anybody gets in.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -62,13 +68,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._net.connection 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"state_path": CONNECTION_OPTIONS["state_path"], "nonce": {"type": "str", "required": True}},
+        argument_spec={
+            "state_path": CONNECTION_OPTIONS["state_path"],
+            "nonce": {"type": "str", "required": True},
+            "unproven": {"type": "bool", "default": False},
+        },
         supports_check_mode=True,
     )
 
     def run() -> dict[str, Any]:
+        params = module.params
         if not module.check_mode:
-            confirm(Store(module.params["state_path"]), module.params["nonce"], ssh_connection())
+            confirm(Store(params["state_path"]), params["nonce"], ssh_connection(), unproven=params["unproven"])
         return {"changed": False}
 
     finish(module, run)

@@ -15,8 +15,8 @@ description:
   - Writes a certificate and its key into one file for root alone, as HAProxy reads them.
   - Without O(certificate_file), the gateway makes a key and signs a certificate for O(names) itself, which it keeps
     until the names change, or it is about to expire within 30 days.
-  - A private key that is given travels in an option that is never shown. Have C(ansible_pipelining) on, so that it is in
-    no temporary file.
+  - A private key that is given travels in an option that is never shown. Have C(ansible_pipelining) on, so that it is
+    in no temporary file.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:

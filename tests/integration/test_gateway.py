@@ -106,12 +106,13 @@ WAY_IN = {**MINE, "ssh": {"address": ADDRESS, "port": 22}}
 
 def fake(number: int) -> dict[str, Any]:
     """Return the route of a session that is somewhere else."""
-    place = {"address": "192.0.2.7", "port": 20000 + 2 * number}
+    port = 20000 + 2 * number
+    place = {"address": "192.0.2.7", "port": port}
     return {
         "id": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
         "name": f"passing-{number}",
         "apps": [{"name": "web", **place}],
-        "ssh": {**place, "port": place["port"] + 1},
+        "ssh": {**place, "port": port + 1},
     }
 
 
@@ -310,9 +311,24 @@ def test_the_app_s_own_places_and_cookies_stay_below_its_prefix(token: str) -> N
         ("a=b; Path=/; Domain=example.org; Secure", f"a=b; Path={prefix}/; Secure"),
         (f"a=b; path=/s/{OTHER}/web/x", f"a=b; path={prefix}/x"),
         ("a=b", "a=b"),
+        ("a=b; Path = /x; HttpOnly", f"a=b; Path ={prefix}/x; HttpOnly"),
+        ("a=b; Domain =x.example; Domain= y.example", "a=b"),
+        (f"{COOKIE}=own; Path=/", f"{COOKIE}_of_app=own; Path={prefix}/"),
     ]
     asked = [{"path": f"{prefix}/", "headers": {**bearer(token), "Want-Set-Cookie": given}} for given, _told in cookies]
     assert [one["headers"]["set-cookie"] for one in client({"requests": asked})] == [told for _given, told in cookies]
+
+
+def test_a_page_from_elsewhere_does_not_ask_with_the_users_cookie(token: str) -> None:
+    path = f"/s/{NAME}/web/"
+    given = [("https://elsewhere.example", 403), ("null", 403), (f"https://{ADDRESS}", 200)]
+    asked = [{"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _told in given]
+    answers = client({"requests": asked})
+    assert [answer["status"] for answer in answers] == [told for _origin, told in given]
+    assert "comes from another site" in answers[0]["body"]
+    assert ask(path, **bearer(token), Origin="https://elsewhere.example")["status"] == 200
+    foreign = {"Cookie": f"{COOKIE}={token}", "Origin": "https://elsewhere.example"}
+    assert client({"socket": {"path": f"{path}ws", "headers": foreign}}) == {"status": 403, "heard": None}
 
 
 def test_an_app_is_a_folder(token: str) -> None:
@@ -369,6 +385,14 @@ def test_a_port_of_no_session_is_rejected_where_the_table_was_lost_which_the_nex
     assert "firewall table inet backendai_gateway" in healed["said"]
     assert "timed out" in greeting(other)
     assert routes()["changed"] is False
+
+
+def test_a_flushed_table_comes_back_by_itself(known: dict[str, Any]) -> None:
+    port = known["links"][0]["ssh"]["port"]
+    before = on(GATEWAY, "nft --stateless list table inet backendai_gateway")
+    on(GATEWAY, "nft delete table inet backendai_gateway")
+    eventually(lambda: on(GATEWAY, "nft --stateless list table inet backendai_gateway", check=False) == before)
+    assert greeting(port).startswith("SSH-2.0-")
 
 
 def test_a_session_takes_the_place_of_a_stale_one(token: str) -> None:
@@ -460,6 +484,13 @@ def test_a_token_for_nobody_is_refused_in_one_sentence_and_check_mode_writes_non
     dry = play("session_token", tmp_path, {"session_name": NAME, "session_token_path": str(path)}, "--check")
     assert dry.code == 0, dry.output
     assert not path.exists()
+
+
+def test_a_cluster_without_gateways_is_told(tmp_path: Path) -> None:
+    asked = {"session_name": NAME, "session_token_path": str(tmp_path / "token"), "gateway_group": "nobody"}
+    refused = play("session_token", tmp_path, asked)
+    assert refused.code != 0
+    assert "gateway_group: 'nobody' has no host that could sign a token." in refused.said
 
 
 def test_bad_variables_are_refused_before_anything_is_applied(tmp_path: Path) -> None:

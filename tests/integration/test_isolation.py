@@ -31,7 +31,7 @@ SMALL = {"cluster_mode": "multi-node", "agent_selection": "dispersed", "resource
 WIDE = {**SMALL, "cluster_size": 3}
 OTHER = {**SMALL, "cluster_size": 2, "designated_agents": ["agent2", "agent3"]}
 ADDRESS = {host: host_variables(host)["ansible_host"] for host in (*AGENTS, "gateway1", "user1")}
-WORLD, METADATA = ADDRESS["gateway1"], "169.254.169.254"
+WORLD, METADATA = ADDRESS["user1"], "169.254.169.254"
 FOREIGN, PUBLISHED = "isolation-foreign", 8099
 REFUSALS = "sysctl --write net.ipv4.icmp_ratelimit"
 TUNNEL, IN_CONTAINER, ON_AGENT, IN_WORLD = 4789, 9997, 9998, 9999
@@ -143,8 +143,8 @@ def laid_out(made: Sessions, foreign: str) -> Iterator[Apart]:
     try:
         at_once(*[partial(on, agent, foreign) for agent in AGENTS])
         # Refusals are counted here, and hosts send few of them.
-        at_once(*[partial(on, host, f"{REFUSALS}=0") for host in (*AGENTS, "gateway1")])
-        on("gateway1", f"ip address add {METADATA}/32 dev eth0")
+        at_once(*[partial(on, host, f"{REFUSALS}=0") for host in (*AGENTS, "user1")])
+        on("user1", f"ip address add {METADATA}/32 dev eth0")
         at_once(*[partial(on, agent, f"ip route add {METADATA} dev eth0") for agent in AGENTS])
         wide = made.create(**WIDE, name=f"{made.name}-wide")
         repair = partial(made.create, "--diff", **OTHER, name=f"{made.name}-other")
@@ -155,7 +155,7 @@ def laid_out(made: Sessions, foreign: str) -> Iterator[Apart]:
         made.end()
         undo = f"docker rm --force {FOREIGN}; ip route del {METADATA}; {REFUSALS}=1000"
         at_once(*[partial(on, agent, undo, check=False) for agent in AGENTS])
-        on("gateway1", f"ip address del {METADATA}/32 dev eth0; {REFUSALS}=1000", check=False)
+        on("user1", f"ip address del {METADATA}/32 dev eth0; {REFUSALS}=1000", check=False)
 
 
 def ways(*addresses: str) -> list[Target]:
@@ -221,7 +221,7 @@ def test_containers_reach_the_world_and_not(apart: Apart, row: str) -> None:
 
 def test_what_is_closed_to_containers_is_open_to_others(apart: Apart) -> None:
     agents = ways(*(ADDRESS[agent] for agent in AGENTS))
-    assert reached_by_host("gateway1", agents) == set(agents)
+    assert reached_by_host("user1", agents) == set(agents)
     for agent in AGENTS:
         names = [one["container"] for one in apart.kernels if one["agent"] == agent]
         here = with_ports(METADATA, *addresses_of(agent), *(default_address(agent, name) for name in (*names, FOREIGN)))
@@ -351,7 +351,7 @@ def arrived(apart: Apart) -> set[str]:
     target, peer = apart.of_other("agent2"), apart.of_other("agent3")
     listeners = {
         "agent2": [in_container(target, LISTEN, IN_CONTAINER), in_python(LISTEN, ON_AGENT)],
-        "gateway1": [in_python(LISTEN, IN_WORLD)],
+        "user1": [in_python(LISTEN, IN_WORLD)],
     }
     frames = [*into_the_tunnel(apart, target, peer), *out_of_the_container(apart, target)]
     with ExitStack() as stack:
@@ -398,7 +398,7 @@ def out_of_the_container(apart: Apart, sender: Kernel) -> list[tuple[str, str]]:
         datagram("fe80::1", local, ON_AGENT, b"a container over IPv6"),
         datagram(own, "255.255.255.255", ON_AGENT, b"a container to everybody"),
         datagram(own, WORLD, IN_WORLD, b"a container"),
-        datagram(ADDRESS["user1"], WORLD, IN_WORLD, b"a container as somebody else"),
+        datagram(ADDRESS["gateway1"], WORLD, IN_WORLD, b"a container as somebody else"),
     ]
 
     def sent(interface: str, bridge: dict[str, Any], packets: Sequence[bytes]) -> tuple[str, str]:

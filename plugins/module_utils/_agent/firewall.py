@@ -24,6 +24,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import interfaces
 from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 
+_UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
+
 StartTimer = Callable[[str, int], None]
 """What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process."""
 
@@ -71,8 +73,10 @@ def try_firewall(
     return Tried(changes, trial.nonce if trial else "")
 
 
-def confirm(store: Store, nonce: str, connection: str) -> None:
-    """Let a firewall stay that was tried. Raises :class:`NotConfirmed`: the one before it holds then, or will soon."""
+def confirm(store: Store, nonce: str, connection: str, *, unproven: bool) -> None:
+    """Let a firewall stay that was tried; with ``unproven`` although nothing shows that managers get in.
+
+    Raises :class:`NotConfirmed`: the one before it holds then, or will soon."""
     with store.isolation_lock():
         state = FirewallState(store)
         trial = state.trial
@@ -80,18 +84,22 @@ def confirm(store: Store, nonce: str, connection: str) -> None:
             raise NotConfirmed(
                 "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
             )
-        if connection and connection == trial.connection:
-            raise NotConfirmed("the new rules were to be confirmed over a new connection, and this one is the old one")
+        if not unproven and not connection:
+            raise NotConfirmed(f"this connection is not one of SSH, {_UNPROVEN}")
+        if not unproven and connection == trial.connection:
+            raise NotConfirmed(f"this connection is the one with which the new rules came, {_UNPROVEN}")
         state.save(trial.firewall, None)
 
 
 def withdraw(store: Store, nonce: str) -> list[Change]:
     """End a trial that nobody has confirmed, and return what changed; another one, or none, is left alone."""
+    ours = False
     with store.isolation_lock():
         state = FirewallState(store)
         if state.trial is not None and state.trial.nonce == nonce:
             state.save(state.confirmed, None)
-    return isolate(store, dry=False)
+            ours = True
+    return isolate(store, dry=False, trial_over=ours)
 
 
 def _isolated_or_back(store: Store, trial: Trial | None) -> list[Change]:

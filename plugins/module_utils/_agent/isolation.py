@@ -22,19 +22,21 @@ from ansible_collections.backendai.cluster.plugins.module_utils._net.survey impo
 from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 
 
-def isolate(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
+def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:
     """Make the firewall table true for all sessions that are held but ``gone`` (an id), and return what changed.
 
     The operator's firewall, where there is one, is part of it: the one that is confirmed, or is being tried.
     Claims that ran out count until they are removed. While a session cannot be read, perhaps because another version of
     the collection wrote it, the rules that are there stay, so that it goes on; where there are none, it is cut off. The
     rules between containers of the default network hold only while its frames pass the firewall, so that is part of it.
-    With ``dry`` only the difference is computed. Raises :class:`FirewallError`.
+    Where a trial of a firewall is over, nothing keeps its rules, not even such a session. With ``dry`` only the
+    difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
         _readable, damaged = store.readable()
         wanted = rules_of(store, _firewall(store, dry=dry), gone)
-        changes = [] if damaged and table.read() else table.plan_table(wanted)
+        keep = damaged and not trial_over and table.read()
+        changes = [] if keep else table.plan_table(wanted)
         filtering = plan_filtering(DEFAULT_BRIDGE, Look())
         if changes and not dry:
             table.apply_table(wanted)
@@ -46,11 +48,12 @@ def isolate(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
 def _firewall(store: Store, *, dry: bool) -> Firewall | None:
     """Return the operator's firewall. Where it cannot be read, sessions are kept apart at least, and that is raised."""
     try:
-        return FirewallState(store).in_force()
+        state = FirewallState(store)
     except Damaged:
         if not dry and not table.read():
             table.apply_table(rules_of(store, None))
         raise
+    return state.in_force()
 
 
 def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:

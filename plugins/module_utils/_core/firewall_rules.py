@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.addressing import collapsed
 from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Allowance, Firewall, of_family
@@ -27,10 +27,10 @@ class FirewallRules:
     chain: str
 
 
-def firewall_rules(firewall: Firewall | None, outer: Collection[str], wireguard: Iterable[int]) -> FirewallRules:
+def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> FirewallRules:
     """Return what a firewall adds to the table; without one nothing.
 
-    ``outer`` are the interfaces at which others than containers are met, ``wireguard`` the UDP ports of the encryption.
+    ``wireguard`` are the UDP ports of the encryption.
     """
     if firewall is None:
         return FirewallRules({}, {}, "", "", "")
@@ -42,18 +42,17 @@ def firewall_rules(firewall: Firewall | None, outer: Collection[str], wireguard:
     elements["manager_ports"] = [str(port) for port in firewall.ssh_ports]
     elements["peer_tcp_ports"] = [str(port) for port in SWARM_TCP]
     elements["peer_udp_ports"] = [str(port) for port in sorted({*SWARM_UDP, *wireguard})]
-    quoted = [f'"{name}"' for name in sorted(firewall.interfaces or outer)]
-    elements |= {"outer": quoted, "outer_same": [f"{name} . {name}" for name in quoted]}
+    elements["guarded"] = [f'"{name}"' for name in firewall.interfaces]
     kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
-    kinds |= {"outer": "type ifname", "outer_same": "type ifname . ifname"}
-    everywhere = "iifname @outer " if firewall.interfaces else ""
+    kinds["guarded"] = "type ifname"
+    somewhere = "iifname @guarded " if firewall.interfaces else ""
     return FirewallRules(
         kinds,
         elements,
-        arrivals=f"        {everywhere}jump firewall\n",
-        # A bridge of the host itself may join others that are all outside.
-        forward="        # Nobody outside has a way through this host but by a published port.\n"
-        "        iifname . oifname @outer_same return\n"
+        arrivals=f"        {somewhere}jump firewall\n",
+        # What the host routes between others is theirs.
+        forward="        # Nobody outside reaches containers but by a published port.\n"
+        "        iifname @outer oifname @outer return\n"
         "        iifname @outer ct direction original ct status ! dnat goto drop_routed\n",
         chain=_chain(firewall.allow),
     )

@@ -52,11 +52,12 @@ _SETS = {
     "published6": "typeof ip6 daddr . tcp dport",
     "gateways4": "type ipv4_addr; flags interval",
     "gateways6": "type ipv6_addr; flags interval",
+    "outer": "type ifname",
 }
 
 _DROPS = {
     "drop_ipv6": "containers have no IPv6",
-    "drop_forged": "a container under an address that is not its own",
+    "drop_forged": "a container, or somebody outside, under an address that cannot be theirs",
     "drop_tunnel": "a tunnel's datagram that is not a peer's",
     "drop_agent": "a container to an agent",
     "drop_metadata": "a container to the metadata service",
@@ -130,8 +131,8 @@ def render(isolation: Isolation, firewall: Firewall | None = None, outer: Collec
 
     ``firewall`` is the operator's, and ``outer`` are the interfaces at which others than containers are met.
     """
-    rules = firewall_rules(firewall, outer, isolation.wireguard_ports)
-    gateways = firewall.gateways if firewall else isolation.gateways
+    rules = firewall_rules(firewall, isolation.wireguard_ports)
+    gateways = collapsed([*isolation.gateways, *(firewall.gateways if firewall else ())])
     elements = {
         "agents": isolation.agents,
         "same": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
@@ -141,6 +142,7 @@ def render(isolation: Isolation, firewall: Firewall | None = None, outer: Collec
         "published6": [" . ".join(one) for one in isolation.published if ":" in one[0]],
         "gateways4": of_family(gateways, 4),
         "gateways6": of_family(gateways, 6),
+        "outer": [f'"{name}"' for name in outer],
         **{known_by: [" . ".join(sender) for sender in found] for known_by, found in isolation.senders.items()},
         **rules.elements,
     }
@@ -173,6 +175,9 @@ def _chains(firewall: FirewallRules) -> str:
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
+        # Who comes from outside is not one of those inside: else it could pretend that they had asked it for something.
+        iifname @outer ip saddr != 0.0.0.0 fib saddr oifname != @outer goto drop_forged
+        iifname @outer ip6 saddr != {{ ::, fe80::/10 }} fib saddr oifname != @outer goto drop_forged
         ct direction reply return
         ip daddr . tcp dport @published4 goto published
         ip6 daddr . tcp dport @published6 goto published

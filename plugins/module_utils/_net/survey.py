@@ -22,6 +22,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute imp
 _OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
 """Names of links whose addresses are for containers of this host alone, or for the host itself."""
 
+_PORTS_INSIDE = ("veth", "tun", "vxlan")
+"""Kinds of ports of bridges that end in this host: containers, machines, sessions' tunnels."""
+
 _LISTENING = "0A"
 """The state of a TCP socket that takes connections, as ``/proc/net/tcp`` has it."""
 
@@ -72,16 +75,24 @@ def own_addresses(underlay: Underlay | None) -> list[str]:
 def outer_interfaces() -> list[str]:
     """Return the interfaces at which this host meets others than its own containers and machines.
 
-    They have an address that others know, and a bridge among them leads to a router: other bridges end in this host.
+    They have an address that others know. A bridge is among them when it leads to a router, or has a port that leads
+    out of this host.
     """
+    links = show("ip", "-j", "-d", "addr", "show")
+    out = {link["master"] for link in links if "master" in link and _kind(link) not in _PORTS_INSIDE}
     routes = [route for family in ("-4", "-6") for route in show("ip", "-j", family, "route", "show")]
     leading = {route["dev"] for route in routes if "dev" in route and ("gateway" in route or "via" in route)}
     return sorted(
         link["ifname"]
-        for link in show("ip", "-j", "-d", "addr", "show")
+        for link in links
         if any(one["scope"] == "global" for one in link["addr_info"]) and link["ifname"] != "lo"
-        if link["ifname"] in leading or link.get("linkinfo", {}).get("info_kind") != "bridge"
+        if link["ifname"] in leading | out or _kind(link) != "bridge"
     )
+
+
+def _kind(link: dict[str, Any]) -> str:
+    """Return of which kind a virtual link is; empty for hardware."""
+    return str(link.get("linkinfo", {}).get("info_kind", ""))
 
 
 def interfaces() -> set[str]:

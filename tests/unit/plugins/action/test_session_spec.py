@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action.session_spec import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
@@ -117,6 +118,41 @@ def test_a_gateway_without_an_address_is_one_sentence_and_a_record(run: Run, tmp
         run(ActionModule, {"gateways": ["gateway3"]}, {**variables(record_path=str(path)), "hostvars": HOSTS})
     sentence = "gateway3: 'a..b' has no address: it is no name of a host."
     assert (str(refused.value), json.loads(path.read_text())["error"]) == (sentence, sentence)
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the warnings that actions give."""
+    sentences: list[str] = []
+    monkeypatch.setattr(action.display, "warning", sentences.append)
+    return sentences
+
+
+@pytest.mark.parametrize("purpose", ["schedule", "list", "terminate", "verify", "logs"])
+def test_a_gateway_without_an_address_keeps_nobody_from_what_makes_no_new_session(
+    run: Run, warned: list[str], purpose: str
+) -> None:
+    args = {"purpose": purpose, "gateways": ["gateway1", "gateway3"]}
+    result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
+    assert result["pools"] == dataclasses.asdict(POOLS) | {"gateways": ()}
+    assert warned == ["gateway3: 'a..b' has no address: it is no name of a host."]
+
+
+@pytest.mark.parametrize("args", [{}, {"purpose": "create"}], ids=["unsaid", "create"])
+def test_a_new_session_is_refused_by_a_sentence_and_no_warning(
+    run: Run, warned: list[str], args: dict[str, str]
+) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {**args, "gateways": ["gateway1", "gateway3"]}, {**variables(), "hostvars": HOSTS})
+    assert str(refused.value) == "gateway3: 'a..b' has no address: it is no name of a host."
+    assert warned == []
+
+
+@pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate", "verify", "logs"])
+def test_gateways_with_addresses_are_no_warning(run: Run, warned: list[str], purpose: str) -> None:
+    args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
+    run(ActionModule, args, {**variables(), "hostvars": HOSTS})
+    assert warned == []
 
 
 def test_a_bad_request_is_one_sentence(run: Run) -> None:

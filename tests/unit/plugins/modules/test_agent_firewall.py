@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_
 from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Allowance, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._net import connection as ssh
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
 from tests.unit.kernel import Kernel, kernel_of_names
 from tests.unit.plugins.modules.test_failures import result_of
+from tests.unit.uptime import Uptime, uptime_of_numbers
 
 CONNECTION = "203.0.113.7 51234 192.0.2.1 2222"
 LATER = "203.0.113.7 51235 192.0.2.1 2222"
@@ -57,10 +59,24 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: Kernel, timers: list[tuple[object, ...]]) -> Store:
+def uptime(tmp_path: Path) -> Iterator[Uptime]:
+    """Return the uptime of the host."""
+    with uptime_of_numbers(tmp_path) as numbers:
+        yield numbers
+
+
+@pytest.fixture
+def store(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kernel: Kernel,
+    uptime: Uptime,
+    timers: list[tuple[object, ...]],
+) -> Store:
     """Return the store of a host that has never had rules, and that Ansible has come in to over SSH."""
-    assert (kernel.table, timers) == ("", [])
+    assert (kernel.table, uptime.up, timers) == ("", 1000, [])
     (tmp_path / "sessions").mkdir()
+    monkeypatch.setattr(ssh, "PROC", tmp_path / "proc")
     monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
     monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
     monkeypatch.setattr(agent_firewall, "other_firewalls", list)
@@ -99,13 +115,10 @@ def _trial(store: Store) -> Trial:
 
 
 def test_without_options_whoever_runs_ansible_is_let_in_where_they_came_in(
-    tried: Any, store: Store, kernel: Kernel, timers: list[tuple[object, ...]]
+    tried: Any, store: Store, kernel: Kernel, uptime: Uptime, timers: list[tuple[object, ...]]
 ) -> None:
-    before = time.time()
     result = tried()
-    trial = _trial(store)
-    assert (trial.firewall, trial.connection, trial.nonce) == (MINE, CONNECTION, result["nonce"])
-    assert before + 60 <= trial.until <= time.time() + 60
+    assert _trial(store) == Trial(MINE, result["nonce"], 1060, uptime.boot, CONNECTION)
     assert kernel.table == render(isolation_of([], ()), MINE, ["eth0"])
     assert timers == [(_path(store), "unix:///var/run/docker.sock", result["nonce"], 60)]
     assert (result["changed"], result["managers"]) == (True, ["203.0.113.7/32"])
@@ -237,8 +250,32 @@ def test_only_a_new_connection_confirms(
     assert FirewallState(store).confirmed == (None if connection == CONNECTION else MINE)
 
 
-def test_a_trial_that_is_over_is_not_confirmed(confirmed: Any, store: Store) -> None:
-    FirewallState(store).save(None, Trial(MINE, "mine", time.time() - 1, ""))
+def test_where_sudo_dropped_the_variable_the_connection_is_that_of_a_process_above(
+    tried: Any, confirmed: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_CONNECTION")
+    (ssh.PROC / "7").mkdir(parents=True)
+    (ssh.PROC / "7" / "environ").write_text(f"HOME=/root\0SSH_CONNECTION={CONNECTION}\0")
+    (ssh.PROC / str(os.getpid())).mkdir()
+    (ssh.PROC / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (python3) S 7 7 7")
+    result = tried()
+    assert result["managers"] == ["203.0.113.7/32"]
+    assert (_trial(store).firewall, _trial(store).connection) == (MINE, CONNECTION)
+    assert confirmed(result["nonce"])["msg"] == (
+        "the new rules were to be confirmed over a new connection, and this one is the old one."
+    )
+    (ssh.PROC / "7" / "environ").write_text(f"SSH_CONNECTION={LATER}\0")
+    assert confirmed(result["nonce"])["changed"] is False
+    assert FirewallState(store).confirmed == MINE
+
+
+@pytest.mark.parametrize("rebooted", [False, True], ids=["time", "another boot"])
+def test_a_trial_that_is_over_is_not_confirmed(confirmed: Any, store: Store, uptime: Uptime, rebooted: bool) -> None:
+    FirewallState(store).save(None, Trial(MINE, "mine", uptime.up + 1, uptime.boot, ""))
+    if rebooted:
+        uptime.reboot(up=5.0)
+    else:
+        uptime.up += 1
     result = confirmed("mine")
     assert (result["failed"], result["msg"]) == (
         True,
@@ -246,8 +283,8 @@ def test_a_trial_that_is_over_is_not_confirmed(confirmed: Any, store: Store) -> 
     )
 
 
-def test_check_mode_confirms_nothing(confirmed: Any, store: Store) -> None:
-    trial = Trial(MINE, "mine", time.time() + 60, "")
+def test_check_mode_confirms_nothing(confirmed: Any, store: Store, uptime: Uptime) -> None:
+    trial = Trial(MINE, "mine", uptime.up + 60, uptime.boot, "")
     FirewallState(store).save(None, trial)
     assert confirmed("mine", check_mode=True)["changed"] is False
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (None, trial)

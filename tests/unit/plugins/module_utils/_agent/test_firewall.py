@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall 
     try_firewall,
     withdraw,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState
+from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.isolation import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
@@ -28,6 +31,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._nft import tabl
 from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.kernel import Kernel
+from tests.unit.uptime import Uptime, uptime_of_numbers
 
 OLD = Firewall(("192.0.2.7/32",))
 NEW = Firewall(("192.0.2.0/24",), interfaces=("eth0",))
@@ -39,10 +43,10 @@ SAME = "the new rules were to be confirmed over a new connection, and this one i
 
 
 class Host:
-    """The clock of a host, and the ways back that were prepared: each a nonce and after how many seconds."""
+    """The uptime of a host, and the ways back that were prepared: each a nonce and after how many seconds."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    def __init__(self, uptime: Uptime) -> None:
+        self.uptime = uptime
         self.timers: list[tuple[str, int]] = []
 
     def start(self, nonce: str, seconds: int) -> None:
@@ -50,12 +54,11 @@ class Host:
 
 
 @pytest.fixture(autouse=True)
-def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Return the host, which has two interfaces."""
-    made = Host()
-    monkeypatch.setattr(trying.time, "time", lambda: made.now)
     monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
-    return made
+    with uptime_of_numbers(tmp_path) as uptime:
+        yield Host(uptime)
 
 
 def tried(
@@ -90,9 +93,39 @@ def test_what_is_tried_holds_until_its_time_is_over(
     assert made.changes == CHANGED
     assert host.timers == [(made.nonce, 60)]
     assert kernel.table == text(wanted)
-    host.now += 60
+    host.uptime.up += 59.9
+    assert isolate(store, dry=False) == []
+    host.uptime.up += 0.1
     assert isolate(store, dry=False) == CHANGED
     assert kernel.table == text(OLD)
+
+
+def test_a_trial_is_of_this_boot_and_of_the_connection_that_began_it(store: Store, host: Host) -> None:
+    nonce = tried(store, host, NEW).nonce
+    assert FirewallState(store).trial == Trial(NEW, nonce, host.uptime.up + 60, host.uptime.boot, CONNECTION)
+
+
+@pytest.mark.parametrize("up", [5.0, 1000.0])
+def test_a_host_that_boots_again_has_what_is_confirmed(store: Store, kernel: Kernel, host: Host, up: float) -> None:
+    confirmed(store, host, OLD)
+    nonce = tried(store, host, NEW).nonce
+    host.uptime.reboot(up)
+    kernel.table = ""
+    assert isolate(store, dry=False) == CHANGED
+    assert kernel.table == text(OLD)
+    assert refusal(store, nonce) == TOO_LATE
+    assert FirewallState(store).confirmed == OLD
+
+
+@pytest.mark.parametrize("now", [0.0, 9e12])
+def test_a_clock_that_is_set_ends_no_trial(
+    store: Store, host: Host, monkeypatch: pytest.MonkeyPatch, now: float
+) -> None:
+    nonce = tried(store, host, NEW).nonce
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert isolate(store, dry=False) == []
+    confirm(store, nonce, LATER)
+    assert FirewallState(store).confirmed == NEW
 
 
 def test_each_trial_has_a_nonce_of_its_own(store: Store, host: Host) -> None:
@@ -103,7 +136,7 @@ def test_each_trial_has_a_nonce_of_its_own(store: Store, host: Host) -> None:
 
 def test_what_is_confirmed_stays(store: Store, kernel: Kernel, host: Host) -> None:
     confirm(store, tried(store, host, NEW).nonce, LATER)
-    host.now += 1e9
+    host.uptime.up += 1e9
     assert isolate(store, dry=False) == []
     assert kernel.table == text(NEW)
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (NEW, None)
@@ -143,14 +176,14 @@ def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
 @pytest.mark.parametrize("late", [60, 61, 9e9])
 def test_a_trial_whose_time_is_over_is_not_confirmed(store: Store, host: Host, late: float) -> None:
     nonce = tried(store, host, NEW).nonce
-    host.now += late
+    host.uptime.up += late
     assert refusal(store, nonce) == TOO_LATE
     assert FirewallState(store).in_force() is None
 
 
 def test_a_trial_is_confirmed_until_its_last_moment(store: Store, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
-    host.now += 59.9
+    host.uptime.up += 59.9
     confirm(store, nonce, LATER)
     assert FirewallState(store).confirmed == NEW
 

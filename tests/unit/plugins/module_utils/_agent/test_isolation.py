@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall i
 from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 from tests.unit.builders import agent_facts, held, plan
 from tests.unit.kernel import Kernel
+from tests.unit.uptime import Uptime, uptime_of_numbers
 
 UNDERLAY = {"interface": "eth0", "mtu": 1500}
 AGENTS = [
@@ -28,6 +31,13 @@ AGENTS = [
 ]
 MADE = plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
 OTHER = dataclasses.replace(plan({"agent1": 2}, AGENTS[:1]), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+
+
+@pytest.fixture
+def uptime(tmp_path: Path) -> Iterator[Uptime]:
+    """Return the uptime of the agent."""
+    with uptime_of_numbers(tmp_path) as numbers:
+        yield numbers
 
 
 def test_every_session_counts_committed_or_claimed_in_time_or_not(store: Store, kernel: Kernel) -> None:
@@ -63,13 +73,15 @@ def test_an_agent_without_sessions_has_the_rules_all_the_same(store: Store, kern
     assert kernel.table == render(isolation_of([], routed=()))
 
 
-def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(store: Store, kernel: Kernel) -> None:
+def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(
+    store: Store, kernel: Kernel, uptime: Uptime
+) -> None:
     mine = Firewall(("192.0.2.7/32",))
-    FirewallState(store).save(mine, Trial(None, "n", 0.0, ""))
+    FirewallState(store).save(mine, Trial(None, "n", uptime.up, uptime.boot, ""))
     store.save(held(MADE))
     isolate(store, dry=False)
     assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), mine, ["eth0"])
-    FirewallState(store).save(mine, Trial(None, "n", 9e12, ""))
+    FirewallState(store).save(mine, Trial(None, "n", uptime.up + 1, uptime.boot, ""))
     isolate(store, dry=False)
     assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
 
@@ -89,6 +101,55 @@ def test_a_firewall_that_cannot_be_read_leaves_the_rules_as_they_are(store: Stor
     with pytest.raises(Damaged, match=r"firewall\.json is damaged \("):
         isolate(store, dry=False)
     assert kernel.table == before
+
+
+def test_where_there_are_no_rules_a_firewall_that_cannot_be_read_keeps_sessions_apart_all_the_same(
+    store: Store, kernel: Kernel
+) -> None:
+    store.save(held(MADE))
+    store.firewall_file.write_text("{")
+    with pytest.raises(Damaged) as damaged:
+        isolate(store, dry=False)
+    assert str(damaged.value).startswith(f"{store.firewall_file} is damaged (")
+    assert str(damaged.value).endswith("): remove it, and provision this host again.")
+    apart = render(isolation_of([(MADE, "agent1")], routed=()))
+    assert kernel.table == apart
+    # From now on there are rules, and they stay.
+    store.save(held(OTHER))
+    with pytest.raises(Damaged, match=r"firewall\.json is damaged \("):
+        isolate(store, dry=False)
+    assert kernel.table == apart
+
+
+def test_a_session_that_cannot_be_read_either_is_cut_off(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    store.save(held(OTHER))
+    (store.folder(OTHER.id) / "session.json").write_text("{")
+    store.firewall_file.write_text("{")
+    with pytest.raises(Damaged, match=r"firewall\.json is damaged \("):
+        isolate(store, dry=False)
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+
+
+def test_a_dry_run_with_a_firewall_that_cannot_be_read_changes_nothing(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    store.firewall_file.write_text("{")
+    with pytest.raises(Damaged, match=r"firewall\.json is damaged \("):
+        isolate(store, dry=True)
+    assert kernel.table == ""
+
+
+def test_rules_that_nft_refuses_are_told_before_a_firewall_that_cannot_be_read(
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_wanted: str) -> None:
+        raise FirewallError("nft: Error: Operation not permitted")
+
+    monkeypatch.setattr(isolation.table, "apply_table", fail)
+    store.firewall_file.write_text("{")
+    with pytest.raises(FirewallError, match=r"^nft: Error: Operation not permitted$"):
+        isolate(store, dry=False)
+    assert kernel.table == ""
 
 
 def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: Kernel) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._nft.table impor
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
+from tests.unit.uptime import Uptime, uptime_of_numbers
 
 MADE = plan({"agent1": 2, "agent2": 2})
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -218,6 +221,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(restoring, "restore")
 
 
+@pytest.fixture
+def uptime(tmp_path: Path) -> Iterator[Uptime]:
+    """Return the uptime of the agent."""
+    with uptime_of_numbers(tmp_path) as numbers:
+        yield numbers
+
+
 def rules(firewall: Firewall | None) -> str:
     return render(isolation_of([(MADE, "agent1")], ()), firewall, ["eth0"])
 
@@ -237,16 +247,28 @@ def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
 
 @pytest.mark.usefixtures("alone")
 def test_a_trial_that_nobody_confirmed_is_ended_by_its_nonce(
-    store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]
+    store: Store, kernel: Kernel, uptime: Uptime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.save(held(MADE))
-    FirewallState(store).save(OLD, Trial(NEW, "mine", 9e12, ""))
+    FirewallState(store).save(OLD, Trial(NEW, "mine", uptime.up + 60, uptime.boot, ""))
     assert run(store, "--withdraw", "another") == 0
     assert kernel.table == rules(NEW)
     assert run(store, "--withdraw", "mine") == 0
     assert kernel.table == rules(OLD)
     assert FirewallState(store).trial is None
     assert capsys.readouterr() == (MISSING * 2, "")
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_trial_does_not_outlive_a_boot(
+    store: Store, kernel: Kernel, uptime: Uptime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    FirewallState(store).save(OLD, Trial(NEW, "mine", uptime.up + 60, uptime.boot, ""))
+    uptime.reboot(up=5.0)
+    assert run(store, "--rules") == 0
+    assert kernel.table == rules(OLD)
+    assert capsys.readouterr() == (MISSING, "")
 
 
 @pytest.mark.usefixtures("alone")
@@ -270,3 +292,18 @@ def test_a_firewall_that_cannot_be_read_is_told_to_the_journal(
     store.firewall_file.write_text("{")
     assert run(store, *arguments) == 1
     assert capsys.readouterr().err.startswith(f"<3>{store.firewall_file} is damaged (")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--start"], ["--rules"]], ids=["heal", "boot", "rules"])
+def test_a_firewall_that_cannot_be_read_leaves_no_session_unguarded(
+    store: Store, kernel: Kernel, engine: Engine, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    store.save(held(MADE))
+    store.firewall_file.write_text("{")
+    stopped(engine, "main1")
+    assert run(store, *arguments) == 1
+    assert (kernel.table, kernel.links, engine.calls) == (rules(None), set(), [])
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith(f"<3>{store.firewall_file} is damaged (")
+    assert said.err.endswith("): remove it, and provision this host again.\n")

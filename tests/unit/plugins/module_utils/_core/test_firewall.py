@@ -168,9 +168,16 @@ def test_a_port_of_ssh_that_is_none_is_refused(ports: Any, sentence: str) -> Non
 
 @pytest.mark.parametrize(
     ("named", "taken"),
-    [(["eth1", "eth0"], ("eth0", "eth1")), ("eth1,eth0", ("eth0", "eth1")), ('["eth0"]', ("eth0",)), (None, ())],
+    [
+        (["eth1", "eth0"], ("eth0", "eth1")),
+        ("eth1,eth0", ("eth0", "eth1")),
+        ('["eth0"]', ("eth0",)),
+        (None, ()),
+        (["eth1", "eth0", "eth1"], ("eth0", "eth1")),
+        ("eth0,eth0", ("eth0",)),
+    ],
 )
-def test_interfaces_are_taken_in_one_order(named: Any, taken: tuple[str, ...]) -> None:
+def test_interfaces_are_taken_in_one_order_and_each_once(named: Any, taken: tuple[str, ...]) -> None:
     assert parsed(interfaces=named).interfaces == taken
 
 

@@ -77,25 +77,39 @@ def test_every_set_has_a_kind_and_its_elements() -> None:
     assert {made.sets[name] for name in made.sets if name.endswith("4")} == {"type ipv4_addr; flags interval"}
     assert {made.sets[name] for name in made.sets if name.endswith("6")} == {"type ipv6_addr; flags interval"}
     assert {made.sets[name] for name in made.sets if name.endswith("_ports")} == {"type inet_service"}
-    assert made.sets["outer"] == "type ifname"
+    assert (made.sets["outer"], made.sets["outer_same"]) == ("type ifname", "type ifname . ifname")
 
 
 def test_a_firewall_holds_at_every_interface_unless_it_names_some() -> None:
     made = rules()
     assert made.elements["outer"] == ['"eth0"', '"eth1"']
+    assert made.elements["outer_same"] == ['"eth0" . "eth0"', '"eth1" . "eth1"']
     assert made.arrivals == "        jump firewall\n"
 
 
 def test_a_firewall_holds_at_the_interfaces_that_it_names() -> None:
     made = rules(dataclasses.replace(MINE, interfaces=("eth9", "eth1")))
     assert made.elements["outer"] == ['"eth1"', '"eth9"']
+    assert made.elements["outer_same"] == ['"eth1" . "eth1"', '"eth9" . "eth9"']
     assert made.arrivals == "        iifname @outer jump firewall\n"
 
 
 def test_nobody_is_routed_from_outside_but_by_a_published_port() -> None:
     text = render(NOTHING, MINE, ["eth0"])
     assert chain("forward", text)[-1] == "iifname @outer ct direction original ct status ! dnat goto drop_routed"
-    assert "@outer" not in render(NOTHING)
+    assert "outer" not in render(NOTHING)
+
+
+def test_what_stays_on_a_bridge_of_the_host_is_not_routed_and_sessions_come_first() -> None:
+    forward = chain("forward", render(NOTHING, MINE, ["br0"]))
+    assert forward[-2] == "iifname . oifname @outer_same return"
+    assert forward[:-2] == chain("forward", render(NOTHING))
+    assert not [rule for rule in forward[:-2] if rule.endswith("return")]
+
+
+def test_a_host_that_nobody_meets_has_empty_sets_of_interfaces() -> None:
+    made = rules(outer=())
+    assert (made.elements["outer"], made.elements["outer_same"]) == ([], [])
 
 
 def test_the_operators_rules_come_after_the_published_ports_and_before_nothing() -> None:

@@ -115,6 +115,34 @@ def test_on_the_agents_own_network_no_port_of_the_pool_is_needed() -> None:
     assert len(published(busy, only(30000, 30000), own_ssh_port=30123)) == 3
 
 
+@pytest.mark.parametrize(
+    ("busy", "own_ssh_port", "taken"),
+    [
+        ([8888], 30123, "8888 of jupyter"),
+        ([22, 6006], 30123, "6006 of board"),
+        ([6006, 8888], 30123, "8888 of jupyter"),
+        ([], 8888, "8888 of jupyter"),
+        ([], 6006, "6006 of board"),
+    ],
+    ids=["the first", "the last", "both", "main1's sshd at the first", "main1's sshd at the last"],
+)
+def test_on_the_agents_own_network_a_port_that_is_in_use_there_is_refused(
+    busy: list[int], own_ssh_port: int, taken: str
+) -> None:
+    with pytest.raises(PlanError) as refused:
+        published(agent_facts("agent1", tcp_ports=busy), own_ssh_port=own_ssh_port)
+    assert str(refused.value) == f"session_apps: the port {taken} is in use on agent1 itself"
+
+
+def test_on_a_network_of_their_own_apps_listen_where_they_like() -> None:
+    ways = published(agent_facts("agent1", tcp_ports=[8888, 6006]))
+    assert [one.port for one in ways] == [22, 8888, 6006]
+
+
+def test_without_gateways_nobody_asks_for_the_ports_of_apps() -> None:
+    assert published(agent_facts("agent1", tcp_ports=[8888]), POOLS, own_ssh_port=8888) == ()
+
+
 # ---- what plans make of it
 
 

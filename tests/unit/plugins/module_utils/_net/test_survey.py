@@ -28,7 +28,7 @@ DEFAULT = [{"dst": "default", "gateway": "192.0.2.254", "dev": "eth0"}]
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, **answers: list[dict[str, Any]]) -> None:
-    """Let the listings of iproute2 be these, by what they list."""
+    """Let the listings of iproute2 be these, by what they list, where nobody came in over SSH."""
 
     def show(*command: str) -> list[dict[str, Any]]:
         if command[-1] == "default":
@@ -36,7 +36,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, **answers: list[dict[str, Any]]) -> 
         return answers.get(next(word for word in command if word in ("route", "addr", "link")), [])
 
     monkeypatch.setattr(survey, "show", show)
-    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.setattr(survey, "ssh_connection", str)
 
 
 def test_routes_and_addresses_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +69,8 @@ def test_identifiers_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) ->
         ("", [{**DEFAULT[0], "prefsrc": "192.0.2.99"}], "", Underlay("192.0.2.99", "eth0", 1500)),
         ("", [], "203.0.113.7 51234 198.51.100.1 22", Underlay("198.51.100.1", "eth1", 9000)),
         ("", DEFAULT, "203.0.113.7 51234 198.51.100.1 22", Underlay("192.0.2.1", "eth0", 1500)),
+        ("", [], "UNKNOWN 65535 UNKNOWN 65535", None),
+        ("", [], "203.0.113.7 51234 198.51.100.1", None),
         ("", [], "", None),
         ("", [{"dst": "default", "dev": "gone"}], "", None),
     ],
@@ -80,6 +82,8 @@ def test_identifiers_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) ->
         "default route with a source",
         "this connection",
         "default route before this connection",
+        "a connection without addresses",
+        "half a connection",
         "neither",
         "default route over a link that is gone",
     ],
@@ -92,7 +96,7 @@ def test_the_underlay_is_what_was_asked_for_or_where_others_come_from(
     underlay: Underlay | None,
 ) -> None:
     answer(monkeypatch, addr=LINKS, default=default)
-    monkeypatch.setenv("SSH_CONNECTION", connection)
+    monkeypatch.setattr(survey, "ssh_connection", lambda: connection)
     assert survey.find_underlay(address) == underlay
 
 

@@ -1,0 +1,49 @@
+"""A gateway for unit tests: its folder, as the role makes it, and a table and a HAProxy that are faked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._core.gateway import Gateway
+from tests.unit.haproxy import AdminSocket
+
+GATEWAY = Gateway("door.example.org", "apps.example.org", 443, 31001, 31010)
+ONE, TWO = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "6f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+ROUTE: dict[str, Any] = {
+    "id": ONE,
+    "name": "train-llm",
+    "apps": [{"name": "web", "protocol": "http", "address": "192.0.2.11", "port": 30001}],
+    "ssh": {"address": "192.0.2.11", "port": 30002},
+}
+OTHER: dict[str, Any] = {"id": TWO, "name": "other-user", "apps": [], "ssh": {"address": "192.0.2.12", "port": 30002}}
+
+
+def provisioned(folder: Path) -> Path:
+    """Make a folder what the role makes of it, and return it."""
+    (folder / "routes").mkdir(parents=True)
+    (folder / "gateway.json").write_text(json.dumps(dataclasses.asdict(GATEWAY)))
+    return folder
+
+
+def haproxy_of(folder: Path) -> AdminSocket:
+    """Start a HAProxy that has the maps of a gateway's folder, empty."""
+    return AdminSocket(
+        folder / "socket", {str(folder / "maps" / name): [] for name in ("apps.map", "hosts.map", "ssh.map")}
+    )
+
+
+class Table:
+    """The firewall table of a host: its text."""
+
+    def __init__(self, patch: Callable[[str, Any], None]) -> None:
+        self.text = ""
+        patch("plan_table", lambda wanted: None if wanted == self.text else Change("firewall table", None, "due"))
+        patch("apply_table", self._apply)
+
+    def _apply(self, wanted: str) -> None:
+        self.text = wanted

@@ -1,0 +1,165 @@
+"""Actions around a gateway: what is checked before it is touched, and what comes of its answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action import gateway_certificate, gateway_settings, session_token
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.sealed import seal
+from tests.unit.plugins.action.conftest import Run
+
+DEFAULTS = yaml.safe_load((Path(__file__).parents[4] / "roles/gateway/defaults/main.yml").read_text())
+LINKS = {"apps": [{"name": "db", "url": None}, {"name": "web", "url": "https://door/s/train-llm/web/"}]}
+SAID = {"changed": True, "session": {"id": "i", "name": "train-llm"}, "links": LINKS, "expires_at": 1772337597}
+TOKEN = "head.claims.signature"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """Return the files of a certificate and its key."""
+    pem = make(["given.example.org"], time.time())
+    place = pem.index(b"-----BEGIN PRIVATE")
+    paths = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    for path, content in zip(paths, (pem[:place], pem[place:]), strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+def settings(run: Run, **changes: Any) -> dict[str, Any]:
+    """Run ``gateway_settings`` with ``gateway_*`` variables given without their prefix."""
+    given = {**DEFAULTS, **{f"gateway_{key}": value for key, value in changes.items()}}
+    return run(
+        gateway_settings.ActionModule, {}, {"inventory_hostname": "gateway1", "ansible_host": "192.0.2.7", **given}
+    )
+
+
+def test_settings_say_where_users_find_the_gateway(run: Run) -> None:
+    result = settings(run, domain="apps.example.org", hostname="door.example.org")
+    wanted = {"hostname": "door.example.org", "domain": "apps.example.org", "https_port": 443}
+    assert result["gateway"] == {**wanted, "first_ssh_port": 31001, "last_ssh_port": 32000}
+    assert result["names"] == ["door.example.org", "*.apps.example.org", "192.0.2.7"]
+    assert settings(run)["names"] == ["192.0.2.7"]
+    variables = {"inventory_hostname": "gateway1", **DEFAULTS}
+    assert run(gateway_settings.ActionModule, {}, variables)["names"] == ["gateway1"]
+
+
+def test_what_cannot_be_is_refused(run: Run) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^gateway_https_port: 0 must be a whole number from 1 to 65535\.$"):
+        settings(run, https_port=0)
+
+
+@pytest.mark.parametrize("action", ["settings", "certificate"])
+def test_a_certificate_that_cannot_be_used_is_refused(
+    run: Run, pair: tuple[Path, Path], tmp_path: Path, action: str
+) -> None:
+    def refused(certificate: Path, key: Path) -> str:
+        args = {"certificate_file": str(certificate), "key_file": str(key), "path": "x", "names": ["x"]}
+        acts: dict[str, Callable[[], object]] = {
+            "settings": lambda: settings(run, certificate=str(certificate), certificate_key=str(key)),
+            "certificate": lambda: run(gateway_certificate.ActionModule, args, {}),
+        }
+        with pytest.raises(AnsibleActionFail) as refusal:
+            acts[action]()
+        assert "\n" not in str(refusal.value)
+        return str(refusal.value)
+
+    certificate, key = pair
+    none, text, old = (tmp_path / name for name in ("none", "text", "old"))
+    text.write_text("x")
+    old.write_bytes(make(["x"], 0.0))
+    assert refused(none, key) == f"gateway_certificate: '{none}' cannot be read: No such file or directory."
+    assert refused(certificate, none) == f"gateway_certificate_key: '{none}' cannot be read: No such file or directory."
+    assert refused(text, key) == f"gateway_certificate: '{text}' holds no certificate in PEM form."
+    assert refused(certificate, text) == f"gateway_certificate_key: '{text}' holds no private key in PEM form."
+    assert refused(old, key) == f"gateway_certificate: '{old}' has expired on 1971-02-01."
+    assert refused(certificate, old) == f"gateway_certificate_key: '{old}' does not fit the certificate."
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, action: Any, answer: Any) -> list[dict[str, Any]]:
+    """Have the module of an action answer; return what it is asked."""
+    asked: list[dict[str, Any]] = []
+
+    def execute(_self: Any, *, module_args: dict[str, Any], **_more: Any) -> dict[str, Any]:
+        asked.append(module_args)
+        return dict(answer(module_args) if callable(answer) else answer)
+
+    monkeypatch.setattr(action.ActionModule, "_execute_module", execute)
+    return asked
+
+
+def test_the_gateway_gets_what_the_files_hold(
+    run: Run, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answering(monkeypatch, gateway_certificate, {"changed": True})
+    args = {"path": "/x", "names": ["x"], "certificate_file": str(pair[0]), "key_file": str(pair[1])}
+    assert run(gateway_certificate.ActionModule, args, {})["changed"] is True
+    assert (asked[0]["certificate"], asked[0]["key"]) == tuple(path.read_text() for path in pair)
+    run(gateway_certificate.ActionModule, {"path": "/x", "names": ["x"]}, {})
+    assert (asked[1]["certificate"], asked[1]["key"]) == ("", "")
+
+
+def token_of(run: Run, path: Path, **more: Any) -> dict[str, Any]:
+    return run(session_token.ActionModule, {"name": "train-llm", "path": str(path), **more}, {})
+
+
+def test_the_token_is_in_its_file_and_not_in_the_result(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    asked = answering(monkeypatch, session_token, lambda args: {**SAID, "sealed": seal(args["reader"], TOKEN)})
+    path = tmp_path / "my.token"
+    path.write_text("before")
+    path.chmod(0o644)
+    result = token_of(run, path, ttl="60")
+    assert path.read_text() == f"{TOKEN}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert TOKEN not in f"{result}{said}"
+    assert {**SAID, "path": str(path)}.items() <= result.items()
+    assert "sealed" not in result
+    assert (asked[0]["ttl"], asked[0]["name"], asked[0]["path"]) == (60, "train-llm", str(path))
+    assert said[0] == f"The token for session train-llm is in {path}, and opens it until 2026-03-01 03:59:57 UTC."
+    assert said[1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
+
+
+def test_each_answer_is_sealed_anew(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    asked = answering(monkeypatch, session_token, lambda args: {**SAID, "sealed": seal(args["reader"], TOKEN)})
+    for _time in range(2):
+        token_of(run, tmp_path / "token")
+    assert asked[0]["reader"] != asked[1]["reader"]
+    assert len(said) == 6
+
+
+def test_a_gateway_that_refuses_leaves_the_file_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    answering(monkeypatch, session_token, {"failed": True, "msg": "there is no session."})
+    path = tmp_path / "token"
+    path.write_text("before")
+    result = token_of(run, path)
+    assert (result["failed"], result["msg"], path.read_text(), said) == (True, "there is no session.", "before", [])
+
+
+def test_check_mode_writes_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    answering(monkeypatch, session_token, SAID)
+    assert token_of(run, tmp_path / "token")["changed"] is True
+    assert (list(tmp_path.glob("*token*")), said) == ([], [])
+
+
+def test_a_path_that_cannot_be_written_is_refused_before_the_gateway_is_asked(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answering(monkeypatch, session_token, SAID)
+    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be a file, and is a folder\.$"):
+        token_of(run, tmp_path)
+    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be in a folder that exists"):
+        token_of(run, tmp_path / "nowhere" / "token")
+    with pytest.raises(AnsibleActionFail, match=r"^session_token_ttl: 1 must be a whole number"):
+        token_of(run, tmp_path / "token", ttl=1)
+    assert asked == []

@@ -1,0 +1,85 @@
+"""The maps of the HAProxy that runs, with a stand-in for its admin socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
+from tests.unit.haproxy import AdminSocket
+
+APPS, SSH = Path("/maps/apps.map"), Path("/maps/ssh.map")
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Iterator[AdminSocket]:
+    """A HAProxy that has two maps."""
+    running = AdminSocket(
+        tmp_path / "socket", {str(APPS): [("one/web", "a@1@::1"), ("two/web", "b@2@::1")], str(SSH): []}
+    )
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def haproxy(tmp_path: Path) -> Haproxy:
+    return Haproxy(str(tmp_path / "socket"))
+
+
+def test_maps_are_read(admin: AdminSocket, haproxy: Haproxy) -> None:
+    assert haproxy.read(APPS) == admin.maps[str(APPS)]
+    assert haproxy.read(SSH) == []
+
+
+@pytest.mark.usefixtures("admin")
+def test_what_is_as_it_should_be_needs_nothing(haproxy: Haproxy) -> None:
+    assert haproxy.plan(APPS, {"two/web": "b@2@::1", "one/web": "a@1@::1"}) is None
+
+
+def test_what_differs_goes_before_anything_new_comes(admin: AdminSocket, haproxy: Haproxy) -> None:
+    planned = haproxy.plan(APPS, {"one/web": "a@9@::1", "three/web": "c@3@::1"})
+    ssh = haproxy.plan(SSH, {"31001": "c@4@::1"})
+    assert planned is not None
+    assert ssh is not None
+    change, shown = planned
+    assert change == MapChange(APPS, ("one/web", "two/web"), (("one/web", "a@9@::1"), ("three/web", "c@3@::1")))
+    assert shown == Change(
+        "HAProxy's apps.map", "one/web a@1@::1; two/web b@2@::1", "one/web a@9@::1; three/web c@3@::1"
+    )
+    admin.commands.clear()
+    haproxy.apply([change, ssh[0]])
+    assert [command.split(" ")[0] for command in admin.commands] == ["del", "del", "add", "add", "add"]
+    assert admin.maps[str(APPS)] == [("one/web", "a@9@::1"), ("three/web", "c@3@::1")]
+    assert admin.maps[str(SSH)] == [("31001", "c@4@::1")]
+
+
+def test_a_key_that_is_there_twice_is_made_one(admin: AdminSocket, haproxy: Haproxy) -> None:
+    admin.maps[str(APPS)] = [("one/web", "a@1@::1"), ("one/web", "b@2@::1")]
+    planned = haproxy.plan(APPS, {"one/web": "a@1@::1"})
+    assert planned is not None
+    haproxy.apply([planned[0]])
+    assert admin.maps[str(APPS)] == [("one/web", "a@1@::1")]
+
+
+@pytest.mark.usefixtures("admin")
+def test_a_map_that_is_unknown_is_told_in_one_sentence(haproxy: Haproxy) -> None:
+    with pytest.raises(GatewayFault, match=r"^HAProxy says: Unknown map identifier\. .*; run backendai\.cluster\."):
+        haproxy.read(Path("/maps/other.map"))
+
+
+def test_a_change_that_is_refused_is_told(admin: AdminSocket, haproxy: Haproxy) -> None:
+    admin.answers["add"] = "Permission denied"
+    with pytest.raises(GatewayFault, match=r"^HAProxy says: Permission denied; run"):
+        haproxy.apply([MapChange(SSH, (), (("31001", "x"),))])
+
+
+def test_where_nobody_listens_haproxy_does_not_run(tmp_path: Path, haproxy: Haproxy) -> None:
+    with pytest.raises(NotRunning):
+        haproxy.read(APPS)
+    AdminSocket(tmp_path / "socket", {}).close()
+    with pytest.raises(NotRunning):
+        haproxy.read(APPS)

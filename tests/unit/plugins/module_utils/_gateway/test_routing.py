@@ -1,0 +1,142 @@
+"""A gateway's files, its HAProxy and its table follow from its routes, whatever they were before."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import parse_routes
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway import routing
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import Outcome, Wish, route
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
+from tests.unit.haproxy import AdminSocket
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return provisioned(tmp_path / "state")
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Table:
+    return Table(partial(monkeypatch.setattr, routing))
+
+
+@pytest.fixture
+def admin(folder: Path) -> Iterator[AdminSocket]:
+    running = haproxy_of(folder)
+    yield running
+    running.close()
+
+
+def routed(folder: Path, *routes: dict[str, Any], dry: bool = False, **wish: Any) -> Outcome:
+    asked = Wish(parse_routes(list(routes)), wish.get("ended", ()), wish.get("exact", False))
+    return route(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), asked, dry=dry)
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_route_is_in_files_maps_and_the_table(folder: Path, table: Table, admin: AdminSocket) -> None:
+    outcome = routed(folder, ROUTE)
+    port = outcome.links[0]["ssh"]["port"]
+    place = f"{ONE}@30001@192.0.2.11"
+    assert admin.maps[str(folder / "maps/apps.map")] == [("train-llm/web", place)]
+    assert admin.maps[str(folder / "maps/ssh.map")] == [(str(port), f"{ONE}@30002@192.0.2.11")]
+    written = files(folder)
+    assert written["maps/apps.map"] == f"train-llm/web {place}\n"
+    assert written["maps/hosts.map"] == "train-llm--web.apps.example.org train-llm/web\n"
+    assert written["maps/ssh.map"] == f"{port} {ONE}@30002@192.0.2.11\n"
+    assert json.loads(written[f"routes/{ONE}.json"])["ssh_port"] == port
+    assert written["table.nft"] == table.text
+    assert f"elements = {{ {port} }}" in table.text
+    assert {stat.S_IMODE((folder / name).stat().st_mode) for name in written if name != "gateway.json"} == {0o600}
+    assert outcome.warnings == []
+
+
+@pytest.mark.usefixtures("table", "admin")
+def test_the_same_again_changes_nothing(folder: Path) -> None:
+    first = routed(folder, ROUTE)
+    again = routed(folder, ROUTE)
+    assert (again.changes, again.links) == ([], first.links)
+    assert routed(folder).changes == []
+
+
+def test_an_end_takes_everything_of_it_and_nothing_of_others(folder: Path, table: Table, admin: AdminSocket) -> None:
+    links = routed(folder, ROUTE, OTHER).links
+    routed(folder, ended=[ONE])
+    assert [name for name in files(folder) if name.startswith("routes/")] == [f"routes/{TWO}.json"]
+    assert admin.maps[str(folder / "maps/apps.map")] == admin.maps[str(folder / "maps/hosts.map")] == []
+    assert [key for key, _value in admin.maps[str(folder / "maps/ssh.map")]] == [str(links[1]["ssh"]["port"])]
+    assert str(links[0]["ssh"]["port"]) not in table.text
+    routed(folder, exact=True)
+    assert [text for name, text in files(folder).items() if name.startswith(("routes/", "maps/"))] == [""] * 3
+
+
+def test_a_dry_run_says_the_same_and_touches_nothing(folder: Path, table: Table, admin: AdminSocket) -> None:
+    before = {name: text for name, text in files(folder).items() if name != "lock"}
+    would = routed(folder, ROUTE, dry=True)
+    assert {name: text for name, text in files(folder).items() if name != "lock"} == before
+    assert (table.text, [command for command in admin.commands if not command.startswith("show")]) == ("", [])
+    assert routed(folder, ROUTE) == would
+    subjects = [change.subject for change in would.changes]
+    assert subjects[0] == f"file {folder}/routes/{ONE}.json"
+    assert subjects[-3:] == ["HAProxy's apps.map", "HAProxy's hosts.map", "HAProxy's ssh.map"]
+    assert "firewall table" in subjects
+
+
+def test_what_was_lost_or_changed_comes_back(folder: Path, table: Table, admin: AdminSocket) -> None:
+    routed(folder, ROUTE)
+    whole, text = files(folder), table.text
+    (folder / "maps/apps.map").write_text("x y\n")
+    (folder / "table.nft").unlink()
+    admin.maps[str(folder / "maps/apps.map")] = [("train-llm/web", f"{TWO}@1@::1"), ("stray/web", f"{TWO}@1@::1")]
+    table.text = ""
+    healed = routed(folder)
+    assert [change.subject for change in healed.changes] == [
+        f"file {folder}/maps/apps.map",
+        f"file {folder}/table.nft",
+        "firewall table",
+        "HAProxy's apps.map",
+    ]
+    assert (files(folder), table.text) == (whole, text)
+    assert admin.maps[str(folder / "maps/apps.map")] == [("train-llm/web", f"{ONE}@30001@192.0.2.11")]
+
+
+@pytest.mark.usefixtures("table")
+def test_where_haproxy_does_not_run_the_files_wait_for_it(folder: Path) -> None:
+    assert routed(folder).warnings == []
+    outcome = routed(folder, ROUTE)
+    assert outcome.warnings == [routing.NOT_RUNNING]
+    assert "train-llm/web" in files(folder)["maps/apps.map"]
+
+
+@pytest.mark.usefixtures("table", "admin")
+def test_a_host_that_is_no_gateway_is_told_in_one_sentence(tmp_path: Path, folder: Path) -> None:
+    said = r"is not ready \(No such file or directory\): run backendai\.cluster\.provision_gateways on this host\.$"
+    with pytest.raises(GatewayFault, match=said):
+        routed(tmp_path / "nowhere")
+    (folder / "gateway.json").unlink()
+    with pytest.raises(GatewayFault, match=said):
+        routed(folder)
+
+
+@pytest.mark.usefixtures("table", "admin")
+@pytest.mark.parametrize("content", ["x", "{}", '{"id": 1}', "[]"])
+def test_what_was_stored_and_is_damaged_is_named(folder: Path, content: str) -> None:
+    (folder / "routes" / f"{ONE}.json").write_text(content)
+    with pytest.raises(GatewayFault, match=rf"{ONE}\.json is damaged: remove it, and run"):
+        routed(folder)
+    (folder / "gateway.json").write_text(content)
+    with pytest.raises(GatewayFault, match=r"gateway\.json is damaged: remove it, and run"):
+        routed(folder)

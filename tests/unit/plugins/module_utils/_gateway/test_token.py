@@ -1,0 +1,103 @@
+"""Tokens are signed as RFC 7515 and 7518 say, and sealed for one reader."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, utils
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.sealed import Reader, seal
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import (
+    claims_of,
+    make_key,
+    public_key,
+    sign,
+)
+
+
+def decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def verify(token: str, public: str) -> dict[str, Any]:
+    """Return the claims of a token; raise :class:`InvalidSignature` where another key has signed it."""
+    head, body, signature = token.split(".")
+    assert json.loads(decoded(head)) == {"alg": "ES256", "typ": "JWT"}
+    numbers = decoded(signature)
+    assert len(numbers) == 64
+    r, s = int.from_bytes(numbers[:32], "big"), int.from_bytes(numbers[32:], "big")
+    key = load_pem_public_key(public.encode())
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    assert isinstance(key.curve, ec.SECP256R1)
+    key.verify(utils.encode_dss_signature(r, s), f"{head}.{body}".encode(), ec.ECDSA(hashes.SHA256()))
+    return dict(json.loads(decoded(body)))
+
+
+def test_a_token_is_signed_with_the_key_of_the_gateway(tmp_path: Path) -> None:
+    make_key(tmp_path / "key")
+    make_key(tmp_path / "other")
+    claims = claims_of("id-1", "train-llm", 1000, 60)
+    # Numbers of a signature may begin with zeros, which have to stay.
+    for _time in range(20):
+        assert verify(sign(tmp_path / "key", claims), public_key(tmp_path / "key")) == {
+            "iss": "backendai-gateway",
+            "sub": "id-1",
+            "session": "train-llm",
+            "iat": 1000,
+            "exp": 1060,
+        }
+    with pytest.raises(InvalidSignature):
+        verify(sign(tmp_path / "other", claims), public_key(tmp_path / "key"))
+
+
+def test_the_key_is_for_root_alone(tmp_path: Path) -> None:
+    make_key(tmp_path / "key")
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    assert "PRIVATE" not in public_key(tmp_path / "key")
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+def test_a_key_that_is_missing_or_damaged_is_told_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(GatewayFault, match=r"key cannot be read \(No such file or directory\): run backendai\.cluster"):
+        sign(tmp_path / "key", {})
+    (tmp_path / "key").write_text("x")
+    with pytest.raises(GatewayFault, match=r"key is damaged: remove it, and run backendai\.cluster.provision_gateways"):
+        public_key(tmp_path / "key")
+
+
+def test_a_host_without_cryptography_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cryptography.hazmat.primitives", "cryptography.hazmat.primitives.serialization"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for act in (make_key, public_key):
+        with pytest.raises(GatewayFault, match=r"^the Python package cryptography is missing on this host"):
+            act(tmp_path / "key")
+
+
+def test_what_is_sealed_is_opened_by_its_reader_alone() -> None:
+    reader, other = Reader(), Reader()
+    sealed = seal(reader.address, "secret.token.ü")
+    assert reader.open(sealed) == "secret.token.ü"
+    assert seal(reader.address, "secret.token.ü") != sealed
+    assert b"secret" not in base64.b64decode(sealed)
+    with pytest.raises(ValueError, match="was not sealed for this reader"):
+        other.open(sealed)
+    changed = bytearray(base64.b64decode(sealed))
+    changed[-1] ^= 1
+    with pytest.raises(ValueError, match="was not sealed for this reader"):
+        reader.open(base64.b64encode(bytes(changed)).decode())
+
+
+@pytest.mark.parametrize("address", ["", "not base64", "AAAA"])
+def test_nothing_is_sealed_for_nobody(address: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        seal(address, "x")

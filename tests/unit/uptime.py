@@ -1,0 +1,40 @@
+"""A host's uptime and boot, which no clock that somebody may set has a say in."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._agent import firewall_state
+
+
+class Uptime:
+    """``up`` is for how many seconds the host has been up, ``boot`` tells this boot of it from all others."""
+
+    def __init__(self, boot_id: Path) -> None:
+        self._boot_id = boot_id
+        self.reboot(up=1000.0)
+
+    def reboot(self, up: float) -> None:
+        """Be up for so long, since another boot."""
+        self.up, self.boot = up, str(uuid.uuid4())
+        self._boot_id.write_text(f"{self.boot}\n")
+
+    def read(self, clock: int) -> float:
+        assert clock == time.CLOCK_BOOTTIME, "other clocks can be set, or stand still while the host sleeps"
+        return self.up
+
+
+@contextmanager
+def uptime_of_numbers(folder: Path) -> Iterator[Uptime]:
+    """Let the host be up for as long as the test says; what tells its boots apart is a file of the folder."""
+    uptime = Uptime(folder / "boot_id")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(firewall_state, "BOOT_ID", folder / "boot_id")
+        patch.setattr(firewall_state.time, "clock_gettime", uptime.read)
+        yield uptime
