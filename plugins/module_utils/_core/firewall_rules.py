@@ -44,7 +44,7 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
     elements["peer_udp_ports"] = [str(port) for port in sorted({*SWARM_UDP, *wireguard})]
     elements["guarded"] = [f'"{name}"' for name in firewall.interfaces]
     kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
-    kinds["guarded"] = "type ifname"
+    kinds |= {"guarded": "type ifname"} if firewall.interfaces else {}
     somewhere = "iifname @guarded " if firewall.interfaces else ""
     return FirewallRules(
         kinds,

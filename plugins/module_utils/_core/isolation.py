@@ -52,7 +52,6 @@ _SETS = {
     "published6": "typeof ip6 daddr . tcp dport",
     "gateways4": "type ipv4_addr; flags interval",
     "gateways6": "type ipv6_addr; flags interval",
-    "outer": "type ifname",
 }
 
 _DROPS = {
@@ -142,16 +141,19 @@ def render(isolation: Isolation, firewall: Firewall | None = None, outer: Collec
         "published6": [" . ".join(one) for one in isolation.published if ":" in one[0]],
         "gateways4": of_family(gateways, 4),
         "gateways6": of_family(gateways, 6),
-        "outer": [f'"{name}"' for name in outer],
+        "outer": _quoted(outer),
         **{known_by: [" . ".join(sender) for sender in found] for known_by, found in isolation.senders.items()},
         **rules.elements,
     }
-    sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in {**_SETS, **rules.sets}.items())
+    met = {"outer": "type ifname"} if outer or firewall else {}
+    sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in {**_SETS, **met, **rules.sets}.items())
     ends = "".join(_end(name, why) for name, why in _DROPS.items())
-    return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{sets}{ends}{_chains(rules)}}}\n"
+    return (
+        f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{sets}{ends}{_chains(rules, outer)}}}\n"
+    )
 
 
-def _chains(firewall: FirewallRules) -> str:
+def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
     """Return the chains of the table, with what the operator's firewall adds to them."""
     return f"""
     # Between connection tracking (-200) and Docker's translation (-100): addresses are still those that were asked for.
@@ -175,10 +177,7 @@ def _chains(firewall: FirewallRules) -> str:
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
-        # Who comes from outside is not one of those inside: else it could pretend that they had asked it for something.
-        iifname @outer ip saddr != 0.0.0.0 fib saddr oifname != @outer goto drop_forged
-        iifname @outer ip6 saddr != {{ ::, fe80::/10 }} fib saddr oifname != @outer goto drop_forged
-        ct direction reply return
+{_not_from_inside(outer)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published
         ip6 daddr . tcp dport @published6 goto published
 {firewall.arrivals}    }}
@@ -229,6 +228,25 @@ def _chains(firewall: FirewallRules) -> str:
         goto drop_sshd
     }}
 {firewall.chain}"""
+
+
+def _not_from_inside(outer: Collection[str]) -> str:
+    """Return the rules by which nobody outside pretends to be a container that has asked for something.
+
+    In ``nft`` 1.0.6 interfaces that ``fib`` finds are of another type than the elements of a named set of interfaces.
+    """
+    if not outer:
+        return ""
+    wrong = f"fib saddr oifname != {{ {', '.join(_quoted(outer))} }} goto drop_forged"
+    return f"""\
+        # Who comes from outside is none of those inside: else it could pretend that they had asked it for something.
+        iifname @outer ip saddr != 0.0.0.0 {wrong}
+        iifname @outer ip6 saddr != {{ ::, fe80::/10 }} {wrong}
+"""
+
+
+def _quoted(names: Iterable[str]) -> list[str]:
+    return [f'"{name}"' for name in names]
 
 
 def _doors(plan: SessionPlan, agent: str) -> list[tuple[str, tuple[str, ...]]]:

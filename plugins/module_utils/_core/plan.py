@@ -206,7 +206,9 @@ def make_plan(
     network = make_network(spec, chosen, agents, pools, session_id)
     meeting = network is not None and network.driver in ("vxlan", HOST_NETWORK)
     kernels = _kernels(spec, session_id, _places(placement.hosts, network, by_name, pools, session_id))
-    own_ssh_port = kernels[0].ssh_port if network is not None and network.driver == HOST_NETWORK else None
+    main1s = kernels[0].agent
+    sharing = network is not None and network.driver == HOST_NETWORK
+    own_ssh_ports = [kernel.ssh_port for kernel in kernels if sharing and kernel.agent == main1s]
     return SessionPlan(
         id=session_id,
         name=spec.name,
@@ -227,7 +229,7 @@ def make_plan(
         uid=spec.uid,
         gid=spec.gid,
         infiniband=spec.infiniband,
-        published=publish(spec.apps, by_name[kernels[0].agent], pools, session_id, own_ssh_port),
+        published=publish(spec.apps, by_name[main1s], pools, session_id, own_ssh_ports),
         gateways=tuple(pools.gateways),
     )
 

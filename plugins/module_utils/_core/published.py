@@ -32,29 +32,29 @@ class PublishedPort:
 
 
 def publish(
-    apps: Sequence[App], agent: AgentFacts, pools: Pools, session_id: str, own_ssh_port: int | None
+    apps: Sequence[App], agent: AgentFacts, pools: Pools, session_id: str, own_ssh_ports: Sequence[int]
 ) -> tuple[PublishedPort, ...]:
     """Return what main1 publishes on its agent: nothing where there is no gateway that could reach it.
 
-    ``own_ssh_port`` is where main1's sshd listens on the agent's own network, should they share it: then everything is
-    reached where it listens, and nothing has to be translated. Raises :class:`PlanError` when the agent's address is
-    not known, or its ports are used up.
+    ``own_ssh_ports`` are where sshds of the session, main1's first, listen on the agent's own network, should they
+    share it: then everything is reached where it listens, and nothing has to be translated. Raises :class:`PlanError`
+    when the agent's address is not known, or its ports are used up.
     """
     if not pools.gateways:
         return ()
     address = _address(agent)
-    if own_ssh_port is not None:
-        _refuse_taken(apps, agent, own_ssh_port)
+    if own_ssh_ports:
+        _refuse_taken(apps, agent, own_ssh_ports)
         shared = [PublishedPort(app.name, app.protocol, app.port, address, app.port) for app in apps]
-        return (PublishedPort(SSH, "tcp", own_ssh_port, address, own_ssh_port), *shared)
+        return (PublishedPort(SSH, "tcp", own_ssh_ports[0], address, own_ssh_ports[0]), *shared)
     inside = [(SSH, "tcp", SSH_PORT), *((app.name, app.protocol, app.port) for app in apps)]
     ports = _ports(agent, pools, len(inside), session_id)
     return tuple(PublishedPort(*one, address, port) for one, port in zip(inside, ports))
 
 
-def _refuse_taken(apps: Iterable[App], agent: AgentFacts, own_ssh_port: int) -> None:
+def _refuse_taken(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequence[int]) -> None:
     for app in apps:
-        if app.port in agent.tcp_ports or app.port == own_ssh_port:
+        if app.port in agent.tcp_ports or app.port in own_ssh_ports:
             raise PlanError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
 
 

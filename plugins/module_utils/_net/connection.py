@@ -29,7 +29,7 @@ def ssh_connection() -> str:
 def _parent(process: int) -> int:
     try:
         # Behind the name of the program, which may hold anything: state and parent.
-        return int((PROC / str(process) / "stat").read_text().rpartition(")")[2].split()[1])
+        return int((PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except OSError:
         return 0
 

@@ -161,7 +161,7 @@ def test_to_have_no_firewall_any_more_is_tried_too(tried: Any, store: Store, ker
     result = tried(enabled=False, managers=["no address"])
     assert (result["managers"], bool(result["nonce"])) == ([], True)
     assert _trial(store).firewall is None
-    assert kernel.table == render(isolation_of([], ()))
+    assert kernel.table == render(isolation_of([], ()), None, ["eth0"])
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])

@@ -39,7 +39,9 @@ CONNECTION = "192.0.2.7 51234 192.0.2.1 22"
 LATER = "192.0.2.7 51235 192.0.2.1 22"
 CHANGED = [Change("firewall table inet backendai", None, "there")]
 TOO_LATE = "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
-SAME = "the new rules were to be confirmed over a new connection, and this one is the old one"
+UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
+SAME = f"this connection is the one with which the new rules came, {UNPROVEN}"
+NO_SSH = f"this connection is not one of SSH, {UNPROVEN}"
 
 
 class Host:
@@ -69,7 +71,7 @@ def tried(
 
 def confirmed(store: Store, host: Host, wanted: Firewall | None) -> None:
     """Let a firewall hold that is confirmed."""
-    confirm(store, tried(store, host, wanted).nonce, LATER)
+    confirm(store, tried(store, host, wanted).nonce, LATER, unproven=False)
     host.timers.clear()
 
 
@@ -80,7 +82,7 @@ def text(firewall: Firewall | None) -> str:
 
 def refusal(store: Store, nonce: str, connection: str = LATER) -> str:
     with pytest.raises(NotConfirmed) as refused:
-        confirm(store, nonce, connection)
+        confirm(store, nonce, connection, unproven=False)
     return str(refused.value)
 
 
@@ -124,7 +126,7 @@ def test_a_clock_that_is_set_ends_no_trial(
     nonce = tried(store, host, NEW).nonce
     monkeypatch.setattr(time, "time", lambda: now)
     assert isolate(store, dry=False) == []
-    confirm(store, nonce, LATER)
+    confirm(store, nonce, LATER, unproven=False)
     assert FirewallState(store).confirmed == NEW
 
 
@@ -135,7 +137,7 @@ def test_each_trial_has_a_nonce_of_its_own(store: Store, host: Host) -> None:
 
 
 def test_what_is_confirmed_stays(store: Store, kernel: Kernel, host: Host) -> None:
-    confirm(store, tried(store, host, NEW).nonce, LATER)
+    confirm(store, tried(store, host, NEW).nonce, LATER, unproven=False)
     host.uptime.up += 1e9
     assert isolate(store, dry=False) == []
     assert kernel.table == text(NEW)
@@ -169,7 +171,7 @@ def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
     assert again.nonce not in ("", lost)
     assert kernel.table == text(OLD)
     assert refusal(store, lost) == TOO_LATE
-    confirm(store, again.nonce, LATER)
+    confirm(store, again.nonce, LATER, unproven=False)
     assert FirewallState(store).in_force() == OLD
 
 
@@ -184,7 +186,7 @@ def test_a_trial_whose_time_is_over_is_not_confirmed(store: Store, host: Host, l
 def test_a_trial_is_confirmed_until_its_last_moment(store: Store, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     host.uptime.up += 59.9
-    confirm(store, nonce, LATER)
+    confirm(store, nonce, LATER, unproven=False)
     assert FirewallState(store).confirmed == NEW
 
 
@@ -204,12 +206,24 @@ def test_the_connection_that_began_a_trial_proves_nothing(store: Store, host: Ho
     nonce = tried(store, host, NEW).nonce
     assert refusal(store, nonce, CONNECTION) == SAME
     assert FirewallState(store).confirmed is None
-    confirm(store, nonce, LATER)
+    confirm(store, nonce, LATER, unproven=False)
 
 
-@pytest.mark.parametrize(("began", "ends"), [("", ""), ("", CONNECTION), (CONNECTION, "")])
-def test_whoever_comes_in_another_way_than_by_ssh_confirms_too(store: Store, host: Host, began: str, ends: str) -> None:
-    confirm(store, tried(store, host, NEW, began).nonce, ends)
+@pytest.mark.parametrize("began", ["", CONNECTION])
+def test_a_connection_that_is_not_one_of_ssh_proves_nothing(store: Store, host: Host, began: str) -> None:
+    nonce = tried(store, host, NEW, began).nonce
+    assert refusal(store, nonce, "") == NO_SSH
+    assert FirewallState(store).confirmed is None
+
+
+@pytest.mark.parametrize(("began", "ends"), [("", ""), (CONNECTION, ""), (CONNECTION, CONNECTION)])
+def test_who_says_so_confirms_without_a_proof(store: Store, host: Host, began: str, ends: str) -> None:
+    confirm(store, tried(store, host, NEW, began).nonce, ends, unproven=True)
+    assert FirewallState(store).confirmed == NEW
+
+
+def test_a_new_connection_of_ssh_confirms_what_began_in_another_way(store: Store, host: Host) -> None:
+    confirm(store, tried(store, host, NEW, "").nonce, LATER, unproven=False)
     assert FirewallState(store).confirmed == NEW
 
 
@@ -231,7 +245,7 @@ def test_another_trial_is_not_withdrawn(store: Store, kernel: Kernel, host: Host
 
 def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: Kernel, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
-    confirm(store, nonce, LATER)
+    confirm(store, nonce, LATER, unproven=False)
     kernel.table = "flushed"
     assert withdraw(store, nonce) == CHANGED
     assert kernel.table == text(NEW)
@@ -365,7 +379,7 @@ def test_while_a_session_cannot_be_read_nothing_is_tried_because_the_rules_would
     "act",
     [
         lambda store: try_firewall(store, NEW, 60, CONNECTION, lambda _nonce, _seconds: None, dry=False),
-        lambda store: confirm(store, "n", LATER),
+        lambda store: confirm(store, "n", LATER, unproven=False),
         lambda store: withdraw(store, "n"),
     ],
     ids=["try", "confirm", "withdraw"],

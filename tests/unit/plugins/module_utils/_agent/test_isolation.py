@@ -44,7 +44,7 @@ def test_every_session_counts_committed_or_claimed_in_time_or_not(store: Store, 
     store.save(held(MADE))
     store.save(held(OTHER, expires_at=0.0))
     assert isolate(store, dry=False)
-    assert kernel.table == render(isolation_of([(MADE, "agent1"), (OTHER, "agent1")], routed=()))
+    assert kernel.table == render(isolation_of([(MADE, "agent1"), (OTHER, "agent1")], routed=()), None, ["eth0"])
     assert isolate(store, dry=False) == []
 
 
@@ -53,7 +53,7 @@ def test_a_session_that_cannot_be_read_opens_nothing_and_harms_no_other(store: S
     store.save(held(OTHER))
     (store.folder(OTHER.id) / "session.json").write_text("{")
     isolate(store, dry=False)
-    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_while_a_session_cannot_be_read_the_rules_that_are_there_stay(store: Store, kernel: Kernel) -> None:
@@ -70,7 +70,7 @@ def test_while_a_session_cannot_be_read_the_rules_that_are_there_stay(store: Sto
 
 def test_an_agent_without_sessions_has_the_rules_all_the_same(store: Store, kernel: Kernel) -> None:
     assert isolate(store, dry=False)
-    assert kernel.table == render(isolation_of([], routed=()))
+    assert kernel.table == render(isolation_of([], routed=()), None, ["eth0"])
 
 
 def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(
@@ -83,14 +83,14 @@ def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(
     assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), mine, ["eth0"])
     FirewallState(store).save(mine, Trial(None, "n", uptime.up + 1, uptime.boot, ""))
     isolate(store, dry=False)
-    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_a_session_that_goes_does_not_count(store: Store, kernel: Kernel) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
     isolate(store, dry=False, gone=OTHER.id)
-    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_a_firewall_that_cannot_be_read_leaves_the_rules_as_they_are(store: Store, kernel: Kernel) -> None:
@@ -112,7 +112,7 @@ def test_where_there_are_no_rules_a_firewall_that_cannot_be_read_keeps_sessions_
         isolate(store, dry=False)
     assert str(damaged.value).startswith(f"{store.firewall_file} is damaged (")
     assert str(damaged.value).endswith("): remove it, and provision this host again.")
-    apart = render(isolation_of([(MADE, "agent1")], routed=()))
+    apart = render(isolation_of([(MADE, "agent1")], routed=()), None, ["eth0"])
     assert kernel.table == apart
     # From now on there are rules, and they stay.
     store.save(held(OTHER))
@@ -128,7 +128,7 @@ def test_a_session_that_cannot_be_read_either_is_cut_off(store: Store, kernel: K
     store.firewall_file.write_text("{")
     with pytest.raises(Damaged, match=r"firewall\.json is damaged \("):
         isolate(store, dry=False)
-    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_a_dry_run_with_a_firewall_that_cannot_be_read_changes_nothing(store: Store, kernel: Kernel) -> None:
@@ -169,7 +169,7 @@ def test_peers_behind_a_router_are_found_out(store: Store, monkeypatch: pytest.M
     monkeypatch.setattr(isolation, "on_link", lambda address: address != "192.0.2.3")
     store.save(held(MADE))
     isolate(store, dry=False)
-    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed={"192.0.2.3"}))
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed={"192.0.2.3"}), None, ["eth0"])
 
 
 def test_a_peer_that_no_route_leads_to_yet_keeps_the_stricter_rule(
@@ -181,7 +181,7 @@ def test_a_peer_that_no_route_leads_to_yet_keeps_the_stricter_rule(
     monkeypatch.setattr(isolation, "on_link", unreachable)
     store.save(held(MADE))
     isolate(store, dry=False)
-    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()))
+    assert kernel.table == render(isolation_of([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
 def test_sessions_are_read_and_rules_are_written_under_one_lock(

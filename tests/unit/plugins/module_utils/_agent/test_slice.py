@@ -559,5 +559,5 @@ def test_main1_alone_publishes_its_ports(engine: Engine, store: Store, kernel: K
     client: Any = engine
     apply_claimed(client, store, Asked(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
     assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
-    assert kernel.table == render(isolation_of([(made, "agent1")], ()))
+    assert kernel.table == render(isolation_of([(made, "agent1")], ()), None, ["eth0"])
     assert "192.0.2.1 . 30000" in kernel.table

@@ -174,6 +174,7 @@ def test_a_port_of_ssh_that_is_none_is_refused(ports: Any, sentence: str) -> Non
         ('["eth0"]', ("eth0",)),
         (None, ()),
         (["eth1", "eth0", "eth1"], ("eth0", "eth1")),
+        ("eth4,eth2,eth0,eth3,eth1,eth2", ("eth0", "eth1", "eth2", "eth3", "eth4")),
         ("eth0,eth0", ("eth0",)),
     ],
 )

@@ -23,8 +23,8 @@ MINE = Firewall(
 )
 
 
-def rules(firewall: Firewall = MINE, outer: tuple[str, ...] = ("eth0", "eth1"), *wireguard: int) -> FirewallRules:
-    return firewall_rules(firewall, outer, wireguard)
+def rules(firewall: Firewall = MINE, *wireguard: int) -> FirewallRules:
+    return firewall_rules(firewall, wireguard)
 
 
 def chain(name: str, text: str) -> list[str]:
@@ -44,7 +44,7 @@ def allowing(*allow: Allowance) -> list[str]:
 
 
 def test_without_a_firewall_nothing_is_added() -> None:
-    assert firewall_rules(None, ["eth0"], [51820]) == FirewallRules({}, {}, "", "", "")
+    assert firewall_rules(None, [51820]) == FirewallRules({}, {}, "", "", "")
 
 
 def test_each_group_has_a_set_for_each_family() -> None:
@@ -63,7 +63,7 @@ def test_whoever_has_business_here_may_ask_whether_the_host_is_there() -> None:
 
 
 def test_ports_are_those_of_ssh_of_swarm_and_of_the_encryption() -> None:
-    made = rules(MINE, (), 51821, 51820).elements
+    made = rules(MINE, 51821, 51820).elements
     assert {name: made[name] for name in ("manager_ports", "peer_tcp_ports", "peer_udp_ports")} == {
         "manager_ports": ["22", "2222"],
         "peer_tcp_ports": ["2377", "7946"],
@@ -72,26 +72,22 @@ def test_ports_are_those_of_ssh_of_swarm_and_of_the_encryption() -> None:
 
 
 def test_every_set_has_a_kind_and_its_elements() -> None:
-    made = rules()
+    made = rules(dataclasses.replace(MINE, interfaces=("eth1",)))
     assert made.sets.keys() == made.elements.keys()
+    assert made.sets["guarded"] == "type ifname"
     assert {made.sets[name] for name in made.sets if name.endswith("4")} == {"type ipv4_addr; flags interval"}
     assert {made.sets[name] for name in made.sets if name.endswith("6")} == {"type ipv6_addr; flags interval"}
     assert {made.sets[name] for name in made.sets if name.endswith("_ports")} == {"type inet_service"}
-    assert (made.sets["outer"], made.sets["outer_same"]) == ("type ifname", "type ifname . ifname")
 
 
 def test_a_firewall_holds_at_every_interface_unless_it_names_some() -> None:
-    made = rules()
-    assert made.elements["outer"] == ['"eth0"', '"eth1"']
-    assert made.elements["outer_same"] == ['"eth0" . "eth0"', '"eth1" . "eth1"']
-    assert made.arrivals == "        jump firewall\n"
+    assert rules().arrivals == "        jump firewall\n"
 
 
 def test_a_firewall_holds_at_the_interfaces_that_it_names() -> None:
-    made = rules(dataclasses.replace(MINE, interfaces=("eth9", "eth1")))
-    assert made.elements["outer"] == ['"eth1"', '"eth9"']
-    assert made.elements["outer_same"] == ['"eth1" . "eth1"', '"eth9" . "eth9"']
-    assert made.arrivals == "        iifname @outer jump firewall\n"
+    made = rules(dataclasses.replace(MINE, interfaces=("eth1", "eth9")))
+    assert made.elements["guarded"] == ['"eth1"', '"eth9"']
+    assert made.arrivals == "        iifname @guarded jump firewall\n"
 
 
 def test_nobody_is_routed_from_outside_but_by_a_published_port() -> None:
@@ -100,16 +96,26 @@ def test_nobody_is_routed_from_outside_but_by_a_published_port() -> None:
     assert "outer" not in render(NOTHING)
 
 
-def test_what_stays_on_a_bridge_of_the_host_is_not_routed_and_sessions_come_first() -> None:
+def test_what_the_host_routes_between_others_is_theirs_and_sessions_come_first() -> None:
     forward = chain("forward", render(NOTHING, MINE, ["br0"]))
-    assert forward[-2] == "iifname . oifname @outer_same return"
+    assert forward[-2] == "iifname @outer oifname @outer return"
     assert forward[:-2] == chain("forward", render(NOTHING))
     assert not [rule for rule in forward[:-2] if rule.endswith("return")]
 
 
-def test_a_host_that_nobody_meets_has_empty_sets_of_interfaces() -> None:
-    made = rules(outer=())
-    assert (made.elements["outer"], made.elements["outer_same"]) == ([], [])
+def test_a_host_that_nobody_meets_has_an_empty_set_of_interfaces() -> None:
+    assert "    set outer { type ifname;  }\n" in render(NOTHING, MINE)
+    assert "fib saddr oifname" not in render(NOTHING, MINE)
+
+
+def test_nobody_outside_comes_under_an_address_of_something_inside() -> None:
+    arrivals = chain("arrivals", render(NOTHING, None, ["eth0", "eth1"]))
+    forged = arrivals.index("ct direction reply return") - 2
+    wrong = 'fib saddr oifname != { "eth0", "eth1" } goto drop_forged'
+    assert arrivals[forged : forged + 2] == [
+        f"iifname @outer ip saddr != 0.0.0.0 {wrong}",
+        f"iifname @outer ip6 saddr != {{ ::, fe80::/10 }} {wrong}",
+    ]
 
 
 def test_the_operators_rules_come_after_the_published_ports_and_before_nothing() -> None:
@@ -119,7 +125,7 @@ def test_the_operators_rules_come_after_the_published_ports_and_before_nothing()
         "ip6 daddr . tcp dport @published6 goto published",
         "jump firewall",
     ]
-    without = chain("arrivals", render(NOTHING))
+    without = chain("arrivals", render(NOTHING, None, ["eth0"]))
     assert without == chain("arrivals", text)[:-1]
     assert "chain firewall {" not in render(NOTHING)
 

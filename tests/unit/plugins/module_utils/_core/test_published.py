@@ -28,7 +28,7 @@ def published(
     agent: AgentFacts | None = None, pools: Pools = OPEN, own_ssh_port: int | None = None
 ) -> tuple[PublishedPort, ...]:
     """Return what a main1 with both apps publishes on an ordinary agent, unless told."""
-    return publish(APPS, agent or agent_facts("agent1"), pools, SESSION_ID, own_ssh_port)
+    return publish(APPS, agent or agent_facts("agent1"), pools, SESSION_ID, [own_ssh_port] if own_ssh_port else [])
 
 
 def only(first: int, last: int) -> Pools:

@@ -128,6 +128,13 @@ def test_the_first_process_of_a_host_is_the_last_that_is_asked(
     assert ssh_connection() == found
 
 
+def test_the_second_process_of_a_container_asks_the_first(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.os, "getpid", lambda: 2)
+    runs(2, 1)
+    runs(1, 0, FOUND, name="sshd")
+    assert ssh_connection() == CONNECTION
+
+
 def test_the_first_process_of_a_container_has_nobody_above(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection.os, "getpid", lambda: 1)
     runs(1, SHELL)
