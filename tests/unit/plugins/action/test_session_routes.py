@@ -90,9 +90,16 @@ def test_what_was_over_before_is_not_opened_either(run: Run, queue: QueueFolder)
 def test_what_agents_hold_has_its_ways_in_once(run: Run) -> None:
     across = dataclasses.replace(plan({"agent1": 1, "agent2": 1}), published=SSH)
     agents = holders(across)
-    agents["agent2"]["sessions"].append(session_data(published(OTHER_ID), "agent2"))
+    other = dataclasses.replace(published(OTHER_ID), name="other-one")
+    agents["agent2"]["sessions"].append(session_data(other, "agent2"))
     assert sorted(held(run, agents)) == [OTHER_ID, SESSION_ID]
     assert held(run, agents, plans=[across.to_dict()]) == [SESSION_ID, OTHER_ID]
+
+
+def test_of_two_sessions_of_one_name_the_newer_one_has_it(run: Run) -> None:
+    newer = dataclasses.replace(published(OTHER_ID), created_at=published(SESSION_ID).created_at + 1)
+    plans = [newer.to_dict(), published(SESSION_ID).to_dict()]
+    assert held(run, {}, plans=plans) == [OTHER_ID]
 
 
 def test_what_agents_hold_is_read_only_where_it_is_asked_for(run: Run) -> None:

@@ -22,6 +22,10 @@ from tests.unit.kernel import Kernel, kernel_of_names
 from tests.unit.plugins.modules.test_failures import result_of
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
+SAME = (
+    "this connection is the one with which the new rules came, so nothing shows that managers get in: the old rules"
+    " come back, unless firewall_confirm_unproven is true."
+)
 CONNECTION = "203.0.113.7 51234 192.0.2.1 2222"
 LATER = "203.0.113.7 51235 192.0.2.1 2222"
 MINE = Firewall(("203.0.113.7/32",), ssh_ports=(2222,))
@@ -97,8 +101,8 @@ def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
 def confirmed(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
     """Return what runs the module that confirms a firewall."""
 
-    def run(nonce: str, *, check_mode: bool = False) -> dict[str, Any]:
-        options = {"state_path": _path(store), "nonce": nonce}
+    def run(nonce: str, *, check_mode: bool = False, **more: object) -> dict[str, Any]:
+        options = {"state_path": _path(store), "nonce": nonce, **more}
         return result_of("agent_firewall_confirm", options, capsys, check_mode=check_mode)
 
     return run
@@ -169,11 +173,25 @@ def test_other_firewalls_are_a_warning(tried: Any, monkeypatch: pytest.MonkeyPat
     warned: list[str] = []
     # Beside the control node's own Ansible, warnings are not in the result.
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
-    tried(check_mode=check_mode)
+    tried(inventory_managers=["192.0.2.7"], check_mode=check_mode)
     assert warned == []
     monkeypatch.setattr(agent_firewall, "other_firewalls", lambda: ["ufw is at work.", "firewalld is at work."])
-    tried(check_mode=check_mode)
+    tried(inventory_managers=["192.0.2.7"], check_mode=check_mode)
     assert warned == ["ufw is at work.", "firewalld is at work."]
+
+
+def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
+    tried(managers=["192.0.2.7"])
+    tried(enabled=False)
+    assert warned == []
+    tried()
+    (sentence,) = warned
+    assert sentence == (
+        "firewall_managers: from now on only 203.0.113.7/32 logs in here, which is where this connection comes from;"
+        " name firewall_managers, or the hosts of the group managers."
+    )
 
 
 @pytest.mark.parametrize(
@@ -245,9 +263,14 @@ def test_only_a_new_connection_confirms(
     if connection == CONNECTION:
         assert (result["failed"], result["msg"]) == (
             True,
-            "the new rules were to be confirmed over a new connection, and this one is the old one.",
+            SAME,
         )
     assert FirewallState(store).confirmed == (None if connection == CONNECTION else MINE)
+
+
+def test_who_says_so_confirms_over_the_old_connection(tried: Any, confirmed: Any, store: Store) -> None:
+    assert confirmed(tried()["nonce"], unproven=True)["changed"] is False
+    assert FirewallState(store).confirmed == MINE
 
 
 def test_where_sudo_dropped_the_variable_the_connection_is_that_of_a_process_above(
@@ -261,9 +284,7 @@ def test_where_sudo_dropped_the_variable_the_connection_is_that_of_a_process_abo
     result = tried()
     assert result["managers"] == ["203.0.113.7/32"]
     assert (_trial(store).firewall, _trial(store).connection) == (MINE, CONNECTION)
-    assert confirmed(result["nonce"])["msg"] == (
-        "the new rules were to be confirmed over a new connection, and this one is the old one."
-    )
+    assert confirmed(result["nonce"])["msg"] == SAME
     (ssh.PROC / "7" / "environ").write_text(f"SSH_CONNECTION={LATER}\0")
     assert confirmed(result["nonce"])["changed"] is False
     assert FirewallState(store).confirmed == MINE
