@@ -29,12 +29,11 @@ class ActionModule(ControlAction):
         if args.get("waited"):
             entry = self.queue(task_vars or {}).entry(record["id"])
             later += [entry.record] if entry and entry.state in (ENDING, ENDED) else []
-        record = later[-1] if later else record
-        links = links_of(record["id"], args.get("links") or {}) if record["status"] == "RUNNING" else []
-        if links:
-            record = {**record, "access": links}
-        if later or links:
+        if later:
+            record = later[-1]
             self.write(args.get("path") or "", as_json(record))
+        links = links_of(record["id"], args.get("links") or {}) if record["status"] == "RUNNING" else []
+        self.write(args.get("access_path") or "", as_json(links))
         for line in [
             *summary(record, check_mode=self._task.check_mode),
             *described(str(record["name"]), links, args.get("host_key") or ""),
@@ -43,7 +42,7 @@ class ActionModule(ControlAction):
         error = args.get("error") or record["error"] or (_failure(record) if args.get("waited") else None)
         if error:
             raise AnsibleActionFail(error)
-        return {**result, "changed": False, "record": record}
+        return {**result, "changed": False, "record": record, "access": links}
 
 
 def _failure(record: Mapping[str, Any]) -> str | None:

@@ -49,6 +49,10 @@ options:
       - The ways in that each gateway has opened, by its name, as M(backendai.cluster.gateway_routes) said them.
     type: dict
     default: {}
+  access_path:
+    description: The file to write RV(access) to, as JSON; empty for none.
+    type: path
+    default: ""
   host_key:
     description: The public half of main1's host key, for people who come in by a gateway.
     type: str
@@ -68,9 +72,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 record:
-  description: The last record. With gateways it has C(access), the ways in to the session.
+  description: The last record.
   returned: success
   type: dict
+access:
+  description:
+    - The ways in to a session that runs, one for each gateway. Its C(ssh) has C(host) and C(port), and each of its C(apps)
+      a C(name) and a C(url), which is V(null) for an app that speaks no HTTP.
+  returned: success
+  type: list
+  elements: dict
 """
 
 # The work is done by the action plugin of the same name, on the control node.

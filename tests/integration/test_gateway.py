@@ -138,6 +138,16 @@ def greeting(port: int) -> str:
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
 
+RUNNING = [(ADDRESS, 0, "mine"), (ADDRESS, 1, "theirs"), ("::1", 2, "six")]
+
+
+def start_apps() -> None:
+    """Start the apps of the tests, which end with a reboot."""
+    for address, place, name in RUNNING:
+        start = f"systemd-run --quiet --collect --unit backendai-test-{name} --property LimitNOFILE=8192"
+        on(GATEWAY, f"{start} python3 {FOLDER}/web_app.py {address} {FIRST_PORT + place} {name}")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A gateway with a domain, and two apps behind it; no route and no app stays."""
@@ -145,14 +155,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     assert provisioned.code == 0, provisioned.output
     source = Path(__file__).with_name("web_app.py").read_text()
     on(GATEWAY, f"mkdir -p {FOLDER}; cat > {FOLDER}/web_app.py << 'END'\n{source}\nEND")
-    apps = [(ADDRESS, 0, "mine"), (ADDRESS, 1, "theirs"), ("::1", 2, "six")]
-    for address, place, name in apps:
-        start = f"systemd-run --quiet --collect --unit backendai-test-{name} --property LimitNOFILE=8192"
-        on(GATEWAY, f"{start} python3 {FOLDER}/web_app.py {address} {FIRST_PORT + place} {name}")
+    start_apps()
     try:
         yield
     finally:
-        units = " ".join(f"backendai-test-{name}" for _address, _place, name in apps)
+        units = " ".join(f"backendai-test-{name}" for _address, _place, name in RUNNING)
         on(GATEWAY, f"systemctl stop {units}; rm -r {FOLDER}", check=False)
         routes(exact=True)
         again = provision(tmp_path_factory.mktemp("again"))
@@ -428,6 +435,7 @@ def test_routes_survive_a_restart_and_a_reboot(known: dict[str, Any], token: str
     assert greeting(port).startswith("SSH-2.0-")
     assert "timed out" in greeting(port + 1 if port < 32000 else port - 1)
     assert routes(routes=[WAY_IN])["changed"] is False
+    start_apps()
 
 
 def running() -> bool:

@@ -54,8 +54,14 @@ def asked(key: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def session(made: Sessions, asked: dict[str, Any]) -> Run:
-    run = made.create(**asked)
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that programs read the ways in from."""
+    return tmp_path_factory.mktemp("access") / "access.json"
+
+
+@pytest.fixture(scope="module")
+def session(made: Sessions, asked: dict[str, Any], file: Path) -> Run:
+    run = made.create(**asked, access_path=str(file))
     assert run.code == 0, run.output
     return run
 
@@ -74,9 +80,9 @@ def token(session: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
     return text
 
 
-def test_the_session_says_how_to_get_in(session: Run) -> None:
+def test_the_session_says_how_to_get_in(session: Run, file: Path) -> None:
     name = session.record["name"]
-    (access,) = session.record["access"]
+    (access,) = json.loads(file.read_text())
     assert access["gateway"] == "gateway1"
     assert access["apps"] == [
         {"name": "web", "url": f"https://{ADDRESS}/s/{name}/web/"},
@@ -140,8 +146,8 @@ def test_what_a_gateway_missed_the_next_list_tells_it(session: Run, token: str, 
     assert ask(path, **bearer(token))["status"] == 200
 
 
-def test_the_ways_in_end_with_the_session(session: Run, made: Sessions, token: str) -> None:
-    name, (access,) = session.record["name"], session.record["access"]
+def test_the_ways_in_end_with_the_session(session: Run, made: Sessions, token: str, file: Path) -> None:
+    name, (access,) = session.record["name"], json.loads(file.read_text())
     ended = made.terminate()
     assert ended.code == 0, ended.output
     assert ask(f"/s/{name}/web/", **bearer(token))["status"] == 404

@@ -66,6 +66,8 @@ async def chat(host: str, load: dict[str, Any], until: float) -> int:
     """Keep one WebSocket open and busy until then; return how many answers it got. It fails when it is cut."""
     socket = WebSocket()
     await socket.open(host, load["socket"], load["headers"])
+    if socket.status != 101:
+        raise RuntimeError(f"refused with {socket.status}")
     while time.monotonic() < until:
         said = os.urandom(8)
         if await socket.say(said) != said:

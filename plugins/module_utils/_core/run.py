@@ -30,6 +30,7 @@ RUN_OPTIONS = (
     "list_path",
     "report_path",
     "logs_path",
+    "access_path",
     "logs_lines",
     "token_path",
     "token_ttl",

@@ -145,13 +145,14 @@ PRINTED = [
 @pytest.mark.parametrize(
     "args", [{"record": RUNS}, {"record": WAITS, "started": [RUNS]}], ids=["at once", "started meanwhile"]
 )
-def test_the_ways_in_to_a_session_that_runs_are_said_and_recorded(
+def test_the_ways_in_to_a_session_that_runs_are_said_and_written(
     run: Run, said: list[str], tmp_path: Path, args: dict[str, Any]
 ) -> None:
-    path = tmp_path / "record.json"
-    result = run(ActionModule, {**args, "links": {"gateway1": [LINK], "gateway2": []}, "path": str(path)}, {})
+    path = tmp_path / "access.json"
+    result = run(ActionModule, {**args, "links": {"gateway1": [LINK], "gateway2": []}, "access_path": str(path)}, {})
     assert said == ["Session train-llm is RUNNING.", LINE, *PRINTED]
-    assert json.loads(path.read_text()) == result["record"] == {**RUNS, "access": ACCESS}
+    assert json.loads(path.read_text()) == result["access"] == ACCESS
+    assert result["record"] == RUNS
 
 
 @pytest.mark.parametrize("host_key", ["", None, "ssh-ed25519 HOST-main1"])
@@ -162,13 +163,13 @@ def test_whom_users_meet_is_said_where_it_is_known(run: Run, said: list[str], ho
 
 
 @pytest.mark.parametrize("links", [None, {}, {"gateway1": []}, {"gateway1": [{**LINK, "id": "other"}]}])
-def test_without_a_way_in_the_record_is_what_it_was(
+def test_without_a_way_in_there_is_nothing_to_say(
     run: Run, said: list[str], tmp_path: Path, links: dict[str, Any] | None
 ) -> None:
-    path = tmp_path / "record.json"
-    result = run(ActionModule, {"record": RUNS, "links": links, "path": str(path)}, {})
+    path = tmp_path / "access.json"
+    result = run(ActionModule, {"record": RUNS, "links": links, "access_path": str(path)}, {})
     assert said == ["Session train-llm is RUNNING.", LINE]
-    assert (result["record"], path.exists()) == (RUNS, False)
+    assert json.loads(path.read_text()) == result["access"] == []
 
 
 def test_there_is_no_way_in_to_a_session_that_has_ended(run: Run, queue: QueueFolder, said: list[str]) -> None:
