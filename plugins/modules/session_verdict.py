@@ -77,8 +77,8 @@ record:
   type: dict
 access:
   description:
-    - The ways in to a session that runs, one for each gateway. Its C(ssh) has C(host) and C(port), and each of its C(apps)
-      a C(name) and a C(url), which is V(null) for an app that speaks no HTTP.
+    - The ways in to a session that runs, one for each gateway. Its C(ssh) has C(host) and C(port), and each of its
+      C(apps) a C(name) and a C(url), which is V(null) for an app that speaks no HTTP.
   returned: success
   type: list
   elements: dict
