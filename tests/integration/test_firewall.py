@@ -15,8 +15,9 @@ import pytest
 
 from tests.integration.conftest import Sessions
 from tests.integration.firewalls import firewall, rules
+from tests.integration.frames import datagram, ethernet
 from tests.integration.laboratory import AGENTS, TIMEOUT, Run, at_once, host_variables, inside, on, play
-from tests.integration.test_isolation import default_address, reached_by_host, ways
+from tests.integration.test_isolation import SEND, default_address, in_python, mac, reached_by_host, ways
 
 ADDRESS = {host: host_variables(host)["ansible_host"] for host in (*AGENTS, "gateway1", "user1")}
 NOBODY = "198.51.100.1"
@@ -36,7 +37,10 @@ STATE = "cat /var/lib/backendai/firewall.json; nft --stateless list table inet b
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """A session with an app on all three agents, and a foreign container with a published port on each."""
     made = Sessions(tmp_path_factory.mktemp("firewall"))
-    foreign = "docker run --detach --restart always --name foreign --publish 8090:8090 lab/python:1"
+    foreign = (
+        "docker rm --force foreign 2> /dev/null;"
+        " docker run --detach --restart always --name foreign --publish 8090:8090 lab/python:1"
+    )
     try:
         at_once(*[partial(on, agent, f"{foreign} python3 -m http.server 8090") for agent in AGENTS])
         run = made.create(**WIDE)
@@ -176,17 +180,29 @@ def test_what_is_allowed_as_data_comes_in() -> None:
     assert fetch("user1", url) == ""
 
 
-def test_whatever_is_dropped_is_counted() -> None:
-    def dropped() -> int:
-        listed = json.loads(on("agent1", "nft --json list chain inet backendai drop_arrival"))["nftables"]
-        counters = [
-            part["counter"] for one in listed for part in one.get("rule", {}).get("expr", []) if "counter" in part
-        ]
-        return sum(counter["packets"] for counter in counters)
+def dropped(agent: str, end: str) -> int:
+    """Return how many packets an agent has dropped for one reason."""
+    listed = json.loads(on(agent, f"nft --json list chain inet backendai {end}"))["nftables"]
+    parts = [part for one in listed for part in one.get("rule", {}).get("expr", [])]
+    return sum(int(part["counter"]["packets"]) for part in parts if "counter" in part)
 
-    before = dropped()
+
+def test_whatever_is_dropped_is_counted() -> None:
+    before = dropped("agent1", "drop_arrival")
     assert reached_by_host("user1", [("tcp", ADDRESS["agent1"], 22)]) == set()
-    assert dropped() > before
+    assert dropped("agent1", "drop_arrival") > before
+
+
+def test_nobody_outside_pretends_to_be_a_container(session: Run) -> None:
+    """What would look like the answer to a container's own question could otherwise come in."""
+    kernel = session.record["kernels"][0]
+    agent = kernel["agent"]
+    before = dropped(agent, "drop_forged")
+    senders = [default_address(agent, kernel["container"]), kernel["address"], ADDRESS[agent]]
+    packets = [datagram(sender, ADDRESS["user1"], 40000, b"as somebody inside") for sender in senders]
+    frames = [ethernet(mac("user1"), mac(agent), packet).hex() for packet in packets]
+    on("user1", in_python(SEND, "eth0", *frames))
+    assert dropped(agent, "drop_forged") >= before + 2
 
 
 def test_wrong_managers_end_with_the_old_rules_back() -> None:
@@ -206,7 +222,7 @@ def test_the_old_rules_come_back_without_the_timer_too() -> None:
     """By the healing of the agent: the timer of systemd is stopped as soon as it is there."""
     before = on("agent2", STATE)
     stop = "for n in $(seq 300); do systemctl stop 'backendai-firewall-????????.timer' && sleep 0.1; done"
-    on("agent2", f'systemd-run --quiet --unit=no-timers sh -c "{stop}"')
+    on("agent2", f'systemd-run --quiet --collect --unit=no-timers sh -c "{stop}"')
     run = rules({"managers": [NOBODY], "confirm_timeout": 10}, "--limit", "agent2")
     assert run.returncode != 0
     until = time.monotonic() + TIMEOUT
@@ -254,16 +270,15 @@ def test_the_same_scan_after_restart_reboot_flush_and_provisioning(session: Run,
     while [inside(main1, "sh", "-c", line, check=False).strip() for line in logins] != [s["hostname"] for s in subs]:
         assert time.monotonic() < until, "the session did not come back"
         time.sleep(1)
+    the_rules_were_there_before_the_network("agent3")
     nothing_is_open(session)
     provisioned = play("provision_agents", tmp_path, {})
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
     nothing_is_open(session)
 
 
-def test_the_rules_are_there_before_the_network_is() -> None:
-    """As the last boot of agent3 shows, which the test before this one rebooted."""
+def the_rules_were_there_before_the_network(rebooted: str) -> None:
+    """Compare when things began: the rules come before everything that listens."""
     began = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
-    units = ("backendai-firewall.service", "network.target", "ssh.service", "docker.service")
-    moments = [int(on("agent3", began + unit)) for unit in units]
-    assert moments[0] > 0
-    assert moments[0] < min(moments[1:])
+    rules_at, *others = [int(on(rebooted, began + unit)) for unit in ("backendai-firewall", "ssh", "docker")]
+    assert 0 < rules_at < min(others)
