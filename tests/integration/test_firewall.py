@@ -207,7 +207,7 @@ def test_nobody_outside_pretends_to_be_a_container(session: Run) -> None:
 
 def test_wrong_managers_end_with_the_old_rules_back() -> None:
     before = at_once(*[partial(on, agent, STATE) for agent in AGENTS])
-    run = rules({"managers": [NOBODY], "confirm_timeout": 10})
+    run = rules({"managers": [NOBODY], "confirm_timeout": 25})
     assert run.returncode != 0
     said = " ".join(run.stdout.split())
     for agent in AGENTS:
@@ -223,7 +223,7 @@ def test_the_old_rules_come_back_without_the_timer_too() -> None:
     before = on("agent2", STATE)
     stop = "for n in $(seq 300); do systemctl stop 'backendai-firewall-????????.timer' && sleep 0.1; done"
     on("agent2", f'systemd-run --quiet --collect --unit=no-timers sh -c "{stop}"')
-    run = rules({"managers": [NOBODY], "confirm_timeout": 10}, "--limit", "agent2")
+    run = rules({"managers": [NOBODY], "confirm_timeout": 25}, "--limit", "agent2")
     assert run.returncode != 0
     until = time.monotonic() + TIMEOUT
     while on_or_nothing("agent2", STATE) != before:
