@@ -164,10 +164,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         shell = Shell(folder)
+        before = laboratory.remains()
         # The underlay itself is measured too, and Swarm has another port than it usually has.
         ports = [{"ports": [PORT]}, {"protocol": "udp", "ports": [SWARM_PORT]}]
         stack.enter_context(firewall(allow=ports))
-        before = laboratory.remains()
         plain = stack.enter_context(session(shell, folder, "bench-plain", {}))
         ways = {UNDERLAY: underlay(), SWARM: plain, OURS: plain, UNGUARDED: plain, UNFILTERED: plain}
         if options.wireguard:
