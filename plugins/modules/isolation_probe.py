@@ -107,9 +107,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import finish
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.outsider import Attempt, probe
 from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._core.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.outsider import Attempt, probe
 
 
 def main() -> None:

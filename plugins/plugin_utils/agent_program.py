@@ -15,6 +15,8 @@ from pathlib import Path
 
 PACKAGE = "ansible_collections/backendai/cluster/plugins/module_utils"
 SOURCES = Path(__file__).parents[1] / "module_utils"
+PARTS = ("_agent", "_core", "_docker", "_host", "_net", "_nft")
+"""What is packed; what gateways and outsiders do is no reason for another program."""
 
 START = """\
 import sys
@@ -42,7 +44,7 @@ def _files() -> Iterator[tuple[str, str]]:
     folders = PACKAGE.split("/")
     for depth in range(1, len(folders) + 1):
         yield "/".join([*folders[:depth], "__init__.py"]), ""
-    for path in sorted(SOURCES.glob("_*/*.py")):
+    for path in sorted(path for part in PARTS for path in SOURCES.glob(f"{part}/*.py")):
         yield f"{PACKAGE}/{path.relative_to(SOURCES).as_posix()}", path.read_text(encoding="utf-8")
 
 

@@ -34,3 +34,4 @@ def test_what_is_packed_is_the_code_of_the_modules(tmp_path: Path) -> None:
     assert f"{package}/_agent/restore.py" in names
     assert f"{package}/_core/plan.py" in names
     assert len(names) == len(set(names))
+    assert not [name for name in names if "/_gateway/" in name or "/_exposure/" in name]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import targets
 from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import Endpoint, Route
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure import targets
 
 NOWHERE = "unix:///nowhere/docker.sock"
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import outsider
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.outsider import Attempt, probe
 from ansible_collections.backendai.cluster.plugins.module_utils._core.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure import outsider
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.outsider import Attempt, probe
 from ansible_collections.backendai.cluster.plugins.module_utils._net.detour import Way, Ways
 from ansible_collections.backendai.cluster.plugins.module_utils._net.scan import Answer, Door, Found
 
