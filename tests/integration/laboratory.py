@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests.integration.connections import Connections
+
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / ".lab" / "inventory.yml"
 QUEUE = ROOT / ".lab" / "queue"
@@ -125,16 +127,21 @@ def ssh(host: str, line: str) -> list[str]:
     return ["ssh", *options, "-o", "BatchMode=yes", f"{variables['ansible_user']}@{variables['ansible_host']}", line]
 
 
+_connections = Connections(partial(ssh, line=""))
+
+
 def on(host: str, line: str, *, check: bool = True) -> str:
     """Run a shell line on a host of the lab over SSH and return what it printed."""
-    done = subprocess.run(
-        ssh(host, line),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    command, *words = ssh(host, line)
+    with _connections.shared(host) as options:
+        done = subprocess.run(
+            [command, *options, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
     if check and done.returncode:
         raise AssertionError(f"{host}: {line!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr
@@ -157,7 +164,7 @@ TRACES = {
     "networks": "docker network ls --format '{{.Name}}' | sort",
     "volumes": "docker volume ls --quiet",
     "links": "ip -o link show | awk -F': ' '{print $2}' | sed 's/@.*//' | sort",
-    "tables": "nft list tables",
+    "tables": "nft list tables | sort",
     "files": "cd /var/lib/backendai && find . -printf '%p %m %U %s\\n' | sort",
 }
 """What a session could leave behind on an agent, and how to see it."""

@@ -138,7 +138,7 @@ def digests(image: Path) -> set[str]:
 def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_password(
     serve: Serve, sessions: Sessions, first: Path, second: Path
 ) -> None:
-    at_once(*[partial(serve, agent, first, FILLER // 9) for agent in AGENTS])
+    at_once(*[partial(serve, agent, first, FILLER // 18) for agent in AGENTS])
     # Short claims, so that all take several turns.
     asked = {**ASKED, "cluster_size": 3, "registries": access(), "claim_ttl": 24}
     run = sessions.create("-vvv", **asked)
