@@ -1,8 +1,7 @@
 """Run every gate, and say at the end how each went and how long it took.
 
-Tests against the lab take longest, and wait for their hosts more than they compute. So they are two parts, each on a
-lab of its own, the second in a copy of the checkout; beside them run the gates that need no lab. Labs are taken down at
-the end, but one that was there before.
+Tests against the lab take longest. So two runs share them, each on a lab of its own, the second in a copy of the
+checkout; beside them run the gates that need no lab. Labs are taken down at the end, but one that was there before.
 """
 
 from __future__ import annotations
@@ -20,10 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ALONE = ("lint", "types", "unit", "docs", "changelog", "build", "sanity")
-FIRST_LAB = ("lab", "integration PART=1/2", "molecule")
-SECOND_LAB = ("setup", "lab", "integration PART=2/2")
+ROOT = Path(__file__).resolve().parents[2]
 COPY = Path(".cache/second")
 LOGS = Path(".cache/gates")
+SHARE = Path(".cache/share")
+INTEGRATION = f"integration SHARE={ROOT / SHARE}"
+FIRST_LAB = ("lab", "molecule", INTEGRATION)
+SECOND_LAB = ("setup", "lab", INTEGRATION)
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
 
@@ -44,8 +46,9 @@ class Gates:
 
     def run(self, gate: str, folder: Path = Path()) -> Outcome:
         """Run one target, as a make of its own, to its end; then show what it printed."""
-        name = f"{gate} in {folder.name}" if folder.name else gate
-        log = LOGS / f"{name.replace('/', ' of ')}.log"
+        target = gate.split(maxsplit=1)[0]
+        name = f"{target} in {folder.name}" if folder.name else target
+        log = LOGS / f"{name}.log"
         began = time.monotonic()
         verdict = "failed" if self._make(gate, folder, log) else "ok"
         seconds = time.monotonic() - began
@@ -58,9 +61,9 @@ class Gates:
         """Run gates one after the other; after one that the next ones need, they are not run if it failed."""
         outcomes: list[Outcome] = []
         for gate in gates:
-            needed = [one for one in outcomes if one.gate.split()[0] in ("setup", "lab")]
+            needed = [one for one in outcomes if one.gate.split(maxsplit=1)[0] in ("setup", "lab")]
             ready = all(one.verdict == "ok" for one in needed)
-            outcomes.append(self.run(gate, folder) if ready else Outcome(gate, "not run", 0.0))
+            outcomes.append(self.run(gate, folder) if ready else Outcome(gate.split(maxsplit=1)[0], "not run", 0.0))
         return outcomes
 
     def end(self) -> None:
@@ -118,10 +121,11 @@ def run_all(gates: Gates) -> Iterator[Outcome]:
 
 
 def main() -> None:
-    os.chdir(Path(__file__).parents[2])
+    os.chdir(ROOT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     found_up = Path(".lab/inventory.yml").exists()
     LOGS.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(SHARE, ignore_errors=True)
     outcomes: list[Outcome] = []
     try:
         outcomes.extend(run_all(Gates()))

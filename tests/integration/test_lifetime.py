@@ -66,12 +66,18 @@ def test_a_death_ends_the_session_that_says_so_and_makes_room(sessions: Sessions
     assert f"Session {waits.record['name']} is RUNNING." in run.said
 
 
-def test_a_session_that_is_ended_by_force_goes_from_an_agent_that_is_away_when_that_returns(
+def test_a_session_with_an_agent_that_is_away_is_ended_by_force_only_and_wholly_when_that_returns(
     sessions: Sessions, unreachable_agent2: Path
 ) -> None:
     before = remains()
     assert sessions.create(**{**TWO, "cluster_size": 3}).code == 0
+    during = remains()
     asked = {"name": sessions.name, "queue_path": str(QUEUE)}
+    refused = sessions.terminate("-i", str(unreachable_agent2), **asked)
+    assert refused.code != 0
+    assert "has containers on agents that cannot be used, so nothing was ended: agent2:" in refused.said
+    assert "with session_force it ends without them, and they are cleared when they return" in refused.said
+    assert remains() == during
     ended = sessions.terminate("-i", str(unreachable_agent2), force=True, **asked)
     assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
     assert "agent2 will be cleared by the next run that can use it." in ended.said

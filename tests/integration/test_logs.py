@@ -7,8 +7,6 @@ import re
 import shlex
 from typing import Any
 
-import pytest
-
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, inside, on, remains, share
 
@@ -103,16 +101,15 @@ def test_what_there_are_no_logs_of_is_one_sentence(sessions: Sessions) -> None:
     assert created.code == 0
 
 
-@pytest.mark.parametrize("agent", ["agent1", "agent3"])
-def test_the_log_of_a_driver_that_keeps_none_is_one_sentence(sessions: Sessions, agent: str) -> None:
-    created = sessions.create(designated_agents=[agent], **SMALL)
-    main = created.record["kernels"][0]
-    labels = json.loads(on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {main['container']}"))
-    on(agent, f"docker rm -f {main['container']}")
-    given = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
-    on(agent, f"docker run -d --log-driver none --name {main['container']} {given} lab/python:1 sleep 600")
+def test_the_log_of_a_driver_that_keeps_none_is_one_sentence(sessions: Sessions) -> None:
+    created = sessions.create(designated_agents=["agent1", "agent3"], **TWO)
+    for kernel in created.record["kernels"]:
+        agent, container = kernel["agent"], kernel["container"]
+        labels = json.loads(on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {container}"))
+        on(agent, f"docker rm -f {container}")
+        given = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
+        on(agent, f"docker run -d --log-driver none --name {container} {given} lab/python:1 sleep 600")
     run = sessions.run("session_logs", name=sessions.name)
     assert run.code == 0, run.output
-    assert run.record["kernels"][0]["error"] == (
-        "its log cannot be read: configured logging driver does not support reading"
-    )
+    why = "its log cannot be read: configured logging driver does not support reading"
+    assert [kernel["error"] for kernel in run.record["kernels"]] == [why, why]

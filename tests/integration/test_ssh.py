@@ -16,6 +16,7 @@ from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, BUSYBOX, Run, inside, on, ssh
 
 PAIR = {
+    "image": BUSYBOX,
     "cluster_mode": "multi-node",
     "cluster_size": 2,
     "agent_selection": "dispersed",
@@ -34,8 +35,9 @@ def new_key(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Opened:
-    """A session that a user's own key opens, and that key."""
+    """A session that a user's own key opens, what made it, and that key."""
 
+    made: Sessions
     run: Run
     key: Path
 
@@ -66,13 +68,13 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """Two containers of nothing but busybox on two agents, and a key for main1."""
+    """Two containers of nothing but busybox on two agents, and a key for main1; the run told all that it could."""
     folder = tmp_path_factory.mktemp("opened")
     made = Sessions(folder)
-    run = made.create(**PAIR, image=BUSYBOX, authorized_keys=[new_key(folder / "user")])
+    run = made.create("-vvv", **PAIR, authorized_keys=[new_key(folder / "user")])
     assert run.code == 0, run.output
-    yield Opened(run, folder / "user")
-    assert made.terminate().code == 0
+    yield Opened(made, run, folder / "user")
+    made.end()
 
 
 def test_sixty_four_logins_at_once_all_succeed(opened: Opened) -> None:
@@ -109,25 +111,6 @@ def identity(kernel: Kernel) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("end", ["docker kill", "docker rm --force"])
-def test_a_container_that_was_repaired_is_known_by_the_same_name_address_and_keys(sessions: Sessions, end: str) -> None:
-    first = sessions.create(**PAIR, image=BUSYBOX)
-    assert first.code == 0, first.output
-    main, sub = first.record["kernels"]
-    before = identity(sub)
-    on(sub["agent"], f"{end} {sub['container']}")
-    again = sessions.create(**PAIR, image=BUSYBOX)
-    assert (again.code, again.record["status"]) == (0, "RUNNING"), again.output
-    assert again.changed
-    (main, sub) = again.record["kernels"]
-    assert [kernel["address"] for kernel in (main, sub)] == [one["address"] for one in first.record["kernels"]]
-    after = identity(sub)
-    assert {**after, "addresses": ""} == {**before, "addresses": ""}
-    assert f"inet {sub['address']}/" in after["addresses"]
-    assert inside(main, "ssh", "-o", "StrictHostKeyChecking=yes", "sub1", "hostname").strip() == "sub1"
-    assert inside(sub, "ssh", "-o", "StrictHostKeyChecking=yes", "main1", "hostname").strip() == "main1"
-
-
 def public_keys(kernel: Kernel, session: str) -> set[str]:
     """Return the public halves of all keys that a container knows of: users' and hosts'."""
     folder = f"{STORE}/{session}/{kernel['hostname']}/ssh"
@@ -136,12 +119,15 @@ def public_keys(kernel: Kernel, session: str) -> set[str]:
     return {line[line.index("ssh-ed25519") + 1] for line in words}
 
 
-def test_two_sessions_share_no_key(sessions: Sessions) -> None:
-    runs = [sessions.create(**PAIR, image=BUSYBOX, name=f"{sessions.name}-{which}") for which in ("one", "two")]
-    assert [run.code for run in runs] == [0, 0]
-    one, two = ([public_keys(kernel, run.record["id"]) for kernel in run.record["kernels"]] for run in runs)
-    assert [len(keys) for keys in (*one, *two)] == [4] * 4
-    assert one[0] == one[1]
+def test_two_sessions_share_no_key(opened: Opened, sessions: Sessions) -> None:
+    other = sessions.create(**PAIR)
+    assert other.code == 0, other.output
+    one, two = (
+        [public_keys(kernel, run.record["id"]) for kernel in run.record["kernels"]] for run in (opened.run, other)
+    )
+    # The first session's main1 knows of its user's key too.
+    assert [len(keys) for keys in (*one, *two)] == [5, 4, 4, 4]
+    assert one[1] < one[0]
     assert two[0] == two[1]
     assert not one[0] & two[0]
 
@@ -155,9 +141,8 @@ def private_material(kernel: Kernel, session: str) -> list[str]:
     return [*secret, *(base64.b64encode(key).decode()[:-4] for key in keys)]
 
 
-def test_private_keys_are_on_their_agent_alone(sessions: Sessions) -> None:
-    run = sessions.create("-vvv", **{**PAIR, "cluster_size": 4})
-    assert run.code == 0
+def test_private_keys_are_on_their_agent_alone(opened: Opened) -> None:
+    run = opened.run
     ids = "docker ps --all --quiet"
     inspected = {agent: on(agent, f'[ -z "$({ids})" ] || docker inspect $({ids})') for agent in AGENTS}
     everywhere = {"the log of -vvv": run.output, **inspected}
@@ -171,4 +156,20 @@ def test_private_keys_are_on_their_agent_alone(sessions: Sessions) -> None:
         material = private_material(kernel, run.record["id"])
         assert [place for place, text in everywhere.items() if any(part in text for part in material)] == []
         found |= {material[-2], material[-1]}
-    assert len(found) == 8
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("end", ["docker kill", "docker rm --force"])
+def test_a_container_that_was_repaired_is_known_by_the_same_name_address_and_keys(opened: Opened, end: str) -> None:
+    main, sub = kernels = opened.run.record["kernels"]
+    before = identity(sub)
+    on(sub["agent"], f"{end} {sub['container']}")
+    again = opened.made.create(**PAIR, authorized_keys=[opened.key.with_suffix(".pub").read_text().strip()])
+    assert (again.code, again.record["status"]) == (0, "RUNNING"), again.output
+    assert again.changed
+    assert again.record["kernels"] == kernels
+    after = identity(sub)
+    assert {**after, "addresses": ""} == {**before, "addresses": ""}
+    assert f"inet {sub['address']}/" in after["addresses"]
+    assert inside(main, "ssh", "-o", "StrictHostKeyChecking=yes", "sub1", "hostname").strip() == "sub1"
+    assert inside(sub, "ssh", "-o", "StrictHostKeyChecking=yes", "main1", "hostname").strip() == "main1"

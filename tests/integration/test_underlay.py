@@ -105,15 +105,8 @@ ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.
             {},
             "agent_underlay_address: no address of agent2 is known that its peers could reach",
         ),
-        (
-            "true",
-            "true",
-            {},
-            {"network_pool": "10.200.8.0/29", "cluster_size": 9},
-            "session_network_pool: 10.200.8.0/29 has no subnet left for 9 containers",
-        ),
     ],
-    ids=["port of a program", "port of a link", "route", "MTU", "no underlay address", "pool"],
+    ids=["port of a program", "port of a link", "route", "MTU", "no underlay address"],
 )
 def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
     sessions: Sessions,
