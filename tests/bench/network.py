@@ -88,7 +88,7 @@ class Network:
                 with self._change(name):
                     self._note(what, name, float(self._ask(way, *words)) * (1e6 if what == RTT else 1e-9))
         contenders: dict[str, Callable[[Shell], tuple[float, float]]] = {OURS: attach_ours, SWARM: attach_to_swarm}
-        for name, attach in contenders.items():
+        for name, attach in contenders.items() if SWARM in self._ways else ():
             started, joined = attach(self._shell)
             self._note(START, name, started)
             self._note(JOIN, name, joined)
@@ -133,12 +133,16 @@ def _inside(pid: int, *words: object) -> str:
 def table(figures: Figures) -> Iterable[str]:
     """Return the lines of medians, and of ratios within each round."""
     for columns in ((RTT, ONE, FOUR), (START, JOIN)):
+        if columns[0] not in figures:
+            continue
         yield _row("medians", columns)
         for name in figures[columns[0]]:
             yield _row(name, [f"{statistics.median(figures[what][name]):.2f}" for what in columns])
         yield ""
     yield _row("ratios", ("to", "of", "median", "of rounds", "wanted"))
     for what, name, other, wanted in RATIOS:
+        if not {name, other} <= figures.get(what, {}).keys():
+            continue
         each = [mine / theirs for mine, theirs in zip(figures[what][name], figures[what][other], strict=True)]
         spread = f"{min(each):.2f} to {max(each):.2f}"
         yield _row(name, (other, what, f"{statistics.median(each):.2f}", spread, wanted))
@@ -154,6 +158,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3, help="how long a stream runs (default: %(default)s)")
     parser.add_argument("--wireguard", action="store_true", help="measure a session over WireGuard too")
+    parser.add_argument("--firewall", action="store_true", help="compare with and without the firewall, nothing else")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every measurement there")
     options = parser.parse_args()
     if not laboratory.INVENTORY.exists():
@@ -169,10 +174,11 @@ def main() -> int:
         ports = [{"ports": [PORT]}, {"protocol": "udp", "ports": [SWARM_PORT]}]
         stack.enter_context(firewall(allow=ports))
         plain = stack.enter_context(session(shell, folder, "bench-plain", {}))
-        ways = {UNDERLAY: underlay(), SWARM: plain, OURS: plain, UNGUARDED: plain, UNFILTERED: plain}
+        ways = {OURS: plain, UNGUARDED: plain}
+        if not options.firewall:
+            ways = {UNDERLAY: underlay(), SWARM: stack.enter_context(swarm(shell)), **ways, UNFILTERED: plain}
         if options.wireguard:
             ways[WIREGUARD] = stack.enter_context(encrypted_session(shell, folder, "bench-wireguard"))
-        ways[SWARM] = stack.enter_context(swarm(shell))
         network = Network(shell, ways, options.seconds)
         with network.served():
             for number in range(options.rounds):

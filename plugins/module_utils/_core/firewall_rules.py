@@ -65,8 +65,7 @@ def _chain(allow: Iterable[Allowance]) -> str:
     chain firewall {{
         # On its way to elsewhere: the chain forward is for that.
         fib daddr type unicast return
-        # Sessions' own ports: the chains tunnels and logins are for those.
-        udp dport @tunnel_ports return
+        # Sessions' own ports: the chain logins is for those.
         tcp dport @ssh_ports return
         ip saddr . ether saddr @host_pinned4 return
         ip saddr . iifname @host_encrypted4 return

@@ -118,6 +118,16 @@ def test_nobody_outside_comes_under_an_address_of_something_inside() -> None:
     ]
 
 
+def test_what_comes_to_a_tunnel_of_this_host_is_looked_at_once_by_the_chain_for_that() -> None:
+    """Not what is routed from there: it could be for a container."""
+    text = render(NOTHING, MINE, ["eth0"])
+    arrivals = chain("arrivals", text)
+    (tunnels,) = [number for number, rule in enumerate(arrivals) if "@tunnel_ports" in rule]
+    assert arrivals[tunnels] == "udp dport @tunnel_ports fib daddr type local return"
+    assert "goto drop_forged" in arrivals[tunnels + 1]
+    assert "udp dport @tunnel_ports jump tunnels" in chain("input", text)
+
+
 def test_the_operators_rules_come_after_the_published_ports_and_before_nothing() -> None:
     text = render(NOTHING, MINE, ["eth0"])
     assert chain("arrivals", text)[-3:] == [
@@ -142,7 +152,6 @@ def test_the_operators_rules_come_after_the_published_ports_and_before_nothing()
         "ip saddr @friends4 icmp type echo-request return",
         "ip6 saddr @friends6 icmpv6 type echo-request return",
         # Sessions' own doors have chains of their own.
-        "udp dport @tunnel_ports return",
         "tcp dport @ssh_ports return",
         "ip saddr . ether saddr @host_pinned4 return",
         "ip saddr . iifname @host_encrypted4 return",
