@@ -42,8 +42,10 @@ class Table:
 
     def __init__(self, patch: Callable[[str, Any], None]) -> None:
         self.text = ""
-        patch("plan_table", lambda wanted: None if wanted == self.text else Change("firewall table", None, "due"))
-        patch("apply_table", self._apply)
+        patch("GATEWAYS_TABLE", self)
 
-    def _apply(self, wanted: str) -> None:
+    def plan(self, wanted: str) -> list[Change]:
+        return [] if wanted == self.text else [Change("firewall table", None, "due")]
+
+    def apply(self, wanted: str) -> None:
         self.text = wanted

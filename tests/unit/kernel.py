@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._agent import is
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
 from ansible_collections.backendai.cluster.plugins.module_utils._net.ports import Port, Ports
-from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError, Table
 
 
 class Kernel:
@@ -43,7 +43,7 @@ class Kernel:
 
     def check_table(self, _wanted: str) -> None:
         if self.refuses:
-            raise table.FirewallError(self.refuses)
+            raise FirewallError(self.refuses)
 
     def apply_table(self, wanted: str) -> None:
         self.table = wanted
@@ -66,9 +66,9 @@ def kernel_of_names() -> Iterator[Kernel]:
         patch.setattr(vxlan, "_entries", lambda _wanted, _look: [])
         patch.setattr(network, "plan_bridge", lambda _bridge, _look: [])
         patch.setattr(network, "plan_ports", kernel.plan_ports)
-        patch.setattr(table, "read", lambda: kernel.table)
-        patch.setattr(table, "plan_table", kernel.plan_table)
-        patch.setattr(table, "check_table", kernel.check_table)
-        patch.setattr(table, "apply_table", kernel.apply_table)
+        patch.setattr(Table, "read", lambda _table: kernel.table)
+        patch.setattr(Table, "plan", lambda _table, wanted: kernel.plan_table(wanted))
+        patch.setattr(Table, "check", lambda _table, wanted: kernel.check_table(wanted))
+        patch.setattr(Table, "apply", lambda _table, wanted: kernel.apply_table(wanted))
         patch.setattr(isolation, "outer_interfaces", lambda: ["eth0"])
         yield kernel

@@ -22,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import interfaces
-from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import AGENTS_TABLE
 
 _UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
 
@@ -57,7 +57,7 @@ def try_firewall(
     with store.isolation_lock():
         state = FirewallState(store)
         checked = rules_of(store, wanted)
-        table.check_table(checked)
+        AGENTS_TABLE.check(checked)
         if state.trial is None and state.confirmed == wanted:
             trial = None
         else:
@@ -65,7 +65,7 @@ def try_firewall(
             store.sessions()
             trial = Trial(wanted, uuid.uuid4().hex, seconds_up() + seconds, this_boot(), connection)
         if dry:
-            return Tried(table.plan_table(checked), "")
+            return Tried(AGENTS_TABLE.plan(checked), "")
         if trial is not None:
             start_timer(trial.nonce, seconds)
             state.save(state.confirmed, trial)

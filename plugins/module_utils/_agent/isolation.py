@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._net.bridge import plan_filtering
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import Look, NetworkError, apply
 from ansible_collections.backendai.cluster.plugins.module_utils._net.survey import on_link, outer_interfaces
-from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import AGENTS_TABLE
 
 
 def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:
@@ -35,11 +35,11 @@ def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False
     with store.isolation_lock():
         _readable, damaged = store.readable()
         wanted = rules_of(store, _firewall(store, dry=dry), gone)
-        keep = damaged and not trial_over and table.read()
-        changes = [] if keep else table.plan_table(wanted)
+        keep = damaged and not trial_over and AGENTS_TABLE.read()
+        changes = [] if keep else AGENTS_TABLE.plan(wanted)
         filtering = plan_filtering(DEFAULT_BRIDGE, Look())
         if changes and not dry:
-            table.apply_table(wanted)
+            AGENTS_TABLE.apply(wanted)
         if filtering and not dry:
             apply(filtering)
         return [*changes, *(step.change for step in filtering)]
@@ -50,8 +50,8 @@ def _firewall(store: Store, *, dry: bool) -> Firewall | None:
     try:
         state = FirewallState(store)
     except Damaged:
-        if not dry and not table.read():
-            table.apply_table(rules_of(store, None))
+        if not dry and not AGENTS_TABLE.read():
+            AGENTS_TABLE.apply(rules_of(store, None))
         raise
     return state.in_force()
 

@@ -177,7 +177,7 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
-        # Sessions' traffic comes in tunnels: the chain tunnels knows who may send those, and nothing is looked up twice.
+        # Sessions' traffic comes in tunnels: the chain tunnels knows who may send those.
         udp dport @tunnel_ports fib daddr type local return
 {_not_from_inside(outer)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published

@@ -12,6 +12,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 
 STATE_OPTION: dict[str, dict[str, Any]] = {"state_path": {"type": "path", "default": "/var/lib/backendai-gateway"}}
 
@@ -20,7 +21,7 @@ def finish(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
     """Do the module's work and end it: with its result, or with one sentence for what went wrong."""
     try:
         result = act()
-    except (GatewayFault, OSError, ValueError) as error:
+    except (GatewayFault, FirewallError, OSError, ValueError) as error:
         said = str(error)
         module.fail_json(msg=said if said.endswith((".", "?")) else f"{said}.")
     module.exit_json(**result)

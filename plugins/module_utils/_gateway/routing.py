@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store i
     plan_files,
     write_files,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import apply_table, plan_table, table_of
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import GATEWAYS_TABLE, table_of
 
 NOT_RUNNING = (
     "HAProxy does not run on this gateway: its routes wait until it does (systemctl status backendai-gateway says why)."
@@ -57,7 +57,7 @@ def route(store: GatewayStore, haproxy: Haproxy, wish: Wish, *, dry: bool) -> Ou
     """Make the gateway's routes what is asked; with ``dry``, say only what would change.
 
     Files come first: whoever starts meanwhile reads what is wanted. Then what runs is compared with them, whatever it
-    was before. Raises GatewayFault, and ValueError when no port is left.
+    was before. Raises GatewayFault, FirewallError, and ValueError when no port is left.
     """
     with store.lock():
         gateway = store.gateway()
@@ -65,14 +65,14 @@ def route(store: GatewayStore, haproxy: Haproxy, wish: Wish, *, dry: bool) -> Ou
         maps = maps_of(routes.values(), gateway)
         table = table_of((one.ssh_port for one in routes.values() if one.ssh_port is not None), gateway)
         files = plan_files([*store.files_of(routes), *_map_files(store, maps), Text(store.table, table)])
-        shut = plan_table(table)
+        shut = GATEWAYS_TABLE.plan(table)
         running = _running(store, haproxy, maps)
         if not dry:
             write_files([file for file, _change in files])
             if shut:
-                apply_table(table)
+                GATEWAYS_TABLE.apply(table)
             haproxy.apply([one for one, _change in running or []])
-    changes = [*(change for _file, change in files), *([shut] if shut else []), *(one for _map, one in running or [])]
+    changes = [*(change for _file, change in files), *shut, *(one for _map, one in running or [])]
     links = [links_of(routes[one.id], gateway) for one in wish.routes]
     return Outcome(changes, links, [NOT_RUNNING] if running is None and routes else [])
 

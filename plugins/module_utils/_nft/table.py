@@ -10,6 +10,7 @@ whatever its version, and every set, chain, rule and element that is missing, ch
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -18,7 +19,6 @@ from collections.abc import Sequence
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import TABLE
 
-_LIST = ["nft", "--stateless", "list", "table", "inet", TABLE]
 _LOAD = ["nft", "--file", "-"]
 
 
@@ -26,81 +26,95 @@ class FirewallError(Exception):
     """``nft`` failed or is missing; the message is one sentence with what it said."""
 
 
-def read() -> str:
-    """Return the table of this host as ``nft`` lists it; empty where there is none. Raises :class:`FirewallError`."""
-    done = _run(_LIST)
-    if done.returncode and "No such file or directory" not in done.stderr:
-        raise _failed(done)
-    return done.stdout
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of family ``inet``: its ``name``, and the ``playbook`` that installs ``nft`` on the hosts that have it.
 
-
-def plan_table(wanted: str) -> list[Change]:
-    """Return how the table differs from the text ``wanted``, set by set and chain by chain.
-
-    Raises :class:`FirewallError`, also when ``nft`` does not understand the text.
+    All methods raise :class:`FirewallError`.
     """
-    found = _parts(read())
-    due = _parts(_listed(wanted))
-    if not found:
-        return [Change(f"firewall table inet {TABLE}", None, f"{len(due) - 1} sets and chains")]
-    return [_change(part, found, due) for part in {**due, **found} if found.get(part) != due.get(part)]
+
+    name: str
+    playbook: str
+
+    def read(self) -> str:
+        """Return the table of this host as ``nft`` lists it; empty where there is none."""
+        done = self._run(self._list)
+        if done.returncode and "No such file or directory" not in done.stderr:
+            raise _failed(done)
+        return done.stdout
+
+    def plan(self, wanted: str) -> list[Change]:
+        """Return how the table differs from the text ``wanted``, set by set and chain by chain.
+
+        It is an error when ``nft`` does not understand the text.
+        """
+        found = self._parts(self.read())
+        due = self._parts(self._listed(wanted))
+        if not found:
+            return [Change(f"firewall {self}", None, f"{len(due) - 1} sets and chains")]
+        return [_change(part, found, due) for part in {**due, **found} if found.get(part) != due.get(part)]
+
+    def apply(self, wanted: str) -> None:
+        """Replace the table by the text ``wanted``, which is how it begins; other tables stay."""
+        self._well(_LOAD, wanted)
+
+    def check(self, wanted: str) -> None:
+        """Let ``nft`` check the text ``wanted`` on this host, and apply nothing."""
+        self._well([*_LOAD, "--check"], wanted)
+
+    def __str__(self) -> str:
+        """Return what ``nft`` calls it."""
+        return f"table inet {self.name}"
+
+    @property
+    def _list(self) -> list[str]:
+        return ["nft", "--stateless", "list", *str(self).split()]
+
+    def _listed(self, wanted: str) -> str:
+        return self._well(["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list)}"], wanted)
+
+    def _well(self, command: Sequence[str], text: str) -> str:
+        done = self._run(command, text)
+        if done.returncode:
+            raise _failed(done)
+        return done.stdout
+
+    def _run(self, command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                command, input=text, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+            )
+        except FileNotFoundError as error:
+            missing = f"{error.filename} is not installed on this host: run backendai.cluster.{self.playbook} on it."
+            raise FirewallError(missing) from error
+
+    def _parts(self, listing: str) -> dict[str, list[str]]:
+        """Return what a listing has of each set and chain, line by line, the elements of sets one by one and sorted.
+
+        What the table has outside of them, such as flags, comes under the table's own name.
+        """
+        parts: dict[str, list[str]] = {}
+        part = str(self)
+        for line in re.sub(r",\s*\n\s*", ", ", listing).splitlines():
+            text = line.strip()
+            if text.endswith(" {"):
+                part = text[:-2]
+                parts[part] = []
+            elif text == "}":
+                part = str(self)
+            elif text.startswith("elements = {"):
+                parts[part] += sorted(text[len("elements = {") : -1].strip().split(", "))
+            elif text:
+                parts[part].append(text)
+        return parts
 
 
-def apply_table(wanted: str) -> None:
-    """Replace the table by the text ``wanted``, which is how it begins; other tables stay. Raises FirewallError."""
-    done = _run(_LOAD, wanted)
-    if done.returncode:
-        raise _failed(done)
-
-
-def check_table(wanted: str) -> None:
-    """Let ``nft`` check the text ``wanted`` on this host, and apply nothing. Raises :class:`FirewallError`."""
-    done = _run([*_LOAD, "--check"], wanted)
-    if done.returncode:
-        raise _failed(done)
-
-
-def _listed(wanted: str) -> str:
-    line = f"{' '.join(_LOAD)} && {' '.join(_LIST)}"
-    done = _run(["unshare", "--net", "sh", "-c", line], wanted)
-    if done.returncode:
-        raise _failed(done)
-    return done.stdout
-
-
-def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
-        )
-    except FileNotFoundError as error:
-        missing = f"{error.filename} is not installed on this host: run backendai.cluster.provision_agents on it."
-        raise FirewallError(missing) from error
+AGENTS_TABLE = Table(TABLE, "provision_agents")
+"""What keeps sessions apart, with the operator's firewall."""
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> FirewallError:
     return FirewallError(f"nft: {' '.join(done.stderr.split())}")
-
-
-def _parts(listing: str) -> dict[str, list[str]]:
-    """Return what a listing has of each set and chain, line by line, the elements of sets one by one and sorted.
-
-    What the table has outside of them, such as flags, comes under the table's own name.
-    """
-    parts: dict[str, list[str]] = {}
-    table = part = f"table inet {TABLE}"
-    for line in re.sub(r",\s*\n\s*", ", ", listing).splitlines():
-        text = line.strip()
-        if text.endswith(" {"):
-            part = text[:-2]
-            parts[part] = []
-        elif text == "}":
-            part = table
-        elif text.startswith("elements = {"):
-            parts[part] += sorted(text[len("elements = {") : -1].strip().split(", "))
-        elif text:
-            parts[part].append(text)
-    return parts
 
 
 def _change(part: str, found: dict[str, list[str]], due: dict[str, list[str]]) -> Change:

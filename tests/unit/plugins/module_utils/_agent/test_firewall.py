@@ -27,7 +27,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.change imp
 from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, NotProvisioned, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.kernel import Kernel
@@ -333,7 +332,7 @@ def test_rules_that_are_not_replaced_take_the_trial_back(
         if fails:
             raise fails.pop()
 
-    monkeypatch.setattr(table, "apply_table", fail_once)
+    monkeypatch.setattr(kernel, "apply_table", fail_once)
     with pytest.raises(type(error)):
         tried(store, host, NEW)
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (OLD, None)
@@ -349,7 +348,7 @@ def test_rules_that_are_confirmed_and_cannot_be_replaced_stay_confirmed(
     def fail(_wanted: str) -> None:
         raise FirewallError("nft: no")
 
-    monkeypatch.setattr(table, "apply_table", fail)
+    monkeypatch.setattr(kernel, "apply_table", fail)
     with pytest.raises(FirewallError):
         tried(store, host, OLD)
     assert FirewallState(store).confirmed == OLD

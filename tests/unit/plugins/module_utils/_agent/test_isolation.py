@@ -145,7 +145,7 @@ def test_rules_that_nft_refuses_are_told_before_a_firewall_that_cannot_be_read(
     def fail(_wanted: str) -> None:
         raise FirewallError("nft: Error: Operation not permitted")
 
-    monkeypatch.setattr(isolation.table, "apply_table", fail)
+    monkeypatch.setattr(kernel, "apply_table", fail)
     store.firewall_file.write_text("{")
     with pytest.raises(FirewallError, match=r"^nft: Error: Operation not permitted$"):
         isolate(store, dry=False)
@@ -160,7 +160,7 @@ def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: Kernel) -> No
 
 def test_a_table_as_wanted_is_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> None:
     isolate(store, dry=False)
-    monkeypatch.setattr(isolation.table, "apply_table", None)
+    monkeypatch.setattr(kernel, "apply_table", None)
     assert isolate(store, dry=False) == []
     assert kernel.table
 
@@ -185,7 +185,7 @@ def test_a_peer_that_no_route_leads_to_yet_keeps_the_stricter_rule(
 
 
 def test_sessions_are_read_and_rules_are_written_under_one_lock(
-    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[tuple[str, bool]] = []
 
@@ -204,7 +204,7 @@ def test_sessions_are_read_and_rules_are_written_under_one_lock(
         return [], []
 
     monkeypatch.setattr(store, "readable", readable)
-    monkeypatch.setattr(isolation.table, "apply_table", lambda _wanted: seen.append(("written", free())))
+    monkeypatch.setattr(kernel, "apply_table", lambda _wanted: seen.append(("written", free())))
     isolate(store, dry=False)
     assert seen == [("read", False), ("read", False), ("written", False)]
     assert free()

@@ -20,7 +20,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError, Step
-from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
@@ -274,12 +273,16 @@ def test_a_trial_does_not_outlive_a_boot(
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
 def test_rules_that_nft_refuses_are_told_to_the_journal(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+    store: Store,
+    kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
 ) -> None:
     def fail(_wanted: str) -> None:
         raise FirewallError("nft: Error: Operation not permitted")
 
-    monkeypatch.setattr(table, "apply_table", fail)
+    monkeypatch.setattr(kernel, "apply_table", fail)
     assert run(store, *arguments) == 1
     assert capsys.readouterr() == ("", "<3>nft: Error: Operation not permitted\n")
 

@@ -31,7 +31,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.published 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._nft import table
 from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
@@ -268,7 +267,7 @@ def test_an_end_whose_rules_cannot_be_changed_can_be_repeated(
         raise FirewallError("nft: Operation not permitted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(table, "apply_table", refuse)
+        patch.setattr(kernel, "apply_table", refuse)
         with pytest.raises(FirewallError):
             remove_claimed(engine, store, SESSION_ID, None, dry=False)
     assert store.session(SESSION_ID)

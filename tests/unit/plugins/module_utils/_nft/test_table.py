@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import (
-    FirewallError,
-    apply_table,
-    check_table,
-    plan_table,
-    read,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import AGENTS_TABLE, FirewallError, Table
 
 LISTING = """\
 table inet backendai {
@@ -73,7 +67,7 @@ def drift(monkeypatch: pytest.MonkeyPatch, *edits: tuple[str, str]) -> list[Chan
         assert old in found
         found = found.replace(old, new)
     host(monkeypatch, nft=said(found))
-    return plan_table("wanted")
+    return AGENTS_TABLE.plan("wanted")
 
 
 def test_a_table_as_wanted_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +76,7 @@ def test_a_table_as_wanted_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_is_wanted_is_listed_in_a_namespace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     made = host(monkeypatch, nft=said(LISTING))
-    plan_table("wanted")
+    AGENTS_TABLE.plan("wanted")
     assert made.given == [
         (["nft", "--stateless", "list", "table", "inet", "backendai"], ""),
         (
@@ -100,8 +94,8 @@ def test_what_is_wanted_is_listed_in_a_namespace_of_its_own(monkeypatch: pytest.
 
 def test_a_table_that_is_not_there_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
     host(monkeypatch, nft=said(err=MISSING))
-    assert read() == ""
-    assert plan_table("wanted") == [Change("firewall table inet backendai", None, "3 sets and chains")]
+    assert AGENTS_TABLE.read() == ""
+    assert AGENTS_TABLE.plan("wanted") == [Change("firewall table inet backendai", None, "3 sets and chains")]
 
 
 @pytest.mark.parametrize(
@@ -176,18 +170,24 @@ def test_several_drifts_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_table_is_replaced_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     made = host(monkeypatch, nft=said())
-    apply_table("wanted")
+    AGENTS_TABLE.apply("wanted")
     assert made.given == [(["nft", "--file", "-"], "wanted")]
 
 
 def test_a_text_is_checked_on_this_host_and_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     made = host(monkeypatch, nft=said())
-    check_table("wanted")
+    AGENTS_TABLE.check("wanted")
     assert made.given == [(["nft", "--file", "-", "--check"], "wanted")]
 
 
 @pytest.mark.parametrize(
-    "act", [read, lambda: plan_table("wanted"), lambda: apply_table("wanted"), lambda: check_table("wanted")]
+    "act",
+    [
+        AGENTS_TABLE.read,
+        lambda: AGENTS_TABLE.plan("wanted"),
+        lambda: AGENTS_TABLE.apply("wanted"),
+        lambda: AGENTS_TABLE.check("wanted"),
+    ],
 )
 def test_what_nft_says_is_told(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     host(monkeypatch, nft=said(err="Error: Operation not permitted\n  (you must be root)\n"))
@@ -198,10 +198,13 @@ def test_what_nft_says_is_told(monkeypatch: pytest.MonkeyPatch, act: Callable[[]
 def test_a_text_that_nft_does_not_understand_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     host(monkeypatch, nft=said(LISTING), unshare=said(err="/dev/stdin:3:1-2: Error: syntax error\n"))
     with pytest.raises(FirewallError, match=r"^nft: /dev/stdin:3:1-2: Error: syntax error$"):
-        plan_table("wanted")
+        AGENTS_TABLE.plan("wanted")
 
 
-def test_a_host_without_nft_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("playbook", ["provision_agents", "provision_gateways"])
+def test_a_host_without_nft_says_what_to_do(monkeypatch: pytest.MonkeyPatch, playbook: str) -> None:
     host(monkeypatch, nft=FileNotFoundError(2, "No such file or directory", "nft"))
-    with pytest.raises(FirewallError, match=r"^nft is not installed on this host: run backendai\.cluster\."):
-        read()
+    with pytest.raises(
+        FirewallError, match=rf"^nft is not installed on this host: run backendai\.cluster\.{playbook} "
+    ):
+        Table("backendai", playbook).read()
