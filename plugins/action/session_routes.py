@@ -31,7 +31,10 @@ class ActionModule(ControlAction):
         # Of two sessions of one name, which an agent may bring back, the newer one has it.
         newest = sorted(plans, key=lambda plan: plan.created_at)
         routes = {plan.name: route_of(plan) for plan in newest if plan.published and plan.id not in over}
-        return {**result, "changed": False, "routes": list(routes.values()), "ended": ended}
+        found = {"routes": list(routes.values()), "ended": ended}
+        told = args.get("told") or {}
+        news = any(said and said != told.get(what) for what, said in found.items())
+        return {**result, "changed": False, **found, "news": news}
 
     def _held(self, variables: Mapping[str, Any]) -> list[SessionPlan]:
         """Return the plans of the sessions that agents hold and users may be in."""

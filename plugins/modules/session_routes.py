@@ -40,6 +40,10 @@ options:
     description: Since when a session has to be over, in seconds since the epoch, for its way in to be closed again.
     type: float
     default: 0.0
+  told:
+    description: What this action has returned before in the same run, which gateways know.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -60,6 +64,10 @@ ended:
   returned: success
   type: list
   elements: str
+news:
+  description: Whether there is something to say of them that O(told) does not say.
+  returned: success
+  type: bool
 """
 
 # The work is done by the action plugin of the same name, on the control node.

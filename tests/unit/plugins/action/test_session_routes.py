@@ -53,7 +53,19 @@ def test_a_session_that_was_started_gets_a_way_in(run: Run) -> None:
 
 def test_without_anything_to_do_there_is_no_way_in(run: Run) -> None:
     result = run(ActionModule, {}, {})
-    assert (result["routes"], result["ended"], result["changed"]) == ([], [], False)
+    assert (result["routes"], result["ended"], result["news"], result["changed"]) == ([], [], False, False)
+
+
+def test_what_gateways_have_been_told_is_no_news(run: Run, queue: QueueFolder) -> None:
+    over(queue, OTHER_ID)
+    made = {"plans": [published().to_dict()]}
+    first = run(ActionModule, made, {})
+    assert first["news"]
+    assert not run(ActionModule, {**made, "told": first}, {})["news"]
+    assert not run(ActionModule, {"told": first}, {})["news"], "a way in goes because its session ends"
+    over(queue)
+    again = run(ActionModule, {**made, "told": first}, {})
+    assert (again["routes"], again["ended"], again["news"]) == ([], [OTHER_ID, SESSION_ID], True)
 
 
 def test_a_session_that_publishes_nothing_has_no_way_in(run: Run) -> None:
