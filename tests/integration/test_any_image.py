@@ -15,17 +15,18 @@ from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Run, at_once, inside, on
 
 MPI, ENTRYPOINT = "lab/mpi:1", "lab/entrypoint:1"
-IMAGES = {"debian": PYTHON, "busybox": BUSYBOX, "mpi": MPI, "entrypoint": ENTRYPOINT}
-"""The lab's images by the roles that have them; main1 has the smallest too."""
+IMAGES = {"busybox": BUSYBOX, "debian": PYTHON, "mpi": MPI, "entrypoint": ENTRYPOINT}
+"""The lab's images."""
+
+ROLES = {f"{name}{turn}": image for turn in ("one", "two", "three") for name, image in IMAGES.items()}
+ROLES = {"main" if role == "busyboxone" else role: image for role, image in ROLES.items()}
+"""The images by the roles that have them: in this order, four containers are on each agent, one of each image."""
 
 ASKED = {
     "cluster_mode": "multi-node",
     "agent_selection": "dispersed",
     "resources": {"cpu": 1, "mem": "128m"},
-    "roles": {
-        "main": {"image": BUSYBOX},
-        **{role: {"replicas": 2 if role == "busybox" else 3, "image": image} for role, image in IMAGES.items()},
-    },
+    "roles": {role: {"image": image} for role, image in ROLES.items()},
 }
 
 Kernel = dict[str, Any]
@@ -43,21 +44,16 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     made.end()
 
 
-@pytest.fixture(scope="module", params=IMAGES)
-def role(request: pytest.FixtureRequest) -> str:
-    """Each of the images in turn, by its role."""
+@pytest.fixture(scope="module", params=IMAGES.values())
+def image(request: pytest.FixtureRequest) -> str:
+    """Each of the images in turn."""
     return str(request.param)
 
 
-def image_of(kernel: Kernel) -> str:
-    """Return the image of a container."""
-    return IMAGES.get(kernel["role"], BUSYBOX)
-
-
 @pytest.fixture
-def three(session: Run, role: str) -> list[Kernel]:
+def three(session: Run, image: str) -> list[Kernel]:
     """Return the containers of an image."""
-    return [kernel for kernel in session.record["kernels"] if image_of(kernel) == IMAGES[role]]
+    return [kernel for kernel in session.record["kernels"] if ROLES[kernel["role"]] == image]
 
 
 def shell(kernel: Kernel, script: str) -> str:
@@ -67,7 +63,7 @@ def shell(kernel: Kernel, script: str) -> str:
 
 def others(session: Run, kernel: Kernel) -> list[str]:
     """Return one container of each image that is not this one, by their names."""
-    seen = {image_of(one): one["hostname"] for one in session.record["kernels"] if one is not kernel}
+    seen = {ROLES[one["role"]]: one["hostname"] for one in session.record["kernels"] if one is not kernel}
     return list(seen.values())
 
 
@@ -84,7 +80,7 @@ def test_ssh_reaches_every_image_as_work_and_without_a_question(session: Run, th
         assert len(names) == len(IMAGES)
 
 
-def test_a_command_over_ssh_has_the_sessions_environment(session: Run, three: list[Kernel]) -> None:
+def test_a_command_over_ssh_has_the_sessions_environment(session: Run, image: str, three: list[Kernel]) -> None:
     main = session.record["kernels"][0]
     own = {"TF_CONFIG": '{"image": 1}', "BACKENDAI_DIST_MASTER_PORT": "31000", "MASTER_PORT": "31000"}
     for kernel in three:
@@ -93,7 +89,7 @@ def test_a_command_over_ssh_has_the_sessions_environment(session: Run, three: li
         assert seen["BACKENDAI_CLUSTER_HOST"] == kernel["hostname"]
         assert seen["BACKENDAI_SESSION_NAME"] == session.record["name"]
         assert seen["NCCL_SOCKET_IFNAME"] == "cluster0"
-        expected = own if image_of(kernel) == ENTRYPOINT else {"MASTER_PORT": "29500"}
+        expected = own if image == ENTRYPOINT else {"MASTER_PORT": "29500"}
         assert {name: seen[name] for name in expected} == expected
 
 
@@ -109,17 +105,17 @@ def test_scp_carries_a_file_there_and_back(session: Run, three: list[Kernel]) ->
         assert shell(three[0], f"{there} && {back}").strip() == "300000"
 
 
-def test_an_image_keeps_its_own_ssh_and_others_get_one(role: str, three: list[Kernel]) -> None:
+def test_an_image_keeps_its_own_ssh_and_others_get_one(image: str, three: list[Kernel]) -> None:
     for kernel in three:
         used = shell(kernel, "readlink -f $(command -v ssh)").strip()
-        if role == "mpi":
+        if image == MPI:
             assert used == "/usr/bin/ssh"
             assert "OpenSSH" in shell(kernel, "ssh -V 2>&1")
         else:
             assert used == "/opt/backendai/bin/ssh"
 
 
-def test_the_images_own_entrypoint_and_command_run_as_work(role: str, three: list[Kernel]) -> None:
+def test_the_images_own_entrypoint_and_command_run_as_work(image: str, three: list[Kernel]) -> None:
     traces = ["image entrypoint runs as work", "image command runs as work", "ENTRY=ran"]
     look = """
         cat /tmp/entrypoint /tmp/command 2> /dev/null
@@ -127,15 +123,11 @@ def test_the_images_own_entrypoint_and_command_run_as_work(role: str, three: lis
         exit 0
     """
     for seen in at_once(*[partial(shell, kernel, look) for kernel in three]):
-        assert seen.splitlines() == (traces if role == "entrypoint" else [])
+        assert seen.splitlines() == (traces if image == ENTRYPOINT else [])
 
 
-def test_a_container_goes_on_when_its_images_command_ends(role: str, three: list[Kernel]) -> None:
-    ended = {
-        "debian": "own command (bash) ended",
-        "busybox": "own command (sh) ended",
-        "mpi": "(/usr/sbin/sshd -D) ended",
-    }
+def test_a_container_goes_on_when_its_images_command_ends(image: str, three: list[Kernel]) -> None:
+    ended = {PYTHON: "own command (bash) ended", BUSYBOX: "own command (sh) ended", MPI: "(/usr/sbin/sshd -D) ended"}
     for kernel in three:
         log = on(kernel["agent"], f"docker logs {kernel['container']} 2>&1")
-        assert (ended.get(role, "own command") in log) == (role in ended), log
+        assert (ended.get(image, "own command") in log) == (image in ended), log
