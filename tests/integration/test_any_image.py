@@ -94,8 +94,10 @@ def test_a_command_over_ssh_has_the_sessions_environment(session: Run, image: st
 
 
 def test_a_login_shows_who_and_where_one_is(session: Run, three: list[Kernel]) -> None:
-    here, there = session.record["kernels"][0], three[-1]["hostname"]
-    assert f"work@{there}" in shell(here, f"echo exit | ssh -tt {there}")
+    main = session.record["kernels"][0]
+    for name in (kernel["hostname"] for kernel in three):
+        # Nobody's terminal is closed before the shell has read from it.
+        assert f"work@{name}" in shell(main, f"(echo exit; sleep 1) | ssh -tt {name}")
 
 
 def test_scp_carries_a_file_there_and_back(session: Run, three: list[Kernel]) -> None:
