@@ -75,8 +75,8 @@ build: setup ## Build the collection, install it elsewhere, import it as Galaxy 
 sanity: setup ## ansible-test sanity, every test, no ignore entry
 	$(WITH_BIN) tests/gates/sanity
 
-integration: lab ## Tests against the lab (SHARE=folder: shared with other runs on other labs)
-	$(BIN)/pytest tests/integration $(if $(SHARE),--share=$(SHARE))
+integration: lab ## Tests against the lab
+	$(BIN)/pytest tests/integration
 
 test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make test`: their packages are large)
 	$(BIN)/pytest tests/frameworks

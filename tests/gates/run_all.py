@@ -1,13 +1,12 @@
 """Run every gate, and say at the end how each went and how long it took.
 
-Tests against the lab take longest. So two runs share them, each on a lab of its own, the second in a copy of the
-checkout; beside them run the gates that need no lab. Labs are taken down at the end, but one that was there before.
+Tests against the lab take longest, and wait for their hosts as often as they compute: the gates that need no lab run
+beside them. The lab is taken down at the end, unless it was there before.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ALONE = ("lint", "types", "unit", "docs", "changelog", "build", "sanity")
-ROOT = Path(__file__).resolve().parents[2]
-COPY = Path(".cache/second")
+ON_THE_LAB = ("lab", "integration", "molecule")
 LOGS = Path(".cache/gates")
-SHARE = Path(".cache/share")
-INTEGRATION = f"integration SHARE={ROOT / SHARE}"
-FIRST_LAB = ("lab", "molecule", INTEGRATION)
-SECOND_LAB = ("setup", "lab", INTEGRATION)
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
 
@@ -44,26 +38,23 @@ class Gates:
         self._lock = threading.Lock()
         self._ended = False
 
-    def run(self, gate: str, folder: Path = Path()) -> Outcome:
+    def run(self, gate: str) -> Outcome:
         """Run one target, as a make of its own, to its end; then show what it printed."""
-        target = gate.split(maxsplit=1)[0]
-        name = f"{target} in {folder.name}" if folder.name else target
-        log = LOGS / f"{name}.log"
+        log = LOGS / f"{gate}.log"
         began = time.monotonic()
-        verdict = "failed" if self._make(gate, folder, log) else "ok"
+        verdict = "failed" if self._make(gate, log) else "ok"
         seconds = time.monotonic() - began
         with self._lock:
-            print(f"\n=== {name} ===\n{log.read_text(errors='replace')}", end="")
-            print(f"=== {name}: {verdict}, {seconds:.1f} s ===", flush=True)
-        return Outcome(name, verdict, seconds)
+            print(f"\n=== {gate} ===\n{log.read_text(errors='replace')}", end="")
+            print(f"=== {gate}: {verdict}, {seconds:.1f} s ===", flush=True)
+        return Outcome(gate, verdict, seconds)
 
-    def lane(self, gates: Sequence[str], folder: Path = Path()) -> list[Outcome]:
-        """Run gates one after the other; after one that the next ones need, they are not run if it failed."""
+    def lane(self, gates: Sequence[str]) -> list[Outcome]:
+        """Run gates one after the other; those on the lab are not run without one."""
         outcomes: list[Outcome] = []
         for gate in gates:
-            needed = [one for one in outcomes if one.gate.split(maxsplit=1)[0] in ("setup", "lab")]
-            ready = all(one.verdict == "ok" for one in needed)
-            outcomes.append(self.run(gate, folder) if ready else Outcome(gate.split(maxsplit=1)[0], "not run", 0.0))
+            ready = all(one.verdict == "ok" for one in outcomes if one.gate == "lab")
+            outcomes.append(self.run(gate) if ready else Outcome(gate, "not run", 0.0))
         return outcomes
 
     def end(self) -> None:
@@ -73,15 +64,14 @@ class Gates:
             for process in self._running:
                 process.terminate()
 
-    def _make(self, gate: str, folder: Path, log: Path) -> int:
+    def _make(self, gate: str, log: Path) -> int:
         environment = {name: value for name, value in os.environ.items() if name not in FROM_MAKE}
         with log.open("w") as output:
             with self._lock:
                 if self._ended:
                     return 1
                 process = subprocess.Popen(
-                    ["make", "--no-print-directory", *gate.split()],
-                    cwd=folder,
+                    ["make", "--no-print-directory", gate],
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -94,45 +84,31 @@ class Gates:
                 self._running.discard(process)
 
 
-def copy_checkout(to: Path) -> None:
-    """Copy what is in the checkout, committed or not, and nothing that make has made."""
-    shutil.rmtree(to, ignore_errors=True)
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
-    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    for name in filter(os.path.lexists, listed.split("\0")):
-        (to / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(name, to / name, follow_symlinks=False)
-
-
 def run_all(gates: Gates) -> Iterator[Outcome]:
     """Run every gate; one that fails does not stop the others, save those that need it."""
     setup = gates.run("setup")
     yield setup
     if setup.verdict != "ok":
         return
-    copy_checkout(COPY)
     with ThreadPoolExecutor() as pool:
         try:
-            lanes = [(ALONE, Path()), (FIRST_LAB, Path()), (SECOND_LAB, COPY)]
-            for lane in [pool.submit(gates.lane, *lane) for lane in lanes]:
+            for lane in [pool.submit(gates.lane, lane) for lane in (ALONE, ON_THE_LAB)]:
                 yield from lane.result()
         finally:
             gates.end()
 
 
 def main() -> None:
-    os.chdir(ROOT)
+    os.chdir(Path(__file__).parents[2])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     found_up = Path(".lab/inventory.yml").exists()
     LOGS.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(SHARE, ignore_errors=True)
     outcomes: list[Outcome] = []
     try:
         outcomes.extend(run_all(Gates()))
     finally:
-        left = [folder for folder in (Path(), COPY) if (folder / ".lab").exists() and not (found_up and folder != COPY)]
-        outcomes.extend(Gates().run("lab-down", folder) for folder in left)
-        shutil.rmtree(COPY, ignore_errors=True)
+        if Path(".lab").exists() and not found_up:
+            outcomes.append(Gates().run("lab-down"))
         print("\nSummary")
         for outcome in outcomes:
             print(f"  {outcome.gate:<32} {outcome.verdict:<8} {outcome.seconds:7.1f} s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,43 +11,6 @@ from typing import Any
 import pytest
 
 from tests.integration.laboratory import INVENTORY, QUEUE, Run, at_once, held, play, queue, remains
-
-
-class Share:
-    """What one of several runs at once does: each takes a file of tests when it comes to it, if no other has."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._own: dict[Path, bool] = {}
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Begin with the largest files, so that all runs end at about the same time."""
-        sizes = Counter(item.path for item in items)
-        items.sort(key=lambda item: (-sizes[item.path], item.path))
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Pass over a test whose file another run has taken."""
-        if item.path not in self._own:
-            self._own[item.path] = self._take(item.path.name)
-        return None if self._own[item.path] else True
-
-    def _take(self, name: str) -> bool:
-        try:
-            (self._folder / name).mkdir()
-        except FileExistsError:
-            return False
-        return True
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", type=Path, metavar="FOLDER", help="share the tests with other runs that name it too")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--share"):
-        config.pluginmanager.register(Share(config.getoption("--share")))
 
 
 class Sessions:
