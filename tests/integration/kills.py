@@ -105,12 +105,12 @@ def struck(victim: Victim, moment: Moment, line: list[str]) -> str:
     return "".join([*printed, rest])
 
 
-def lives(victim: Victim, chance: random.Random, folder: Path) -> Iterator[str]:
-    """Kill while a session is created, and while it is ended; yield what was done after each, once it holds."""
+def lives(starting: Victim, ending: Victim, chance: random.Random, folder: Path) -> Iterator[str]:
+    """Kill one while a session is created, one while it is ended; yield what was done after each, once it holds."""
     sessions = Sessions(folder)
     before = remains()
 
-    def killed(playbook: str, wanted: str, **asked: Any) -> str:
+    def killed(victim: Victim, playbook: str, wanted: str, **asked: Any) -> str:
         moment = Moment.some(chance)
         variables = {f"session_{key}": value for key, value in asked.items()}
         output = struck(victim, moment, command(playbook, folder, variables))
@@ -125,12 +125,12 @@ def lives(victim: Victim, chance: random.Random, folder: Path) -> Iterator[str]:
 
     name = {"name": sessions.name}
     try:
-        said = killed("create_session", "RUNNING", **name, **ASKED)
+        said = killed(starting, "create_session", "RUNNING", **name, **ASKED)
         whole = sessions.create(**name, **ASKED)
         assert whole.code == 0, f"{said}:\n{whole.output}"
         assert (whole.changed == 0) == said.endswith("RUNNING"), f"{said}:\n{whole.output}"
         yield said
-        said = killed("terminate_session", "gone", **name)
+        said = killed(ending, "terminate_session", "gone", **name)
         yield said
     finally:
         ended = sessions.terminate()
@@ -150,9 +150,9 @@ def main() -> int:
     print(f"seed {asked.seed}")
     chance, done = random.Random(asked.seed), 0
     while done < asked.rounds:
-        victim = Victim(asked.victims[done // 2 % len(asked.victims)], chance.choice(AGENTS))
+        pair = [Victim(asked.victims[(done + one) % len(asked.victims)], chance.choice(AGENTS)) for one in range(2)]
         with tempfile.TemporaryDirectory() as folder:
-            for said in lives(victim, chance, Path(folder)):
+            for said in lives(*pair, chance, Path(folder)):
                 done += 1
                 print(f"{done:3} {said}", flush=True)
     return 0

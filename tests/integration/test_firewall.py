@@ -106,13 +106,17 @@ def test_a_full_scan_from_outside_finds_nothing(session: Run) -> None:
     nothing_is_open(session)
 
 
-def test_without_the_firewall_the_same_scan_finds_the_doors(session: Run) -> None:
+def test_without_the_firewall_there_are_doors_that_are_closed_with_it(session: Run) -> None:
     """So the scan can fail; what is published of sessions is closed even then."""
-    agent = session.record["kernels"][0]["agent"]
+    main1 = session.record["kernels"][0]["agent"]
+    look = f"docker exec foreign python3 -c '{FETCH}' http://{ADDRESS['agent1']}:8090/"
     with firewall(enabled=False):
-        doors = {one.split()[1] for one in scan([ADDRESS[agent]], "22,8090,30000-31000")}
+        doors = {one.split()[1] for one in scan([ADDRESS[main1]], "22,8090,30000-31000")}
+        assert "Directory listing" in on("agent1", look)
     assert {"22/open", "8090/open"} <= doors
-    assert not doors & {f"{port}/{state}" for port in published(agent).values() for state in ("open", "closed")}
+    assert not doors & {f"{port}/{state}" for port in published(main1).values() for state in ("open", "closed")}
+    # Containers of others than sessions do not reach their agent either.
+    assert "timed out" in on("agent1", look, check=False)
 
 
 def test_gateways_reach_what_main1_publishes_and_nobody_else_does(session: Run) -> None:
@@ -141,7 +145,7 @@ def test_only_managers_log_in_and_gateways_reach_no_other_port() -> None:
     assert reached_by_host("gateway1", pings) == set(pings)
 
 
-def test_ipv6_is_closed_as_well() -> None:
+def test_ipv6_is_closed_as_well_and_what_is_allowed_as_data_comes_in() -> None:
     inner = {host: f"fd00:77::{number}" for number, host in enumerate(("agent1", "agent2", "user1"), 1)}
     probe = (
         "import errno, socket, sys; s = socket.socket(socket.AF_INET6); s.settimeout(3);"
@@ -152,8 +156,13 @@ def test_ipv6_is_closed_as_well() -> None:
             on(host, f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {address}/64 dev eth0 nodad")
         line = f'python3 -c "{probe}" {inner["agent1"]}'
         assert on("user1", line).strip() == "EAGAIN"
-        with firewall(managers=[manager(), "fd00:77::/64"]):
+        url = f"http://{ADDRESS['agent1']}:8090/"
+        allow = [{"protocol": "tcp", "ports": ["8090"], "sources": [ADDRESS["user1"]]}]
+        with firewall(managers=[manager(), "fd00:77::/64"], allow=allow):
             assert on("user1", line).strip() == "open"
+            assert "Directory listing" in fetch("user1", url)
+            assert fetch("gateway1", url) == ""
+        assert fetch("user1", url) == ""
     finally:
         for host, address in inner.items():
             on(host, f"ip -6 address del {address}/64 dev eth0", check=False)
@@ -162,22 +171,6 @@ def test_ipv6_is_closed_as_well() -> None:
 def manager() -> str:
     """Return the address from which Ansible's connections come."""
     return on("agent1", "echo ${SSH_CONNECTION%% *}").strip()
-
-
-def test_containers_of_others_do_not_reach_their_agent() -> None:
-    look = f"python3 -c '{FETCH}' http://{ADDRESS['agent1']}:8090/"
-    with firewall(enabled=False):
-        assert "Directory listing" in on("agent1", f"docker exec foreign {look}")
-    assert "timed out" in on("agent1", f"docker exec foreign {look}", check=False)
-
-
-def test_what_is_allowed_as_data_comes_in() -> None:
-    url = f"http://{ADDRESS['agent1']}:8090/"
-    allow = [{"protocol": "tcp", "ports": ["8090"], "sources": [ADDRESS["user1"]]}]
-    with firewall(allow=allow):
-        assert "Directory listing" in fetch("user1", url)
-        assert fetch("gateway1", url) == ""
-    assert fetch("user1", url) == ""
 
 
 def dropped(agent: str, end: str) -> int:

@@ -181,22 +181,25 @@ def test_a_session_can_be_ended_while_a_bootstrap_script_hangs(sessions: Session
     assert remains() == before
 
 
-def test_apps_are_started_again_in_main1_alone_and_keep_a_log(sessions: Sessions) -> None:
+def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_stopped(sessions: Sessions) -> None:
+    trap = "trap 'echo stopped; exit 0' TERM; while :; do sleep 0.1; done"
     apps = [
         {"name": "web", "port": 8888, "command": "echo serving; exec python3 -m http.server 8888"},
         {"name": "own", "port": 9999, "protocol": "tcp"},
+        {"name": "slow", "port": 7777, "command": trap},
     ]
     run = sessions.create(**SMALL, cluster_size=2, apps=apps)
     assert run.code == 0, run.output
     assert run.record["apps"] == [
         {"name": "web", "port": 8888, "protocol": "http"},
         {"name": "own", "port": 9999, "protocol": "tcp"},
+        {"name": "slow", "port": 7777, "protocol": "http"},
     ]
     main, sub = run.record["kernels"]
     fetch = "import urllib.request as r; print(r.urlopen('http://main1:8888/').status)"
     served = until(lambda: inside(sub, "python3", "-c", fetch, check=False).strip(), "200")
     assert served == "200"
-    assert variables(inside(main, "env"))["BACKENDAI_SERVICE_PORTS"] == "web:http:8888,own:tcp:9999"
+    assert variables(inside(main, "env"))["BACKENDAI_SERVICE_PORTS"] == "web:http:8888,own:tcp:9999,slow:http:7777"
     assert variables(inside(sub, "env"))["BACKENDAI_SERVICE_PORTS"] == ""
     inside(main, "pkill", "-f", "^python3 -m http.server")
     assert until(lambda: inside(sub, "python3", "-c", fetch, check=False).strip(), "200") == "200"
@@ -204,6 +207,11 @@ def test_apps_are_started_again_in_main1_alone_and_keep_a_log(sessions: Sessions
     assert log.count("serving") == 2
     assert "backendai: web ended with exit code 143 and starts again in 1 s." in log
     assert inside(sub, "ls", "/var/log/backendai").split() == []
+
+    on(main["agent"], f"docker stop --time 20 {main['container']}")
+    assert on(main["agent"], f"docker inspect --format '{{{{.State.ExitCode}}}}' {main['container']}").strip() == "143"
+    on(main["agent"], f"docker cp {main['container']}:/var/log/backendai/slow.log - | tar -xO > /tmp/slow.log")
+    assert "stopped" in on(main["agent"], "cat /tmp/slow.log; rm /tmp/slow.log")
 
 
 def until(look: Callable[[], T], wanted: T, seconds: float = 30) -> T:
@@ -259,14 +267,3 @@ def test_a_command_for_all_that_one_agent_cannot_start_runs_nowhere(sessions: Se
     assert run.returncode != 0
     assert f"the session '{sessions.name}' was not created: " in " ".join(output.split())
     assert remains() == before
-
-
-def test_a_stopped_container_lets_everything_in_it_end_first(sessions: Sessions) -> None:
-    trap = "trap 'echo stopped; exit 0' TERM; while :; do sleep 0.1; done"
-    run = sessions.create(**SMALL, apps=[{"name": "slow", "port": 8888, "command": trap}])
-    assert run.code == 0, run.output
-    (main,) = run.record["kernels"]
-    on(main["agent"], f"docker stop --time 20 {main['container']}")
-    assert on(main["agent"], f"docker inspect --format '{{{{.State.ExitCode}}}}' {main['container']}").strip() == "143"
-    on(main["agent"], f"docker cp {main['container']}:/var/log/backendai/slow.log - | tar -xO > /tmp/slow.log")
-    assert "stopped" in on(main["agent"], "cat /tmp/slow.log; rm /tmp/slow.log")

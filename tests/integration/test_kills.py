@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.kills import VICTIMS, Victim, lives
+from tests.integration.kills import Victim, lives
 from tests.integration.laboratory import AGENTS
 
 
-@pytest.mark.parametrize("kind", VICTIMS)
-def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("starting", "ending"), [("agent", "run"), ("run", "engine")])
+def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(
+    starting: str, ending: str, tmp_path: Path
+) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    for said in lives(Victim(kind, chance.choice(AGENTS)), chance, tmp_path):
+    victims = [Victim(kind, chance.choice(AGENTS)) for kind in (starting, ending)]
+    for said in lives(*victims, chance, tmp_path):
         print(said)

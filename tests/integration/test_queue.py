@@ -79,9 +79,13 @@ def test_a_session_without_room_waits_as_it_was_asked_for_and_starts_once(
     assert (records[later]["status"], records[later]["id"]) == ("RUNNING", waits.record["id"])
 
 
-def test_what_waits_is_cancelled_by_the_user_or_by_its_time(sessions: Sessions, alone: dict[str, Any]) -> None:
+def test_what_waits_is_cancelled_by_the_user_or_by_its_time_and_the_higher_priority_starts_first(
+    sessions: Sessions, alone: dict[str, Any]
+) -> None:
     first, ended, late = sessions.name, f"{sessions.name}-ended", f"{sessions.name}-late"
+    names = {priority: f"{sessions.name}-{priority}" for priority in (5, 50)}
     assert sessions.create(**alone).code == 0
+    waiting = {name: sessions.create(name=name, priority=priority, **alone).record for priority, name in names.items()}
     assert sessions.create(name=ended, **alone).record["status"] == "PENDING"
     assert sessions.create(name=late, pending_timeout=1, **alone).record["status"] == "PENDING"
 
@@ -94,14 +98,9 @@ def test_what_waits_is_cancelled_by_the_user_or_by_its_time(sessions: Sessions, 
     assert records[late]["status"] == "CANCELLED"
     assert records[late]["reason"] == "it waited longer than session_pending_timeout, 1 seconds"
 
-
-def test_the_higher_priority_starts_first_as_soon_as_a_session_ends(sessions: Sessions, alone: dict[str, Any]) -> None:
-    names = {priority: f"{sessions.name}-{priority}" for priority in (5, 50)}
-    assert sessions.create(**alone).code == 0
-    waiting = {name: sessions.create(name=name, priority=priority, **alone).record for priority, name in names.items()}
-    ended = sessions.terminate(name=sessions.name)
-    assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
-    assert f"Session {names[50]} is RUNNING." in ended.said
+    over = sessions.terminate(name=first)
+    assert (over.code, over.record["status"]) == (0, "TERMINATED"), over.output
+    assert f"Session {names[50]} is RUNNING." in over.said
     records = sessions.listed()
     assert {name: one["status"] for name, one in records.items()} == {names[5]: "PENDING", names[50]: "RUNNING"}
     assert {name: one["id"] for name, one in records.items()} == {name: one["id"] for name, one in waiting.items()}

@@ -72,12 +72,30 @@ class _Probe:
     over_tcp: bool
     socket: socket.socket | None = None
 
+    def close(self) -> None:
+        """Let go of the socket."""
+        if self.socket:
+            self.socket.close()
+        self.socket = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether the target has taken the connection."""
+        if not self.socket or not self.over_tcp:
+            return False
+        try:
+            self.socket.getpeername()
+        except OSError:
+            return False
+        return True
+
 
 def meetings(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[Met]:
     """Return how every source meets every other target, source by source.
 
     Over TCP it must read an SSH greeting, and it must get the echo of a frame of ``mtu`` bytes that may not be
-    fragmented. What fails is tried again for ``seconds``: containers start in any order.
+    fragmented. What fails is tried again for ``seconds``: containers start in any order. Who has taken a connection is
+    waited for: on a busy host, to come again and again would only keep it from its greeting.
     """
     pairs = [(source, target) for source in sources for target in targets if target.hostname != source.hostname]
     missing = [_Probe(source, target, over_tcp) for source, target in pairs for over_tcp in (True, False)]
@@ -86,6 +104,8 @@ def meetings(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, s
         missing = _round(missing, mtu, min(1.0, until - time.monotonic()))
         if missing:
             time.sleep(RETRY_SECONDS)
+    for probe in missing:
+        probe.close()
     lost = {(one.source, one.target, one.over_tcp) for one in missing}
     return [
         Met(source.hostname, target.hostname, (source, target, True) not in lost, (source, target, False) not in lost)
@@ -111,12 +131,16 @@ def _setns(namespace: int) -> None:
 
 
 def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
-    """Try every pair once and return those that were not seen."""
+    """Try every pair once and return those that were not seen, with the connections that were taken."""
     waiting = selectors.DefaultSelector()
-    for source in {probe.source.hostname: probe.source for probe in probes}.values():
+    closed = [probe for probe in probes if not probe.socket]
+    for source in {probe.source.hostname: probe.source for probe in closed}.values():
         with contextlib.suppress(OSError), network_namespace(source.pid):
-            for probe in (one for one in probes if one.source.hostname == source.hostname):
-                _open(probe, mtu, waiting)
+            for probe in (one for one in closed if one.source.hostname == source.hostname):
+                _open(probe, mtu)
+    for probe in probes:
+        if probe.socket:
+            waiting.register(probe.socket, selectors.EVENT_READ, probe)
     seen: set[_Probe] = set()
     until = time.monotonic() + seconds
     while waiting.get_map() and time.monotonic() < until:
@@ -124,15 +148,16 @@ def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
             answered = _answered(key.data)
             if answered is not None:
                 waiting.unregister(key.fileobj)
+                key.data.close()
                 seen |= {key.data} if answered else set()
     waiting.close()
     for probe in probes:
-        if probe.socket:
-            probe.socket.close()
+        if not probe.taken:
+            probe.close()
     return [probe for probe in probes if probe not in seen]
 
 
-def _open(probe: _Probe, mtu: int, waiting: selectors.BaseSelector) -> None:
+def _open(probe: _Probe, mtu: int) -> None:
     if probe.over_tcp:
         opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         opened.setblocking(False)
@@ -145,7 +170,6 @@ def _open(probe: _Probe, mtu: int, waiting: selectors.BaseSelector) -> None:
         with contextlib.suppress(OSError):
             opened.send(echo_request(mtu - ICMP_AND_IP_HEADERS))
     probe.socket = opened
-    waiting.register(opened, selectors.EVENT_READ, probe)
 
 
 def _answered(probe: _Probe) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -65,3 +66,37 @@ def test_a_container_that_died_meets_nobody(peer: Target) -> None:
 
 def test_a_container_need_not_meet_itself() -> None:
     assert meetings([HERE], [Target("main1", "192.0.2.9")], 1500, 0.2) == []
+
+
+def test_who_has_taken_a_connection_is_waited_for_and_not_asked_again() -> None:
+    """On a busy host a greeting takes longer than a round, and each connection costs the sshd a process."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as client:
+                time.sleep(1.3)
+                client.sendall(b"SSH-2.0-test\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        target = Target("sub1", "127.0.0.1", server.getsockname()[1])
+        assert meetings([HERE], [target], 1500, 10) == [Met("main1", "sub1", True, True)]
+        thread.join()
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_who_closes_a_connection_without_a_greeting_is_asked_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            server.accept()[0].close()
+            with server.accept()[0] as client:
+                client.sendall(b"SSH-2.0-test\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        target = Target("sub1", "127.0.0.1", server.getsockname()[1])
+        assert meetings([HERE], [target], 1500, 10) == [Met("main1", "sub1", True, True)]
+        thread.join()
