@@ -16,6 +16,7 @@ from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, at_once, held, share
 
 PATIENCE = 60
+TWO_AGENTS = ("--limit", "localhost,gateway1,agent1,agent2")
 
 
 def counted(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
@@ -23,7 +24,7 @@ def counted(sessions: Sessions, running: int, waiting: int) -> list[dict[str, An
     deadline = time.monotonic() + PATIENCE
     wanted = Counter(RUNNING=running, PENDING=waiting)
     while True:
-        records = list(sessions.listed().values())
+        records = list(sessions.listed(*TWO_AGENTS).values())
         found = Counter(one["status"] for one in records)
         if found == wanted:
             return [one for one in records if one["status"] == "RUNNING"]
@@ -38,27 +39,27 @@ def assert_no_agent_gave_more_than_it_has() -> None:
         assert sum(kernel["resources"]["mem"] for kernel in kernels) <= capacity, agent
 
 
-def test_five_at_once_fill_the_agents_exactly_and_ends_at_once_make_room(sessions: Sessions) -> None:
+def test_three_at_once_fill_two_agents_exactly_and_ends_at_once_make_room(sessions: Sessions) -> None:
     asked = {"image": BUSYBOX, "resources": {"cpu": 1, "mem": share(1)}}
-    names = [f"{sessions.name}-{number}" for number in range(5)]
-    for run in at_once(*[partial(sessions.create, name=name, **asked) for name in names]):
+    names = [f"{sessions.name}-{number}" for number in range(3)]
+    for run in at_once(*[partial(sessions.create, *TWO_AGENTS, name=name, **asked) for name in names]):
         assert run.code == 0, run.output
-    running = counted(sessions, 3, 2)
-    assert {kernel["agent"] for one in running for kernel in one["kernels"]} == set(AGENTS)
+    running = counted(sessions, 2, 1)
+    assert {kernel["agent"] for one in running for kernel in one["kernels"]} == set(AGENTS[:2])
     assert_no_agent_gave_more_than_it_has()
 
-    ended = at_once(*[partial(sessions.terminate, id=one["id"]) for one in running[:2]])
+    ended = at_once(*[partial(sessions.terminate, *TWO_AGENTS, id=one["id"]) for one in running])
     assert [run.code for run in ended] == [0, 0], ended[0].output + ended[1].output
-    later = counted(sessions, 3, 0)
-    assert not {one["id"] for one in running[:2]} & {one["id"] for one in later}
+    (later,) = counted(sessions, 1, 0)
+    assert later["id"] not in {one["id"] for one in running}
     assert_no_agent_gave_more_than_it_has()
 
 
 def test_sessions_that_start_at_once_get_names_subnets_and_network_identifiers_of_their_own(sessions: Sessions) -> None:
     asked = {"image": BUSYBOX, "cluster_mode": "multi-node", "cluster_size": 3, "agent_selection": "dispersed"}
-    names = [f"{sessions.name}-{number}" for number in range(3)]
+    names = [f"{sessions.name}-{number}" for number in range(2)]
     runs = at_once(*[partial(sessions.create, name=name, **asked) for name in names])
-    assert [(run.code, run.record["status"]) for run in runs] == [(0, "RUNNING")] * 3, [run.output for run in runs]
+    assert [(run.code, run.record["status"]) for run in runs] == [(0, "RUNNING")] * 2, [run.output for run in runs]
     for values in (
         [kernel["container"] for run in runs for kernel in run.record["kernels"]],
         [run.record["network"]["subnet"] for run in runs],
