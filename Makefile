@@ -10,7 +10,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean \
-	test-frameworks
+	test-frameworks test-long
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -76,7 +76,10 @@ sanity: setup ## ansible-test sanity, every test, no ignore entry
 	$(WITH_BIN) tests/gates/sanity
 
 integration: lab ## Tests against the lab
-	$(BIN)/pytest tests/integration
+	$(BIN)/pytest tests/integration -m "not long"
+
+test-long: lab ## More tests against the lab (outside `make test`): other drivers and underlays, queues, races, kills, pulls
+	$(BIN)/pytest tests/integration -m long
 
 test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make test`: their packages are large)
 	$(BIN)/pytest tests/frameworks

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import INVENTORY, QUEUE, Run, at_once, held, play, queue, remains
+from tests.integration.laboratory import AGENTS, INVENTORY, QUEUE, Run, at_once, held, play, queue, remains
 
 
 class Sessions:
@@ -18,7 +18,12 @@ class Sessions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._limit: tuple[str, ...] = ()
         self.name = f"it-{uuid.uuid4().hex[:8]}"
+
+    def only_on(self, agent: str) -> None:
+        """Let all further runs know of no other agent: they ask the fewer hosts."""
+        self._limit = ("--limit", f"localhost,gateway1,{agent}")
 
     def create(self, *options: str, **variables: object) -> Run:
         """Run ``create_session`` with ``session_*`` variables given without their prefix."""
@@ -30,7 +35,8 @@ class Sessions:
 
     def run(self, playbook: str, *options: str, **variables: object) -> Run:
         """Run any playbook with ``session_*`` variables given without their prefix."""
-        return play(playbook, self._folder, {f"session_{key}": value for key, value in variables.items()}, *options)
+        given = {f"session_{key}": value for key, value in variables.items()}
+        return play(playbook, self._folder, given, *self._limit, *options)
 
     def listed(self, *options: str, **variables: object) -> dict[str, Any]:
         """Run ``list_sessions`` and return the records of this test's sessions by name."""
@@ -70,6 +76,13 @@ def sessions(tmp_path: Path) -> Iterator[Sessions]:
     assert {entry["state"] for entry in later.values()} <= {"ended"}
     for session_id in later:
         (QUEUE / f"{session_id}.json").unlink()
+
+
+@pytest.fixture
+def near(sessions: Sessions) -> Sessions:
+    """Sessions on agent1 alone, for what is the same wherever it happens."""
+    sessions.only_on(AGENTS[0])
+    return sessions
 
 
 @pytest.fixture

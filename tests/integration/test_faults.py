@@ -148,14 +148,14 @@ def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:
     assert run.record["status"] == "ERROR"
 
 
-def test_a_claim_that_was_given_up_makes_room_for_the_next_session(sessions: Sessions) -> None:
-    created = sessions.create()
+def test_a_claim_that_was_given_up_makes_room_for_the_next_session(near: Sessions) -> None:
+    created = near.create()
     assert created.code == 0, created.output
     path = f"/var/lib/backendai/sessions/{created.record['id']}/session.json"
     held = json.loads(on(created.record["kernels"][0]["agent"], f"cat {path}"))
     agent = held["agent"]
     on(agent, f'sed -i \'s/"expires_at": null/"expires_at": 1.0/\' {path}')
-    other = sessions.create(name=f"{sessions.name}-2", designated_agents=[agent])
+    other = near.create(name=f"{near.name}-2", designated_agents=[agent])
     assert other.code == 0, other.output
     assert created.record["id"] not in on(agent, "ls /var/lib/backendai/sessions")
-    assert sessions.terminate(name=f"{sessions.name}-2").code == 0
+    assert near.terminate(name=f"{near.name}-2").code == 0

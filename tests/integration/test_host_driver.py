@@ -11,6 +11,8 @@ import pytest
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, Run, at_once, held, host_variables, inside, on, remains
 
+pytestmark = pytest.mark.long
+
 ALLOWED = ("-e", "agent_allow_host_network=true")
 HOST = {
     "cluster_mode": "multi-node",

@@ -35,6 +35,8 @@ from tests.integration.laboratory import (
 from tests.lab.identity import Lab
 from tests.lab.image_archive import Image, add_file, write_archive
 
+pytestmark = pytest.mark.long
+
 NAME = "127.0.0.1:5000/pulled:1"
 FOLDER = "/tmp/registry"
 PASSWORD = "correct-horse-battery"
@@ -168,29 +170,29 @@ def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_pas
     assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first)
 
 
-def test_a_wrong_password_is_one_sentence_and_leaves_nothing(serve: Serve, sessions: Sessions, first: Path) -> None:
+def test_a_wrong_password_is_one_sentence_and_leaves_nothing(serve: Serve, near: Sessions, first: Path) -> None:
     serve("agent1", first)
-    run = sessions.create(image=NAME, designated_agents=["agent1"], registries=access("wrong-horse"))
+    run = near.create(image=NAME, designated_agents=["agent1"], registries=access("wrong-horse"))
     assert run.code != 0
     assert run.record["status"] == "ERROR"
-    said = f"the session '{sessions.name}' was not created: agent1: session_image: '{NAME}' is not on this host and"
+    said = f"the session '{near.name}' was not created: agent1: session_image: '{NAME}' is not on this host and"
     why = r" cannot be pulled \(.*(unauthorized|no basic auth credentials).*\)\."
     assert re.fullmatch(re.escape(said) + why, run.record["error"]), run.record["error"]
     assert "wrong-horse" not in run.output
 
 
 def test_a_session_that_waited_is_pulled_with_the_password_of_the_run_that_starts_it(
-    serve: Serve, sessions: Sessions, first: Path
+    serve: Serve, near: Sessions, first: Path
 ) -> None:
     serve("agent1", first)
     here = {"designated_agents": ["agent1"]}
-    assert sessions.create(image=BUSYBOX, resources={"mem": share(1)}, **here).code == 0
-    waits: dict[str, Any] = {"name": f"{sessions.name}-b", "image": NAME, "resources": {"mem": "128m"}, **here}
-    pending = sessions.create(**waits, registries=access("wrong-horse"))
+    assert near.create(image=BUSYBOX, resources={"mem": share(1)}, **here).code == 0
+    waits: dict[str, Any] = {"name": f"{near.name}-b", "image": NAME, "resources": {"mem": "128m"}, **here}
+    pending = near.create(**waits, registries=access("wrong-horse"))
     assert pending.record["status"] == "PENDING", pending.output
     assert not [path for path in QUEUE.rglob("*.json") if "wrong-horse" in path.read_text()]
-    assert sessions.terminate(name=sessions.name, registries=access()).code == 0
-    record = sessions.listed()[waits["name"]]
+    assert near.terminate(name=near.name, registries=access()).code == 0
+    record = near.listed()[waits["name"]]
     assert (record["status"], {record["kernels"][0]["image_digest"]}) == ("RUNNING", digests(first))
 
 

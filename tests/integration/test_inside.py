@@ -27,6 +27,8 @@ from tests.integration.laboratory import (
     remains,
 )
 
+pytestmark = pytest.mark.long
+
 T = TypeVar("T")
 
 SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
@@ -124,8 +126,8 @@ def test_a_bootstrap_script_is_sourced_as_work_in_its_home(four: Run) -> None:
         assert "cleaned up" in log
 
 
-def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(sessions: Sessions) -> None:
-    run = sessions.create(**SMALL, bootstrap_script="export MINE=1", uid=1234, gid=2345)
+def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(near: Sessions) -> None:
+    run = near.create(**SMALL, bootstrap_script="export MINE=1", uid=1234, gid=2345)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
     assert (run.record["cluster_mode"], run.record["network"], main["address"]) == ("single-node", None, None)
@@ -155,11 +157,9 @@ def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(sessi
         ("trap - EXIT; exit 0", "backendai: session_bootstrap_script ended before the session's environment was made."),
     ],
 )
-def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(
-    sessions: Sessions, bootstrap: str, said: str
-) -> None:
+def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(near: Sessions, bootstrap: str, said: str) -> None:
     before = remains()
-    run = sessions.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
+    run = near.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
     assert run.code != 0
     assert "ended while it started; its log ends with: " in run.said
     assert said in run.said
@@ -181,14 +181,14 @@ def test_a_session_can_be_ended_while_a_bootstrap_script_hangs(sessions: Session
     assert remains() == before
 
 
-def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_stopped(sessions: Sessions) -> None:
+def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_stopped(near: Sessions) -> None:
     trap = "trap 'echo stopped; exit 0' TERM; while :; do sleep 0.1; done"
     apps = [
         {"name": "web", "port": 8888, "command": "echo serving; exec python3 -m http.server 8888"},
         {"name": "own", "port": 9999, "protocol": "tcp"},
         {"name": "slow", "port": 7777, "command": trap},
     ]
-    run = sessions.create(**SMALL, cluster_size=2, apps=apps)
+    run = near.create(**SMALL, cluster_size=2, apps=apps)
     assert run.code == 0, run.output
     assert run.record["apps"] == [
         {"name": "web", "port": 8888, "protocol": "http"},

@@ -14,6 +14,8 @@ import pytest
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, ROOT, TIMEOUT, environment, on
 
+pytestmark = pytest.mark.long
+
 SOURCE = ROOT / "inventory" / "sessions.yml"
 ASKED = {
     "cluster_mode": "multi-node",

@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.integration.kills import VICTIMS, Victim, lives
 from tests.integration.laboratory import AGENTS
+
+pytestmark = pytest.mark.long
 
 
 def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import QUEUE, inside, on, queue, remains, share
 
+pytestmark = pytest.mark.long
+
 SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
 TWO = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed", **SMALL}
 
@@ -31,13 +33,13 @@ def test_a_command_that_is_waited_for_says_how_it_ended_and_leaves_nothing(
     assert queue()[record["id"]]["record"] == record
 
 
-def test_a_command_that_nobody_waits_for_ends_with_the_next_look(sessions: Sessions) -> None:
-    run = sessions.create(command="exit 3", **SMALL)
+def test_a_command_that_nobody_waits_for_ends_with_the_next_look(near: Sessions) -> None:
+    run = near.create(command="exit 3", **SMALL)
     assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
     main = run.record["kernels"][0]
     assert on(main["agent"], f"docker wait {main['container']}").strip() == "3"
-    assert sessions.listed() == {}
-    record = sessions.listed(history=True)[sessions.name]
+    assert near.listed() == {}
+    record = near.listed(history=True)[near.name]
     assert (record["id"], record["status"], record["exit_code"]) == (run.record["id"], "TERMINATED", 3)
 
 
@@ -51,14 +53,14 @@ def test_what_died_is_started_again_where_the_session_says_so(sessions: Sessions
     assert inside(sub, "ssh", "main1", "hostname").strip() == "main1"
 
 
-def test_a_death_ends_the_session_that_says_so_and_makes_room(sessions: Sessions) -> None:
+def test_a_death_ends_the_session_that_says_so_and_makes_room(near: Sessions) -> None:
     whole = {"cluster_size": 2, "designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": share(2)}}
-    created = sessions.create(failure_policy="terminate", **whole)
-    waits = sessions.create(name=f"{sessions.name}-later", **whole)
+    created = near.create(failure_policy="terminate", **whole)
+    waits = near.create(name=f"{near.name}-later", **whole)
     assert waits.record["status"] == "PENDING"
     sub = created.record["kernels"][1]
     on(sub["agent"], f"docker kill {sub['container']}")
-    run = sessions.run("schedule_sessions")
+    run = near.run("schedule_sessions")
     assert run.code == 0, run.output
     over = queue()[created.record["id"]]["record"]
     assert (over["status"], over["exit_code"]) == ("TERMINATED", 137)

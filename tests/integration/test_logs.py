@@ -7,8 +7,12 @@ import re
 import shlex
 from typing import Any
 
+import pytest
+
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, inside, on, remains, share
+
+pytestmark = pytest.mark.long
 
 SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
 TWO = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed", **SMALL}

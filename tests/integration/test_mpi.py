@@ -14,6 +14,8 @@ import pytest
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import Run, inside
 
+pytestmark = pytest.mark.long
+
 MPIRUN = ("timeout", "90", "mpirun", "-np", "4", "--host", "main1,sub1,sub2,sub3")
 NUMBERS = 1 << 18
 

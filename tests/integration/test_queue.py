@@ -13,6 +13,8 @@ import pytest
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import PYTHON, Run, at_once, command, inside, launch, on, queue, share
 
+pytestmark = pytest.mark.long
+
 BATCH = "while [ ! -e /tmp/over ]; do sleep 0.1; done"
 
 
@@ -43,72 +45,72 @@ def killed_at(phase: str, line: list[str]) -> None:
 
 
 def test_a_session_without_room_waits_as_it_was_asked_for_and_starts_once(
-    sessions: Sessions, alone: dict[str, Any]
+    near: Sessions, alone: dict[str, Any]
 ) -> None:
-    first, later = sessions.name, f"{sessions.name}-later"
-    running = sessions.create(command=BATCH, **alone)
+    first, later = near.name, f"{near.name}-later"
+    running = near.create(command=BATCH, **alone)
     assert (running.code, running.record["status"]) == (0, "RUNNING"), running.output
 
-    waits = sessions.create(name=later, **alone)
+    waits = near.create(name=later, **alone)
     assert (waits.code, waits.record["status"], waits.record["kernels"]) == (0, "PENDING", []), waits.output
     assert waits.record["pending"]["shortfall"] == {"mem": alone["resources"]["mem"]}
     assert f"room comes when these end: {first}" in waits.record["pending"]["reason"]
 
-    again = sessions.create(name=later, **alone)
+    again = near.create(name=later, **alone)
     assert (again.code, again.changed, again.record) == (0, 0, waits.record), again.output
-    other = sessions.create(name=later, **{**alone, "priority": 11})
+    other = near.create(name=later, **{**alone, "priority": 11})
     assert other.code != 0
     assert f"session_name: '{later}' is taken by a session (PENDING) that differs in session_priority" in other.said
 
-    listed = sessions.run("list_sessions")
+    listed = near.run("list_sessions")
     assert waits.record in listed.record
     (row,) = [line for line in listed.output.splitlines() if line.startswith(later)]
     assert row.split()[1:5] == ["Single-node", "1", "PENDING", "-"]
     assert row.endswith(waits.record["pending"]["reason"])
 
-    nothing = sessions.run("schedule_sessions")
+    nothing = near.run("schedule_sessions")
     assert (nothing.code, nothing.changed) == (0, 0), nothing.output
     assert queue()[waits.record["id"]]["record"] == waits.record
 
     over(running)
-    both = at_once(*[lambda: sessions.run("schedule_sessions")] * 2)
+    both = at_once(*[lambda: near.run("schedule_sessions")] * 2)
     assert [run.code for run in both] == [0, 0], both[0].output + both[1].output
     assert sum(f"Session {later} is RUNNING." in run.said for run in both) == 1, both[0].output + both[1].output
-    records = sessions.listed(history=True)
+    records = near.listed(history=True)
     assert (records[first]["status"], records[first]["exit_code"]) == ("TERMINATED", 0)
     assert (records[later]["status"], records[later]["id"]) == ("RUNNING", waits.record["id"])
 
 
 def test_what_waits_is_cancelled_by_the_user_or_by_its_time_and_the_higher_priority_starts_first(
-    sessions: Sessions, alone: dict[str, Any]
+    near: Sessions, alone: dict[str, Any]
 ) -> None:
-    first, ended, late = sessions.name, f"{sessions.name}-ended", f"{sessions.name}-late"
-    names = {priority: f"{sessions.name}-{priority}" for priority in (5, 50)}
-    assert sessions.create(**alone).code == 0
-    waiting = {name: sessions.create(name=name, priority=priority, **alone).record for priority, name in names.items()}
-    assert sessions.create(name=ended, **alone).record["status"] == "PENDING"
-    assert sessions.create(name=late, pending_timeout=1, **alone).record["status"] == "PENDING"
+    first, ended, late = near.name, f"{near.name}-ended", f"{near.name}-late"
+    names = {priority: f"{near.name}-{priority}" for priority in (5, 50)}
+    assert near.create(**alone).code == 0
+    waiting = {name: near.create(name=name, priority=priority, **alone).record for priority, name in names.items()}
+    assert near.create(name=ended, **alone).record["status"] == "PENDING"
+    assert near.create(name=late, pending_timeout=1, **alone).record["status"] == "PENDING"
 
-    cancelled = sessions.terminate(name=ended)
+    cancelled = near.terminate(name=ended)
     assert (cancelled.code, cancelled.record["status"]) == (0, "CANCELLED"), cancelled.output
     assert cancelled.record["reason"] == "terminate_session was run"
-    records = sessions.listed(history=True)
+    records = near.listed(history=True)
     assert records[first]["status"] == "RUNNING"
     assert records[ended] == cancelled.record
     assert records[late]["status"] == "CANCELLED"
     assert records[late]["reason"] == "it waited longer than session_pending_timeout, 1 seconds"
 
-    over = sessions.terminate(name=first)
+    over = near.terminate(name=first)
     assert (over.code, over.record["status"]) == (0, "TERMINATED"), over.output
     assert f"Session {names[50]} is RUNNING." in over.said
-    records = sessions.listed()
+    records = near.listed()
     assert {name: one["status"] for name, one in records.items()} == {names[5]: "PENDING", names[50]: "RUNNING"}
     assert {name: one["id"] for name, one in records.items()} == {name: one["id"] for name, one in waiting.items()}
 
 
-def test_a_killed_run_loses_nothing_of_what_waits(sessions: Sessions, alone: dict[str, Any], tmp_path: Path) -> None:
-    later = f"{sessions.name}-later"
-    running = sessions.create(command=BATCH, **alone)
+def test_a_killed_run_loses_nothing_of_what_waits(near: Sessions, alone: dict[str, Any], tmp_path: Path) -> None:
+    later = f"{near.name}-later"
+    running = near.create(command=BATCH, **alone)
     assert running.code == 0, running.output
     variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **alone}.items()}
     killed_at("Write the record", command("create_session", tmp_path, variables))
@@ -119,8 +121,8 @@ def test_a_killed_run_loses_nothing_of_what_waits(sessions: Sessions, alone: dic
     killed_at("Make this agent's slice true", command("schedule_sessions", tmp_path, {}))
     entry = queue()[waits["id"]]
     assert (entry["state"], entry["spec"]) == ("starting", waits["spec"])
-    assert sessions.run("schedule_sessions").code == 0
-    record = sessions.listed()[later]
+    assert near.run("schedule_sessions").code == 0
+    record = near.listed()[later]
     assert (record["id"], record["status"]) == (waits["id"], "RUNNING")
-    healthy = sessions.create(name=later, **alone)
+    healthy = near.create(name=later, **alone)
     assert (healthy.code, healthy.changed, healthy.record) == (0, 0, record), healthy.output

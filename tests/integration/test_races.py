@@ -15,6 +15,8 @@ import pytest
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, at_once, held, share
 
+pytestmark = pytest.mark.long
+
 PATIENCE = 60
 TWO_AGENTS = ("--limit", "localhost,gateway1,agent1,agent2")
 

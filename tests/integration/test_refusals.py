@@ -89,9 +89,9 @@ def test_a_limit_narrows_the_agents_and_two_sessions_of_one_name_are_told_apart_
     assert (ended.code, ended.changed > 0, ended.record["status"]) == (0, True, "TERMINATED"), ended.output
 
 
-def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(sessions: Sessions) -> None:
+def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(near: Sessions) -> None:
     env = {"FOUND": "1", "DEBUG": "running", "TOKEN": "a-secret-of-mine"}
-    run = sessions.create("--diff", "-vvv", env=env)
+    run = near.create("--diff", "-vvv", env=env)
     assert run.code == 0, run.output
-    assert f"+container backendai-{sessions.name}-main1: running, image lab/python:1, address -" in run.said
+    assert f"+container backendai-{near.name}-main1: running, image lab/python:1, address -" in run.said
     assert "a-secret-of-mine" not in run.output

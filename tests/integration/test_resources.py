@@ -12,6 +12,8 @@ import pytest
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import inside, on
 
+pytestmark = pytest.mark.long
+
 MEMORY, SHARED = 256 << 20, 32 << 20
 BOTH = ("agent1", "agent3")
 SPREAD = {

@@ -6,8 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, inside, on, queue
+
+pytestmark = pytest.mark.long
 
 DEVICES = {"/dev/fuse", "/dev/net/tun"}
 """What each agent of the lab offers as ``lab.device``."""

@@ -14,6 +14,8 @@ import pytest
 
 from tests.integration.laboratory import Run, on, play
 
+pytestmark = pytest.mark.long
+
 MANAGER = "gateway1"
 FOLDER = "/var/tmp/backendai schedule %n"
 PROGRAM = f"{FOLDER}/program"

@@ -13,6 +13,8 @@ from tests.integration.laboratory import AGENTS, Run, at_once, host_variables, i
 from tests.integration.test_create import MULTI_NODE
 from tests.integration.test_restore import eventually, reaches
 
+pytestmark = pytest.mark.long
+
 MANAGER, *WORKERS = AGENTS
 SWARM = {**MULTI_NODE, "cluster_size": 3, "network_driver": "swarm"}
 ON_WORKERS = {**SWARM, "cluster_size": 2, "designated_agents": WORKERS}

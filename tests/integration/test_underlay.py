@@ -14,6 +14,8 @@ from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, INVENTORY, inside, on, remains
 from tests.integration.test_create import MULTI_NODE
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def arranged(agent: str, begin: str, end: str) -> Iterator[None]:
