@@ -6,7 +6,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -68,35 +69,37 @@ def test_a_container_need_not_meet_itself() -> None:
     assert meetings([HERE], [Target("main1", "192.0.2.9")], 1500, 0.2) == []
 
 
-def test_who_has_taken_a_connection_is_waited_for_and_not_asked_again() -> None:
-    """On a busy host a greeting takes longer than a round, and each connection costs the sshd a process."""
+@contextmanager
+def asked(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
+    """Have a container met whose sshd does this with its socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with server.accept()[0] as client:
-                time.sleep(1.3)
-                client.sendall(b"SSH-2.0-test\r\n")
-
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, args=[server])
         thread.start()
         target = Target("sub1", "127.0.0.1", server.getsockname()[1])
         assert meetings([HERE], [target], 1500, 10) == [Met("main1", "sub1", True, True)]
         thread.join()
+        yield server
+
+
+def test_who_has_taken_a_connection_is_waited_for_and_not_asked_again() -> None:
+    """On a busy host a greeting takes longer than a round, and each connection costs the sshd a process."""
+
+    def serve(server: socket.socket) -> None:
+        with server.accept()[0] as client:
+            time.sleep(1.3)
+            client.sendall(b"SSH-2.0-test\r\n")
+
+    with asked(serve) as server:
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
 
 
 def test_who_closes_a_connection_without_a_greeting_is_asked_again() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    def serve(server: socket.socket) -> None:
+        server.accept()[0].close()
+        with server.accept()[0] as client:
+            client.sendall(b"SSH-2.0-test\r\n")
 
-        def serve() -> None:
-            server.accept()[0].close()
-            with server.accept()[0] as client:
-                client.sendall(b"SSH-2.0-test\r\n")
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        target = Target("sub1", "127.0.0.1", server.getsockname()[1])
-        assert meetings([HERE], [target], 1500, 10) == [Met("main1", "sub1", True, True)]
-        thread.join()
+    with asked(serve):
+        pass
