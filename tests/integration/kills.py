@@ -150,9 +150,10 @@ def main() -> int:
     print(f"seed {asked.seed}")
     chance, done = random.Random(asked.seed), 0
     while done < asked.rounds:
-        pair = [Victim(asked.victims[(done + one) % len(asked.victims)], chance.choice(AGENTS)) for one in range(2)]
+        kinds = (asked.victims[number % len(asked.victims)] for number in (done, done + 1))
+        starting, ending = (Victim(kind, chance.choice(AGENTS)) for kind in kinds)
         with tempfile.TemporaryDirectory() as folder:
-            for said in lives(*pair, chance, Path(folder)):
+            for said in lives(starting, ending, chance, Path(folder)):
                 done += 1
                 print(f"{done:3} {said}", flush=True)
     return 0

@@ -17,6 +17,6 @@ def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(tmp_path:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    victims = [Victim(kind, chance.choice(AGENTS)) for kind in chance.sample(VICTIMS, 2)]
-    for said in lives(*victims, chance, tmp_path):
+    starting, ending = (Victim(kind, chance.choice(AGENTS)) for kind in chance.sample(VICTIMS, 2))
+    for said in lives(starting, ending, chance, tmp_path):
         print(said)
