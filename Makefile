@@ -78,7 +78,7 @@ sanity: setup ## ansible-test sanity, every test, no ignore entry
 integration: lab ## Tests against the lab
 	$(BIN)/pytest tests/integration -m "not long"
 
-test-long: lab ## More tests against the lab (outside `make test`): other drivers and underlays, queues, races, kills, pulls
+test-long: lab ## More tests against the lab (outside `make test`): other drivers and underlays, faults, queues, races, kills
 	$(BIN)/pytest tests/integration -m long
 
 test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make test`: their packages are large)

@@ -10,9 +10,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.conftest import Sessions
 from tests.integration.laboratory import AGENTS, ROOT, command, environment, inside, on, remains, ssh
 from tests.integration.test_create import MULTI_NODE
+
+pytestmark = pytest.mark.long
 
 CLAIMED = "ls /var/lib/backendai/sessions | wc -l"
 
