@@ -379,6 +379,15 @@ def test_ssh_leads_to_the_session_and_ports_of_none_are_silent(known: dict[str, 
     assert "timed out" in greeting(port)
 
 
+@pytest.fixture
+def unhealed() -> Iterator[None]:
+    """A gateway that repairs nothing by itself for a while."""
+    on(GATEWAY, "systemctl stop backendai-gateway-heal.timer backendai-gateway-heal.service")
+    yield
+    on(GATEWAY, "systemctl start backendai-gateway-heal.timer")
+
+
+@pytest.mark.usefixtures("unhealed")
 def test_a_port_of_no_session_is_rejected_where_the_table_was_lost_which_the_next_change_brings_back(
     known: dict[str, Any],
 ) -> None:
