@@ -36,12 +36,14 @@ Kernel = dict[str, Any]
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Three containers of each image, one on each agent; a second run has found nothing to change."""
     made = Sessions(tmp_path_factory.mktemp("images"))
-    run = made.create(**ASKED)
-    assert run.code == 0, run.output
-    again = made.create(**ASKED)
-    assert (again.code, again.changed) == (0, 0), again.output
-    yield run
-    made.end()
+    try:
+        run = made.create(**ASKED)
+        assert run.code == 0, run.output
+        again = made.create(**ASKED)
+        assert (again.code, again.changed) == (0, 0), again.output
+        yield run
+    finally:
+        made.end()
 
 
 @pytest.fixture(scope="module", params=IMAGES.values())

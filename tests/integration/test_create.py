@@ -25,10 +25,11 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
-    """The session of this file; afterwards it is ended."""
+    """The session of this file; afterwards it is ended, and its data are gone."""
     made = Sessions(tmp_path_factory.mktemp("four"))
     yield made
     made.end()
+    at_once(*[partial(on, agent, "rm -rf /srv/data") for agent in AGENTS])
 
 
 @pytest.fixture(scope="module")

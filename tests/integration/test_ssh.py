@@ -71,10 +71,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Two containers of nothing but busybox on two agents, and a key for main1; the run told all that it could."""
     folder = tmp_path_factory.mktemp("opened")
     made = Sessions(folder)
-    run = made.create("-vvv", **PAIR, authorized_keys=[new_key(folder / "user")])
-    assert run.code == 0, run.output
-    yield Opened(made, run, folder / "user")
-    made.end()
+    try:
+        run = made.create("-vvv", **PAIR, authorized_keys=[new_key(folder / "user")])
+        assert run.code == 0, run.output
+        yield Opened(made, run, folder / "user")
+    finally:
+        made.end()
 
 
 def test_sixty_four_logins_at_once_all_succeed(opened: Opened) -> None:
