@@ -13,11 +13,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.gateway import (
-    Gateway,
-    parse_gateway,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.gateway import parse_gateway
 from ansible_collections.backendai.cluster.plugins.plugin_utils.certificate_files import read_pair
 
 

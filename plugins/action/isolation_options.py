@@ -12,8 +12,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import Problems
-from ansible_collections.backendai.cluster.plugins.module_utils._core.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 

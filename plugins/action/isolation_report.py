@@ -11,15 +11,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import (
-    Probed,
-    Stint,
-    Target,
-    error_of,
-    report_of,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure_table import lines
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Stint, Target
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import Probed, error_of, report_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table import lines
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 PROBED = "__isolation_probe"

@@ -10,14 +10,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import (
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import (
     AGENT,
     GATEWAY,
     Target,
     is_address,
-    stints_of,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import stints_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 SAID = "__isolation_targets"

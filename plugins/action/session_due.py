@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import due
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDING, prune
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import due
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, prune
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT, ControlAction
 
 

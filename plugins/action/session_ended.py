@@ -11,9 +11,9 @@ import time
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.filter.all_well import all_well
-from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import summary
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, ENDING, ended
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import summary
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, ended
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 

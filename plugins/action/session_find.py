@@ -12,9 +12,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.termination import end_session
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 

@@ -16,17 +16,14 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.images import (
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
     disagreement,
     found_images,
     reference_to,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import Problems
-from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import (
-    Credential,
-    parse_registries,
-    registry_of,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, registry_of
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
 
 PAUSES = (0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 5.0)
 """Seconds between looks, the last one from then on: small images cost no waiting."""

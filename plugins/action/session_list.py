@@ -9,16 +9,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import STARTING, STATES, WAITING
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
-    as_json,
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     containers_of,
     found_sessions,
-    session_record,
     status_of,
-    table,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import STARTING, STATES, WAITING
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, session_record, table
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.logs import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import (
     absent_logs,
     find_logs,
     lines,
     logs_report,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
-from ansible_collections.backendai.cluster.plugins.module_utils._core.verification import Answers, NotFound
-from ansible_collections.backendai.cluster.plugins.plugin_utils.answers import parts_said
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import Answers, NotFound
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import parts_said
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 PART = "__session_logs"

@@ -15,12 +15,13 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings, decide
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
-from ansible_collections.backendai.cluster.plugins.module_utils._core.network import PlanError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import (
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings, found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
     ENDED,
     ENDING,
     STARTING,
@@ -30,22 +31,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._core.queue impo
     starting,
     waiting,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
-    as_json,
-    found_sessions,
-    pending,
-    unplanned_record,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
-from ansible_collections.backendai.cluster.plugins.module_utils._core.schedule import Rules, waits_behind
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import Rules, waits_behind
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, pending, unplanned_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     SessionSpec,
     comparable,
     refuse_other_request,
     spec_from_dict,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction, start_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 
 
 class ActionModule(ControlAction):

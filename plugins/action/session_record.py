@@ -10,22 +10,22 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import (
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
     Outcome,
     outcome_of,
     settled,
     summary,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, STARTING, WAITING
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, STARTING, WAITING
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     as_json,
     session_record,
     unplanned_record,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import me
 
 OUTCOMES = "__session_outcomes"
 """The variable of each agent that holds what came of its part of each session, by session id."""

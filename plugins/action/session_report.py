@@ -11,16 +11,16 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.matrix import lines
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
-from ansible_collections.backendai.cluster.plugins.module_utils._core.verification import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
     Answers,
     NotFound,
     absent_report,
     find,
     report_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.answers import parts_said
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification_table import lines
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import parts_said
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 PART, LEFT, SEEN, REMOVED = "__session_verify", "__session_left", "__session_seen", "__session_removed"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, ENDING
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions, status_of
-from ansible_collections.backendai.cluster.plugins.module_utils._core.ways_in import route_of
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import found_sessions, status_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 

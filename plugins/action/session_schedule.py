@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import doomed
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import starting, waiting
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import found_sessions, pending
-from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
-from ansible_collections.backendai.cluster.plugins.module_utils._core.schedule import Rules, schedule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import starting, waiting
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import Rules, schedule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import pending
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction, start_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import me
 
 
 class ActionModule(ControlAction):

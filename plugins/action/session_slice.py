@@ -11,9 +11,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import session_environment
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, spec_from_dict
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
 
 DEFAULT_TEMPLATES = {
     "hosts_template": "hosts.j2",

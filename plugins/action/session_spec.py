@@ -13,10 +13,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json, unplanned_record
-from ansible_collections.backendai.cluster.plugins.module_utils._core.run import RunOptions, parse_pools
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import (
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, unplanned_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     SessionSpec,
     check_run,
     parse_spec,

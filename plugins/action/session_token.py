@@ -14,12 +14,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
-from ansible_collections.backendai.cluster.plugins.module_utils._core.token_request import (
-    TokenRequest,
-    parse_token_request,
-)
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.sealed import Reader
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import TokenRequest, parse_token_request
 
 
 class ActionModule(ActionBase):

@@ -11,10 +11,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.outcome import summary
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import ENDED, ENDING
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import as_json
-from ansible_collections.backendai.cluster.plugins.module_utils._core.ways_in import described, links_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import summary
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import described, links_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 

@@ -59,14 +59,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
     DefaultNetwork,
     make_default_network,
     plan_default_network,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

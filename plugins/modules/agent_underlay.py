@@ -73,14 +73,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.encryption import Wish, prepare
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import (
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._session.module import (
     CAPACITY_OPTIONS,
     CONNECTION_OPTIONS,
     finish,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.setup import Wish, prepare
 
 
 def main() -> None:

@@ -96,9 +96,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.installed import install
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.module import finish
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
 
 
 def main() -> None:

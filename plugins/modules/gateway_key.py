@@ -50,10 +50,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change, as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.module import STATE_OPTION, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import make_key, public_key
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
 
 
 def main() -> None:

@@ -126,12 +126,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import parse_routes
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.module import STATE_OPTION, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import Wish, route
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
 
 ENDPOINT: dict[str, dict[str, Any]] = {
     "address": {"type": "str", "required": True},

@@ -94,22 +94,22 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.claim import (
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
     Claim,
     Claimed,
     ClaimRefused,
     claim,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import (
+from ansible_collections.backendai.cluster.plugins.module_utils._session.module import (
     CAPACITY_OPTIONS,
     CONNECTION_OPTIONS,
     finish,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Settings
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
 
 
 def main() -> None:

@@ -83,13 +83,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.logs import logs_of
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import EXPECTED, Refused
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.verify import parts_of
-from ansible_collections.backendai.cluster.plugins.module_utils._core.run import MAX_LINES
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_LINES
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import logs_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED, Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import parts_of
 
 
 def main() -> None:

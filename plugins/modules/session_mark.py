@@ -77,11 +77,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.marks import leave, look, remove
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_markers import leave, look, remove
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 
 
 def main() -> None:

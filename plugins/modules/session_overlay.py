@@ -56,12 +56,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.overlay import make_overlay
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay
 
 OPTIONS = {"plan": {"type": "dict", "required": True}, "nonce": {"type": "str", "required": True}}
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 PACKAGE = "ansible_collections/backendai/cluster/plugins/module_utils"
 SOURCES = Path(__file__).parents[1] / "module_utils"
-PARTS = ("_agent", "_core", "_docker", "_host", "_net", "_nft")
+PARTS = ("_docker", "_firewall", "_host", "_model", "_network", "_session", "_wireguard")
 """What is packed; what gateways and outsiders do is no reason for another program."""
 
 START = """\
 import sys
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.restore import main
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import main
 
 sys.exit(main())
 """

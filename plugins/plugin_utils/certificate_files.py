@@ -11,11 +11,11 @@ import time
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import (
     CertificateError,
     check_pair,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 
 CERTIFICATE, KEY = "gateway_certificate", "gateway_certificate_key"
 

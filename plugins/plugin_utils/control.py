@@ -17,12 +17,13 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry, abandoned, waiting
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, comparable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, abandoned, waiting
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, alive, default_path
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import version
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, alive, default_path
 
 AGENT_RESULT = "__session_agent"
 """The variable of each agent that holds the result of ``agent_info``."""

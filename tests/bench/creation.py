@@ -16,17 +16,20 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import check, claim
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import slice as slices
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.survey import Questions, Settings, survey
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision, Readings, decide
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import session_environment
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.run import parse_pools
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import comparable, parse_spec
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slices
+from ansible_collections.backendai.cluster.plugins.module_utils._session import check, claim
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings, survey
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import parse_pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import comparable, parse_spec
 
 PREFIX = "bench-many-"
 SECONDS = 60
@@ -103,7 +106,7 @@ class Sessions:
     def remove(self, session_id: str) -> None:
         """Remove one session."""
         with self._watch.over("slice"):
-            slices.remove_claimed(self._client, self._store, session_id, None, dry=False)
+            remove_claimed(self._client, self._store, session_id, None, dry=False)
 
     def there(self) -> list[str]:
         """Return the ids of this benchmark's sessions, in the order of their names."""
@@ -111,7 +114,7 @@ class Sessions:
         return [plan.id for plan in sorted(held, key=lambda plan: plan.name)]
 
 
-def _contents(plan: SessionPlan, keys: dict[str, Any]) -> slices.Contents:
+def _contents(plan: SessionPlan, keys: dict[str, Any]) -> Contents:
     """Return what the templates would give."""
     hosts = "".join(f"{kernel.address} {kernel.hostname}\n" for kernel in plan.kernels)
     names = " ".join(kernel.hostname for kernel in plan.kernels)
@@ -120,7 +123,7 @@ def _contents(plan: SessionPlan, keys: dict[str, Any]) -> slices.Contents:
         for kernel in plan.kernels
     }
     ssh_config = f"Host {names}\n    User work\n    IdentityFile ~/.ssh/id_ed25519\n    StrictHostKeyChecking yes\n"
-    return slices.Contents(f"127.0.0.1 localhost\n{hosts}", ssh_config, environments, keys, ())
+    return Contents(f"127.0.0.1 localhost\n{hosts}", ssh_config, environments, keys, ())
 
 
 def _timed(watch: Watch, name: str, act: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Group, NoRoom, place
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, place
 from tests.bench.nodes import CPU_OF_ONE, MEM_OF_ONE, alike, cluster, request
 
 SIZES = (1_000, 10_000, 100_000)

@@ -7,7 +7,7 @@ import resource
 import sys
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from tests.bench.nodes import GIB, GPU, nodes, request
 
 AGENTS = 100_000

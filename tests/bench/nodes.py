@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Holding
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Group
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group
 
 GIB = 1 << 30
 GPU = "cuda.device"

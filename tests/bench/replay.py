@@ -8,8 +8,8 @@ import random
 import time
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts, Holding
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import NoRoom, place
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom, place
 from tests.bench.nodes import agent, alike, nodes, request
 
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}

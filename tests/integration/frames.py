@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-from ansible_collections.backendai.cluster.plugins.module_utils._net.icmp import internet_checksum
+from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import internet_checksum
 
 IPV4, IPV6, UDP = 0x0800, 0x86DD, 17
 SOURCE_PORT = 40000

@@ -9,17 +9,18 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Readings
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
-from ansible_collections.backendai.cluster.plugins.module_utils._core.placement import Placement
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan, make_plan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import unplanned_record
-from ansible_collections.backendai.cluster.plugins.module_utils._core.run import Pools
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SessionSpec, comparable, parse_spec
-from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import unplanned_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable, parse_spec
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import version
 
 GIB = 1 << 30

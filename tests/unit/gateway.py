@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.gateway import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.haproxy import AdminSocket
 
 GATEWAY = Gateway("door.example.org", "apps.example.org", 443, 31001, 31010)

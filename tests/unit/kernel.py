@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import isolation, network
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._net import iproute, vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._net.ports import Port, Ports
-from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError, Table
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError, Table
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute, vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Port, Ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session import links
 
 
 class Kernel:
@@ -64,11 +65,11 @@ def kernel_of_names() -> Iterator[Kernel]:
         patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
         patch.setattr(vxlan, "_adjustments", lambda _wanted, _link: [])
         patch.setattr(vxlan, "_entries", lambda _wanted, _look: [])
-        patch.setattr(network, "plan_bridge", lambda _bridge, _look: [])
-        patch.setattr(network, "plan_ports", kernel.plan_ports)
+        patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
+        patch.setattr(links, "plan_ports", kernel.plan_ports)
         patch.setattr(Table, "read", lambda _table: kernel.table)
         patch.setattr(Table, "plan", lambda _table, wanted: kernel.plan_table(wanted))
         patch.setattr(Table, "check", lambda _table, wanted: kernel.check_table(wanted))
         patch.setattr(Table, "apply", lambda _table, wanted: kernel.apply_table(wanted))
-        patch.setattr(isolation, "outer_interfaces", lambda: ["eth0"])
+        patch.setattr(sync, "outer_interfaces", lambda: ["eth0"])
         yield kernel

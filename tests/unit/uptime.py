@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import firewall_state
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import state
 
 
 class Uptime:
@@ -35,6 +35,6 @@ def uptime_of_numbers(folder: Path) -> Iterator[Uptime]:
     """Let the host be up for as long as the test says; what tells its boots apart is a file of the folder."""
     uptime = Uptime(folder / "boot_id")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(firewall_state, "BOOT_ID", folder / "boot_id")
-        patch.setattr(firewall_state.time, "clock_gettime", uptime.read)
+        patch.setattr(state, "BOOT_ID", folder / "boot_id")
+        patch.setattr(state.time, "clock_gettime", uptime.read)
         yield uptime

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import complete
-from ansible_collections.backendai.cluster.plugins.module_utils._core.network import HOST_NETWORK, SESSION_INTERFACE
-from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import device_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import device_nodes
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import complete
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import HOST_NETWORK, SESSION_INTERFACE
 
 if TYPE_CHECKING:
     import docker

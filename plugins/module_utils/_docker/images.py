@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential, repository_of
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, repository_of
 
 if TYPE_CHECKING:
     import docker

@@ -10,11 +10,11 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.addressing import VXLAN_OVERHEAD_V4, upper_half
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import manages
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import VXLAN_OVERHEAD_V4, upper_half
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 
 if TYPE_CHECKING:
     import docker

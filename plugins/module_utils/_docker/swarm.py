@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.facts import Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
 
 if TYPE_CHECKING:
     import docker

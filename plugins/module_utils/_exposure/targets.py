@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import AGENT, BRIDGE, CONTAINER, GATEWAY
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresses import container_addresses
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import AGENT, BRIDGE, CONTAINER, GATEWAY
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.own_addresses import (
+    host_addresses,
+    tunnel_ports,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._net.outside import host_addresses, tunnel_ports
 
 SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import FirewallError
 
 STATE_OPTION: dict[str, dict[str, Any]] = {"state_path": {"type": "path", "default": "/var/lib/backendai-gateway"}}
 

@@ -10,15 +10,14 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import (
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import (
     Map,
     Route,
     links_of,
     maps_of,
     next_routes,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import (
     GatewayStore,
     Text,
@@ -26,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store i
     write_files,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import GATEWAYS_TABLE, table_of
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 NOT_RUNNING = (
     "HAProxy does not run on this gateway: its routes wait until it does (systemctl status backendai-gateway says why)."

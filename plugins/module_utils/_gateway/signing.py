@@ -9,12 +9,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import Route, links_of
-from ansible_collections.backendai.cluster.plugins.module_utils._core.token_request import LEAST_SECONDS, MOST_SECONDS
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route, links_of
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.sealed import seal
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import claims_of, sign
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import (
+    LEAST_SECONDS,
+    MOST_SECONDS,
+    claims_of,
+    sign,
+)
 
 
 def sealed_token(store: GatewayStore, name: str, session_id: str, seconds: int, reader: str) -> dict[str, Any]:

@@ -18,10 +18,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.gateway import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import Route
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.gateway import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._nft.table import Table
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import Table
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
 

@@ -18,6 +18,9 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import write_secret
 
+LEAST_SECONDS, MOST_SECONDS = 60, 30 * 86400
+
+
 ISSUER = "backendai-gateway"
 COORDINATE = 32
 """Bytes of each of the two numbers of a signature (RFC 7518, section 3.4)."""

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import HOST_SLOTS, Device
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import HOST_SLOTS, Device
 
 CUDA, ROCM = "cuda.device", "rocm.device"
 QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")

@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"

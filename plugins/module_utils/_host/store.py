@@ -24,10 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.roles import MAIN1
-from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1
+from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

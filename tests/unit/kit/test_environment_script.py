@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import complete, session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import complete, session_environment
 from tests.unit.builders import REPOSITORY, plan
 
 SCRIPT = (REPOSITORY / "roles/agent/files/kit/environment").read_text()

@@ -13,9 +13,9 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
 from tests.unit.builders import agent_data
 
 Run = Callable[..., dict[str, Any]]

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     RUN_SECONDS,
     SILENCE,
     ControlAction,
     start_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 from tests.unit.builders import SESSION_ID, agent_data, image_data, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 

@@ -11,7 +11,8 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action import isolation_options, isolation_report, isolation_stints
-from ansible_collections.backendai.cluster.plugins.module_utils._core.exposure import Target, stints_of
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Target
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import stints_of
 from tests.unit.plugins.action.conftest import Run
 
 OPTIONS: dict[str, Any] = {

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_due import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
 from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
 from tests.unit.plugins.action.conftest import Run, keep
 

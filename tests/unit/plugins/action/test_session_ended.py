@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_ended import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
     unplanned_record,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
 from tests.unit.builders import NOW, plan, requested
 from tests.unit.plugins.action.conftest import Run
 

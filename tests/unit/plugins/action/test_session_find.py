@@ -8,7 +8,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_find import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
 from tests.unit.plugins.action.conftest import Run, keep
 

@@ -11,9 +11,9 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_list import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record, unplanned_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
 from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested
 from tests.unit.plugins.action.conftest import Run
 

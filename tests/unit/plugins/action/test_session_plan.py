@@ -14,11 +14,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import spec_from_dict
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, plan, requested, session_data, spec
 from tests.unit.plugins.action.conftest import Run, keep
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_record import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.queue import Entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from tests.unit.builders import SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run
 

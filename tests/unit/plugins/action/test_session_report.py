@@ -10,10 +10,10 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from tests.unit.builders import SESSION_ID, plan, queued
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.plugins.module_utils._core.test_verification import part
+from tests.unit.plugins.plugin_utils._report.test_verification import part
 
 MADE = plan({"agent1": 1, "agent2": 1}, mounts=[{"source": "/mnt/data", "target": "/data"}])
 AGENTS = ["agent1", "agent2", "agent3"]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_routes import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._core.published import PublishedPort
-from ansible_collections.backendai.cluster.plugins.module_utils._core.ways_in import route_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
 from tests.unit.builders import NOW, SESSION_ID, agent_data, holders, plan, requested, session_data
 from tests.unit.plugins.action.conftest import Run
 

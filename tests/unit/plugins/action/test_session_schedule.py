@@ -10,10 +10,10 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.action import session_schedule
 from ansible_collections.backendai.cluster.plugins.action.session_schedule import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.lifetime import note_of_end
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import session_record
-from ansible_collections.backendai.cluster.plugins.module_utils._core.schedule import schedule
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from tests.unit.builders import NOW, POOLS, SESSION_ID, agent_data, holders, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 

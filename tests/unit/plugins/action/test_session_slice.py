@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleFileNotFound
 from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.backendai.cluster.plugins.action.session_slice import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.environment import (
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
     parse_environment,
     session_environment,
 )

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action.session_spec import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from tests.unit.builders import IMAGE, POOLS, SESSION_ID, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
 

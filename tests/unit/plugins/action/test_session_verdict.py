@@ -10,12 +10,12 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_verdict import ActionModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.record import (
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
     unplanned_record,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.queue_folder import QueueFolder
 from tests.unit.builders import NOW, SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run
 

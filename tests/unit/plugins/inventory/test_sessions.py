@@ -17,8 +17,8 @@ from ansible.vars.manager import VariableManager
 
 from ansible_collections.backendai.cluster.plugins.inventory import sessions
 from ansible_collections.backendai.cluster.plugins.inventory.sessions import InventoryModule
-from ansible_collections.backendai.cluster.plugins.module_utils._core.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from tests.unit.builders import held, plan
 
 NAME = InventoryModule.NAME

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent import firewall as trying
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.firewall_state import FirewallState, Trial
-from ansible_collections.backendai.cluster.plugins.module_utils._core.firewall import Allowance, Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._core.isolation import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial as trying
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._net import connection as ssh
+from ansible_collections.backendai.cluster.plugins.module_utils._network import ssh_connection as ssh
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
 from tests.unit.kernel import Kernel, kernel_of_names
 from tests.unit.plugins.modules.test_failures import result_of

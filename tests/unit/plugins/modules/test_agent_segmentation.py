@@ -7,8 +7,8 @@ import importlib
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.segmentation import Surroundings
-from ansible_collections.backendai.cluster.plugins.module_utils._net.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from tests.unit.plugins.modules.test_failures import result_of
 
 NAME = "ansible_collections.backendai.cluster.plugins.modules.agent_segmentation"

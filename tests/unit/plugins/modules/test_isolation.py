@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._net import detour, scan
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure import port_scan, probe_routes
 from tests.unit.plugins.modules.test_failures import NOWHERE, result_of
 
 LOOPBACK = {"own": ["127.0.0.1"], "addresses": ["127.0.0.1"]}
@@ -17,8 +17,8 @@ LOOPBACK = {"own": ["127.0.0.1"], "addresses": ["127.0.0.1"]}
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody else's run be waited for, and no route of this host be touched."""
-    monkeypatch.setattr(detour, "LOCK", str(tmp_path / "lock"))
-    monkeypatch.setattr(detour, "show", lambda *_words: [{"dev": "lo"}] if "get" in _words else [])
+    monkeypatch.setattr(probe_routes, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(probe_routes, "show", lambda *_words: [{"dev": "lo"}] if "get" in _words else [])
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_probe_pings_and_sends_datagrams(service: int, capsys: pytest.CaptureF
 
 
 def test_in_check_mode_nothing_is_tried(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "scan", None)
+    monkeypatch.setattr(port_scan, "scan", None)
     result = result_of("isolation_probe", LOOPBACK, capsys, check_mode=True)
     assert (result["answers"], result["ways"], result["near"]) == ([], {}, False)
 

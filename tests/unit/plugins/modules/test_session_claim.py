@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.claim import Claimed, ClaimRefused
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._core.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claimed, ClaimRefused
 from ansible_collections.backendai.cluster.plugins.modules import session_claim
 from tests.unit.builders import SESSION_ID
 from tests.unit.plugins.modules.test_failures import CLAIM, result_of

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._agent.pull import Pull, Seen
-from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen
 from ansible_collections.backendai.cluster.plugins.modules import session_image
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.engine import Engine

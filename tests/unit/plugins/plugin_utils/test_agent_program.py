@@ -31,7 +31,7 @@ def test_what_is_packed_is_the_code_of_the_modules(tmp_path: Path) -> None:
     program.write_bytes(pack())
     names = zipfile.ZipFile(program).namelist()
     package = "ansible_collections/backendai/cluster/plugins/module_utils"
-    assert f"{package}/_agent/restore.py" in names
-    assert f"{package}/_core/plan.py" in names
+    assert f"{package}/_session/reconcile.py" in names
+    assert f"{package}/_model/plan.py" in names
     assert len(names) == len(set(names))
     assert not [name for name in names if "/_gateway/" in name or "/_exposure/" in name]

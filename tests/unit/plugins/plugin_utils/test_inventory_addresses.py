@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.parsing import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
 
 KNOWN = {

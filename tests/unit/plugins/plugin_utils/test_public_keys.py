@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.spec import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
 
 ED25519 = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -9,9 +9,9 @@ import pytest
 from docker.errors import APIError
 from docker.types import HostConfig
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import Container, plan_containers
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.engine import Engine
 
 MAIN = Container(

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
     DefaultNetwork,
     NetworkInTheWay,
     make_default_network,
     plan_default_network,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 WANTED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16")
 

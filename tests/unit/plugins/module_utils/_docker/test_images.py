@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._core.progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._core.registries import Credential
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
     Image,
     ImageUnavailable,
@@ -18,6 +15,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     find_image,
     pull_image,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
 from tests.unit.builders import IMAGE
 from tests.unit.engine import Engine
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import networks
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork, desired_network
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.engine import Engine
 

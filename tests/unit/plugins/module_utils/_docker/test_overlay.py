@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from docker.errors import APIError, NotFound
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import networks, overlay
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import Overlay, OverlayInUse
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.engine import Engine
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.routes import Endpoint, Route
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure import targets
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Endpoint, Route
 
 NOWHERE = "unix:///nowhere/docker.sock"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.gateway import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import table_of
 
 GATEWAY = Gateway("door", "", 443, 31001, 32000)

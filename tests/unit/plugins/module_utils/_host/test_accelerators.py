@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._host import accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import (
     NVIDIA_HOOK,
@@ -17,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerato
     find_accelerators,
     infiniband_nodes,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 
 NVIDIA = "GPU-aaaa, 00000000:3B:00.0\nGPU-bbbb, 00000000:D8:00.0\nGPU-cccc, 00010000:01:00.0\n"
 Driver = Callable[..., None]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 
 @pytest.fixture(params=[0o022, 0o077], ids=["umask 022", "umask 077"])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
 from ansible_collections.backendai.cluster.plugins.module_utils._host.kit import Kit, KitFile, KitUnbuildable
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 AMD64 = """\
 \tlinux-vdso.so.1 (0x00007ffd5a5f2000)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._core.pinning import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._host import store as storing
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
     Damaged,
@@ -24,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
     deadline,
     write_atomically,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from tests.unit.builders import SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, mounts=[{"source": "/mnt", "target": "/data"}])

@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is tried from outside, and what may come of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any
+
+AGENT, BRIDGE, CONTAINER, GATEWAY = "agent", "bridge", "container", "gateway"
+"""What an address belongs to. Those of a host's bridges and containers are behind the host."""
+
+PATIENCE, STINT_SECONDS = 2.5, 60.0
+"""Seconds for one attempt, in which the kernel sends a second SYN, and for what one call of the module tries."""
+
+OPEN, CLOSED, ANSWERED = "open", "closed", "answered"
+"""The states of a door, two of them in the words of nmap: the handshake went through, or something came back; the other
+side refused; the host itself sent another ICMP error."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A host that is tried. ``addresses`` are by address what each belongs to, ``udp_ports`` those of its tunnels.
+
+    ``expected`` are the TCP ports of its own addresses that may be open, with what they are for. ``unread`` is why the
+    host could not say all of that itself; empty when it did.
+    """
+
+    name: str
+    kind: str
+    addresses: Mapping[str, str]
+    udp_ports: tuple[int, ...] = ()
+    expected: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    unread: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Target:
+        """Return the target that is described by plain data, with ports as text where JSON has it so."""
+        given = {**data, "udp_ports": tuple(data["udp_ports"])}
+        return cls(**{**given, "expected": {int(port): means for port, means in data["expected"].items()}})
+
+
+@dataclasses.dataclass(frozen=True)
+class Stint:
+    """What one call of the module tries, as plain data would have it; ``ports`` are TCP ports as they are written."""
+
+    target: str
+    own: tuple[str, ...]
+    addresses: tuple[str, ...]
+    ports: str
+    udp_ports: tuple[int, ...]
+    echo: bool
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Stint:
+        """Return the stint that is described by plain data."""
+        lists = {name: tuple(data[name]) for name in ("own", "addresses", "udp_ports")}
+        return cls(data["target"], ports=data["ports"], echo=data["echo"], **lists)
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IPv4 or IPv6 address, without a zone."""
+    try:
+        return "%" not in text and bool(ip_address(text))
+    except ValueError:
+        return False

@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The operator's firewall as parts of the project's nftables table: sets, a chain, and the rules that lead there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall, of_family
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed
+
+SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
+"""The ports at which nodes of a Docker Swarm meet: nobody listens there where none is used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FirewallRules:
+    """Text for the table: kinds and elements of ``sets``, lines of the chains ``arrivals`` and ``forward``, a chain."""
+
+    sets: dict[str, str]
+    elements: dict[str, list[str]]
+    arrivals: str
+    forward: str
+    chain: str
+
+
+def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> FirewallRules:
+    """Return what a firewall adds to the table; without one nothing.
+
+    ``wireguard`` are the UDP ports of the encryption.
+    """
+    if firewall is None:
+        return FirewallRules({}, {}, "", "", "")
+    friends = collapsed([*firewall.managers, *firewall.gateways, *firewall.peers])
+    groups = {"managers": firewall.managers, "peers": firewall.peers, "friends": friends}
+    families = ((4, "ipv4_addr"), (6, "ipv6_addr"))
+    elements = {f"{name}{family}": of_family(own, family) for name, own in groups.items() for family, _kind in families}
+    kinds = {f"{name}{family}": f"type {kind}; flags interval" for name in groups for family, kind in families}
+    elements["manager_ports"] = [str(port) for port in firewall.ssh_ports]
+    elements["peer_tcp_ports"] = [str(port) for port in SWARM_TCP]
+    elements["peer_udp_ports"] = [str(port) for port in sorted({*SWARM_UDP, *wireguard})]
+    elements["guarded"] = [f'"{name}"' for name in firewall.interfaces]
+    kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
+    kinds |= {"guarded": "type ifname"} if firewall.interfaces else {}
+    somewhere = "iifname @guarded " if firewall.interfaces else ""
+    return FirewallRules(
+        kinds,
+        elements,
+        arrivals=f"        {somewhere}jump firewall\n",
+        # What the host routes between others is theirs.
+        forward="        # Nobody outside reaches containers but by a published port.\n"
+        "        iifname @outer oifname @outer return\n"
+        "        iifname @outer ct direction original ct status ! dnat goto drop_routed\n",
+        chain=_chain(firewall.allow),
+    )
+
+
+def _chain(allow: Iterable[Allowance]) -> str:
+    allowed = "".join(f"        {line} return\n" for one in allow for line in _lines(one))
+    return f"""
+    # What the operator lets in, and nothing else.
+    chain firewall {{
+        # On its way to elsewhere: the chain forward is for that.
+        fib daddr type unicast return
+        # Sessions' own ports: the chain logins is for those.
+        tcp dport @ssh_ports return
+        ip saddr . ether saddr @host_pinned4 return
+        ip saddr . iifname @host_encrypted4 return
+        ip saddr @host_routed4 return
+        ip saddr @managers4 tcp dport @manager_ports return
+        ip6 saddr @managers6 tcp dport @manager_ports return
+        ip saddr @peers4 tcp dport @peer_tcp_ports return
+        ip6 saddr @peers6 tcp dport @peer_tcp_ports return
+        ip saddr @peers4 udp dport @peer_udp_ports return
+        ip6 saddr @peers6 udp dport @peer_udp_ports return
+        ip saddr @friends4 icmp type echo-request return
+        ip6 saddr @friends6 icmpv6 type echo-request return
+        # What networks need to work: errors of connections that are there, neighbours and routers, leases of addresses.
+        icmp type {{ destination-unreachable, time-exceeded, parameter-problem }} ct state related return
+        icmpv6 type {{ packet-too-big, destination-unreachable }} ct state related return
+        icmpv6 type {{ time-exceeded, parameter-problem }} ct state related return
+        icmpv6 type {{ nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert }} ip6 hoplimit 255 return
+        icmpv6 type {{ mld-listener-query, mld-listener-report, mld2-listener-report }} ip6 saddr fe80::/10 return
+        udp sport 67 udp dport 68 return
+        ip6 saddr fe80::/10 udp sport 547 udp dport 546 return
+{allowed}        goto drop_arrival
+    }}
+"""
+
+
+def _lines(one: Allowance) -> list[str]:
+    """Return the conditions of rules that let something in, a rule for each family where the sources are of both."""
+    ports = f" {one.protocol} dport {{ {', '.join(one.ports)} }}" if one.ports else ""
+    sources = [
+        f"{word} saddr {{ {', '.join(of_family(one.sources, family))} }}"
+        for word, family in (("ip", 4), ("ip6", 6))
+        if of_family(one.sources, family)
+    ]
+    return [f"{source}{ports}" for source in sources] or [ports.strip()]

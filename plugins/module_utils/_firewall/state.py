@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The operator's firewall as a host remembers it: the one that is confirmed, and one that is on trial.
+
+What is on trial holds until its time is over or it is withdrawn, and nothing has to happen for that: whoever makes the
+rules true afterwards, the timer of the trial, the healing of the agent or its next boot, finds the confirmed one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store, write_atomically
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A firewall (``None``: to have none) that is tried until a time of this ``boot``, in seconds since that.
+
+    No clock that somebody may set has a say in it. ``connection`` is the SSH connection that began it, empty where
+    Ansible came in another way.
+    """
+
+    firewall: Firewall | None
+    nonce: str
+    until: float
+    boot: str
+    connection: str
+
+    @property
+    def over(self) -> bool:
+        """Whether its time is over."""
+        return self.boot != this_boot() or seconds_up() >= self.until
+
+
+class FirewallState:
+    """The firewall of a host in its ``store``. Whoever changes it holds the lock of the rules."""
+
+    def __init__(self, store: Store) -> None:
+        self._path = store.firewall_file
+        self.confirmed, self.trial = self._read()
+
+    def in_force(self) -> Firewall | None:
+        """Return the firewall that holds now; ``None`` where everybody may come in."""
+        return self.confirmed if self.trial is None or self.trial.over else self.trial.firewall
+
+    def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
+        """Remember these two from now on."""
+        self.confirmed, self.trial = confirmed, trial
+        stored = {"confirmed": _data(confirmed), "trial": _data(trial)}
+        write_atomically(self._path, json.dumps(stored))
+
+    def _read(self) -> tuple[Firewall | None, Trial | None]:
+        try:
+            stored = json.loads(self._path.read_text())
+            trial = stored["trial"]
+            tried = Trial(**{**trial, "firewall": _firewall(trial["firewall"])}) if trial else None
+            return _firewall(stored["confirmed"]), tried
+        except FileNotFoundError:
+            return None, None
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+            raise Damaged(f"{self._path} is damaged ({error}): remove it, and provision this host again.") from error
+
+
+def this_boot() -> str:
+    """Return what tells this boot of the host from all others."""
+    return BOOT_ID.read_text().strip()
+
+
+def seconds_up() -> float:
+    """Return for how long the host has been up, in seconds, sleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _firewall(data: Any) -> Firewall | None:
+    return Firewall.from_dict(data) if data else None
+
+
+def _data(one: Any) -> dict[str, Any] | None:
+    return dataclasses.asdict(one) if one else None

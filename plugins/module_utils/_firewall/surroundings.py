@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is around an agent: its addresses and networks, its engine's sockets, and whether IPv6 is filtered."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_interface
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings, filters_ipv6
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._network.host import find_underlay, own_addresses
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
+
+ENGINE = "dockerd"
+CHAIN = "firewall"
+"""The chain of our table that keeps outsiders out, over IPv6 too."""
+
+_LISTENING = "0A"
+"""The state of a TCP socket that takes connections, as ``/proc/net/tcp`` has it."""
+
+
+def look_around(underlay_address: str) -> Surroundings:
+    """Return what is around this agent; without an address, its underlay is where its default route leads.
+
+    Raises :class:`NetworkError`.
+    """
+    underlay = find_underlay(underlay_address)
+    own = own_addresses(underlay)
+    links = show("ip", "-j", "addr", "show")
+    outward = [link for link in links if any(entry["local"] in own for entry in link["addr_info"])]
+    return Surroundings(
+        addresses=tuple(own),
+        networks=_networks(links, underlay),
+        engine=tuple(engine_sockets()),
+        local_ipv6=tuple(
+            link["ifname"] for link in outward if any(one["family"] == "inet6" for one in link["addr_info"])
+        ),
+        filtered6=filters_ipv6(_ruleset(), TABLE, CHAIN),
+    )
+
+
+def engine_sockets(processes: Path = Path("/proc")) -> list[tuple[str, int]]:
+    """Return the addresses and TCP ports at which the Docker engine of this host takes connections."""
+    engines = [entry for entry in processes.glob("[0-9]*") if _name(entry) == ENGINE]
+    inodes = {inode for engine in engines for inode in _socket_inodes(engine / "fd")}
+    tables = [processes / "net" / family for family in ("tcp", "tcp6")]
+    return sorted({place for table in tables for place, inode in _listeners(table) if inode in inodes})
+
+
+def _networks(links: list[dict[str, Any]], underlay: Underlay | None) -> tuple[str, ...]:
+    """Return the networks that the underlay's interface is in, but for link-local ones, which everybody is in."""
+    here = [link for link in links if underlay and link["ifname"] == underlay.interface]
+    entries = [entry for link in here for entry in link["addr_info"] if entry["scope"] == "global"]
+    return tuple(dict.fromkeys(str(ip_interface(f"{one['local']}/{one['prefixlen']}").network) for one in entries))
+
+
+def _name(process: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (process / "comm").read_text().strip()
+    return ""
+
+
+def _socket_inodes(folder: Path) -> Iterator[str]:
+    """Return the inodes of all sockets of a process; of one that has ended meanwhile, none."""
+    with contextlib.suppress(OSError):
+        for handle in folder.iterdir():
+            target = os.readlink(handle)
+            if target.startswith("socket:["):
+                yield target[len("socket:[") : -1]
+
+
+def _listeners(table: Path) -> Iterator[tuple[tuple[str, int], str]]:
+    """Return where sockets take connections, with their inodes, from the kernel's table (``proc_net_tcp``)."""
+    for line in table.read_text().splitlines()[1:] if table.exists() else []:
+        fields = line.split()
+        if fields[3] == _LISTENING:
+            address, _colon, port = fields[1].rpartition(":")
+            yield (_address(address), int(port, 16)), fields[9]
+
+
+def _address(text: str) -> str:
+    """Return the address that the kernel writes as words in the order of this machine's bytes."""
+    words = [int(text[start : start + 8], 16) for start in range(0, len(text), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)
+    return str(ip_address(socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)))
+
+
+def _ruleset() -> dict[str, Any]:
+    """Return all rules of this host; none where ``nft`` is missing or cannot say."""
+    with contextlib.suppress(FileNotFoundError):
+        done = subprocess.run(["nft", "-j", "list", "ruleset"], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return dict(json.loads(done.stdout))
+    return {}

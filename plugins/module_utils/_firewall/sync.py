@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Sessions kept apart on this agent: the firewall table, from all sessions that it holds."""
+
+from __future__ import annotations
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
+    DEFAULT_BRIDGE,
+    isolation_of,
+    peers,
+    render,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge import plan_filtering
+from ansible_collections.backendai.cluster.plugins.module_utils._network.host import on_link, outer_interfaces
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, NetworkError, apply
+
+
+def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:
+    """Make the firewall table true for all sessions that are held but ``gone`` (an id), and return what changed.
+
+    The operator's firewall, where there is one, is part of it: the one that is confirmed, or is being tried.
+    Claims that ran out count until they are removed. While a session cannot be read, perhaps because another version of
+    the collection wrote it, the rules that are there stay, so that it goes on; where there are none, it is cut off. The
+    rules between containers of the default network hold only while its frames pass the firewall, so that is part of it.
+    Where a trial of a firewall is over, nothing keeps its rules, not even such a session. With ``dry`` only the
+    difference is computed. Raises :class:`FirewallError`.
+    """
+    with store.isolation_lock():
+        _readable, damaged = store.readable()
+        wanted = rules_of(store, _firewall(store, dry=dry), gone)
+        keep = damaged and not trial_over and AGENTS_TABLE.read()
+        changes = [] if keep else AGENTS_TABLE.plan(wanted)
+        filtering = plan_filtering(DEFAULT_BRIDGE, Look())
+        if changes and not dry:
+            AGENTS_TABLE.apply(wanted)
+        if filtering and not dry:
+            apply(filtering)
+        return [*changes, *(step.change for step in filtering)]
+
+
+def _firewall(store: Store, *, dry: bool) -> Firewall | None:
+    """Return the operator's firewall. Where it cannot be read, sessions are kept apart at least, and that is raised."""
+    try:
+        state = FirewallState(store)
+    except Damaged:
+        if not dry and not AGENTS_TABLE.read():
+            AGENTS_TABLE.apply(rules_of(store, None))
+        raise
+    return state.in_force()
+
+
+def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:
+    """Return the text of the table for all sessions that are held but ``gone`` (an id), with such a firewall."""
+    readable, _damaged = store.readable()
+    slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
+    addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
+    isolation = isolation_of(slices, {address for address in addresses if _routed(address)})
+    return render(isolation, firewall, outer_interfaces())
+
+
+def _routed(address: str) -> bool:
+    """Return whether a router lies before a peer; one that no route leads to yet keeps the stricter rule."""
+    try:
+        return not on_link(address)
+    except NetworkError:
+        return False

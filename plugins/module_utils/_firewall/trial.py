@@ -1,0 +1,111 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A new firewall is tried, and stays only if the operator still gets in, over a connection that is new as well."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import (
+    FirewallState,
+    Trial,
+    seconds_up,
+    this_boot,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate, rules_of
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.host import interfaces
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+
+_UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
+
+StartTimer = Callable[[str, int], None]
+"""What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process."""
+
+
+class NotConfirmed(Refused):
+    """A trial cannot be confirmed in this way, or any more; the message is one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """What came of a wish: what changed, and the nonce with which a trial is confirmed; empty where there is none."""
+
+    changes: list[Change]
+    nonce: str
+
+
+def try_firewall(
+    store: Store, wanted: Firewall | None, seconds: int, connection: str, start_timer: StartTimer, *, dry: bool
+) -> Tried:
+    """Begin the trial of a firewall that is not in force yet; the rules of one that is are made true.
+
+    ``None`` stands for no firewall. The rules are checked by ``nft`` first, then the way back is prepared, then they
+    are replaced in one step. Raises :class:`FirewallError`, :class:`Refused`, :class:`Damaged`, and what
+    ``start_timer`` raises: then nothing has changed.
+    """
+    unknown = sorted(set(wanted.interfaces if wanted else ()) - interfaces())
+    if unknown:
+        raise Refused(f"firewall_interfaces: {unknown[0]!r} is no interface of this host")
+    with store.isolation_lock():
+        state = FirewallState(store)
+        checked = rules_of(store, wanted)
+        AGENTS_TABLE.check(checked)
+        if state.trial is None and state.confirmed == wanted:
+            trial = None
+        else:
+            # While one cannot be read, the rules that are there stay: nothing would be tried.
+            store.sessions()
+            trial = Trial(wanted, uuid.uuid4().hex, seconds_up() + seconds, this_boot(), connection)
+        if dry:
+            return Tried(AGENTS_TABLE.plan(checked), "")
+        if trial is not None:
+            start_timer(trial.nonce, seconds)
+            state.save(state.confirmed, trial)
+    changes = _isolated_or_back(store, trial)
+    return Tried(changes, trial.nonce if trial else "")
+
+
+def confirm(store: Store, nonce: str, connection: str, *, unproven: bool) -> None:
+    """Let a firewall stay that was tried; with ``unproven`` although nothing shows that managers get in.
+
+    Raises :class:`NotConfirmed`: the one before it holds then, or will soon."""
+    with store.isolation_lock():
+        state = FirewallState(store)
+        trial = state.trial
+        if trial is None or trial.nonce != nonce or trial.over:
+            raise NotConfirmed(
+                "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
+            )
+        if not unproven and not connection:
+            raise NotConfirmed(f"this connection is not one of SSH, {_UNPROVEN}")
+        if not unproven and connection == trial.connection:
+            raise NotConfirmed(f"this connection is the one with which the new rules came, {_UNPROVEN}")
+        state.save(trial.firewall, None)
+
+
+def withdraw(store: Store, nonce: str) -> list[Change]:
+    """End a trial that nobody has confirmed, and return what changed; another one, or none, is left alone."""
+    ours = False
+    with store.isolation_lock():
+        state = FirewallState(store)
+        if state.trial is not None and state.trial.nonce == nonce:
+            state.save(state.confirmed, None)
+            ours = True
+    return isolate(store, dry=False, trial_over=ours)
+
+
+def _isolated_or_back(store: Store, trial: Trial | None) -> list[Change]:
+    try:
+        return isolate(store, dry=False)
+    except BaseException:
+        if trial is not None:
+            withdraw(store, trial.nonce)
+        raise

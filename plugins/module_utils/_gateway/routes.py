@@ -1,0 +1,235 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The routes of a gateway: which session is where behind it, and what HAProxy has to know of that.
+
+A route holds what the session said of itself and the gateway's own port for its sshd. From all routes follow the maps
+that HAProxy looks requests up in, and the links that users get.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import free_ports
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+    Problems,
+    SpecError,
+    choice,
+    entries,
+    id_of,
+    name_of,
+    text,
+    whole_number,
+)
+
+APPS, HOSTS, SSH = "apps.map", "hosts.map", "ssh.map"
+"""The maps, by the names of their files."""
+
+Map = dict[str, str]
+
+_MAX_LABEL = 63
+_PROTOCOLS = ("http", "tcp")
+_APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """Where a service of main1 is reached from the gateway: an IPv4 or IPv6 address of its agent, and a TCP port."""
+
+    address: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RoutedApp:
+    """An app of main1. Only those that speak ``http`` are reached through HTTPS."""
+
+    name: str
+    protocol: str
+    endpoint: Endpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """The way to one session; ``ssh_port`` is the gateway's own port that leads to ``ssh``, once it has one."""
+
+    id: str
+    name: str
+    apps: tuple[RoutedApp, ...] = ()
+    ssh: Endpoint | None = None
+    ssh_port: int | None = None
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """All that the session offers."""
+        return [*([self.ssh] if self.ssh else []), *(app.endpoint for app in self.apps)]
+
+    def without(self, taken: Collection[Endpoint]) -> Route:
+        """Return the route less what leads to endpoints that are somebody else's now."""
+        return dataclasses.replace(
+            self,
+            apps=tuple(app for app in self.apps if app.endpoint not in taken),
+            ssh=None if self.ssh in taken else self.ssh,
+            ssh_port=None if self.ssh in taken else self.ssh_port,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the route as plain data; :meth:`from_dict` gives it back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Route:
+        """Return the route that :meth:`to_dict` gave."""
+        apps = tuple(
+            RoutedApp(str(app["name"]), str(app["protocol"]), Endpoint(**app["endpoint"])) for app in data["apps"]
+        )
+        return cls(data["id"], data["name"], apps, Endpoint(**data["ssh"]) if data["ssh"] else None, data["ssh_port"])
+
+
+def parse_routes(value: Any) -> list[Route]:
+    """Return the routes that the option ``routes`` lists; raises :class:`SpecError`, one sentence for each problem."""
+    problems = Problems()
+    routes = [_route(problems, where, entry) for where, entry in entries(problems, "routes", value, _KEYS)]
+    for what, given in (
+        ("id", [route.id for route in routes]),
+        ("name", [route.name for route in routes]),
+        ("endpoint", [f"{end.address} port {end.port}" for route in routes for end in route.endpoints]),
+    ):
+        for double in sorted({one for one in given if given.count(one) > 1}):
+            problems.refuse("routes", double, f"is the {what} of more than one")
+    if problems:
+        raise SpecError(str(problems))
+    return routes
+
+
+def next_routes(
+    held: Mapping[str, Route], given: Sequence[Route], ended: Collection[str], exact: bool, gateway: Gateway
+) -> dict[str, Route]:
+    """Return the routes by session id, once those ``given`` are added to those ``held``, and those of ``ended`` gone.
+
+    With ``exact``, all that are not given go too. A name or an endpoint belongs to one session: to the one that says so
+    last. Raises :class:`SpecError` when no port is left for a session's sshd.
+    """
+    new = {route.id for route in given}
+    names = {route.name for route in given}
+    taken = {endpoint for route in given for endpoint in route.endpoints}
+    stay = [
+        route.without(taken)
+        for route in held.values()
+        if not exact and route.id not in new and route.id not in ended and route.name not in names
+    ]
+    ports = {route.id: route.ssh_port for route in held.values() if route.ssh_port is not None}
+    return _with_ports([*stay, *given], ports, gateway)
+
+
+def maps_of(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
+    """Return the maps that HAProxy needs, by their file names: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by
+    host name."""
+    maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
+    for route in sorted(routes, key=lambda one: one.name):
+        for app in _by_https(route):
+            target = f"{route.name}/{app.name}"
+            maps[APPS][target] = _place(route, app.endpoint)
+            host = host_of(route.name, app.name, gateway)
+            if host:
+                maps[HOSTS][host] = target
+        if route.ssh and route.ssh_port is not None:
+            maps[SSH][str(route.ssh_port)] = _place(route, route.ssh)
+    return maps
+
+
+def host_of(session: str, app: str, gateway: Gateway) -> str:
+    """Return the host name of an app; empty where it has none, without a domain or because it would be ambiguous."""
+    label = f"{session}--{app}"
+    return f"{label}.{gateway.domain}" if gateway.domain and "--" not in app and len(label) <= _MAX_LABEL else ""
+
+
+def links_of(route: Route, gateway: Gateway) -> dict[str, Any]:
+    """Return where users find a session: ``id``, ``name``, ``ssh`` with ``host`` and ``port``, and the ``url`` of apps.
+
+    An app that does not speak HTTP has no URL: users reach it through a port that their SSH forwards.
+    """
+    return {
+        "id": route.id,
+        "name": route.name,
+        "ssh": {"host": gateway.hostname, "port": route.ssh_port} if route.ssh else None,
+        "apps": [{"name": app.name, "protocol": app.protocol, "url": _url(route, app, gateway)} for app in route.apps],
+    }
+
+
+_KEYS = ("id", "name", "apps", "ssh")
+_APP_KEYS = ("name", "protocol", "address", "port")
+_SSH_KEYS = ("address", "port")
+
+
+def _route(problems: Problems, where: str, entry: Mapping[str, Any]) -> Route:
+    session_id = id_of(problems, f"{where}.id", entry.get("id"))
+    if not entry.get("id"):
+        problems.add(f"{where}.id is required")
+    name = name_of(problems, f"{where}.name", entry.get("name"))
+    listed = entries(problems, f"{where}.apps", entry.get("apps") or [], _APP_KEYS)
+    apps = tuple(_app(problems, place, app) for place, app in listed)
+    for double in sorted({app.name for app in apps if [one.name for one in apps].count(app.name) > 1}):
+        problems.refuse(f"{where}.apps", double, "is the name of more than one app")
+    wanted = entries(problems, f"{where}.ssh", [entry["ssh"]] if entry.get("ssh") else [], _SSH_KEYS)
+    ssh = [_endpoint(problems, f"{where}.ssh", one) for _place, one in wanted]
+    return Route(session_id, name, apps, ssh[0] if ssh else None)
+
+
+def _app(problems: Problems, where: str, entry: Mapping[str, Any]) -> RoutedApp:
+    name = text(problems, f"{where}.name", entry.get("name"))
+    if name and not _APP.fullmatch(name):
+        problems.refuse(f"{where}.name", name, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
+    protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "http"), _PROTOCOLS)
+    return RoutedApp(name, protocol, _endpoint(problems, where, entry))
+
+
+def _endpoint(problems: Problems, where: str, entry: Mapping[str, Any]) -> Endpoint:
+    given = text(problems, f"{where}.address", entry.get("address"))
+    port = whole_number(problems, f"{where}.port", entry.get("port"), 1, 65535)
+    try:
+        address = ipaddress.ip_address(given) if given else None
+    except ValueError:
+        address = None
+    if given and (address is None or "%" in given):
+        problems.refuse(f"{where}.address", given, "must be an IPv4 or IPv6 address")
+    return Endpoint(str(address), port)
+
+
+def _with_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:
+    """Return the routes with a port for each sshd; a session keeps the one that it has among ``ports``."""
+    first, last = gateway.first_ssh_port, gateway.last_ssh_port
+    kept = {route.id: ports[route.id] for route in routes if route.ssh and first <= ports.get(route.id, 0) <= last}
+    used = set(kept.values())
+    for route in routes:
+        if route.ssh and route.id not in kept:
+            port = next(free_ports(first, last, used, route.id), None)
+            if port is None:
+                raise SpecError(f"gateway_ssh_ports: {first}-{last} has no port left for session {route.name}.")
+            kept[route.id] = port
+            used.add(port)
+    return {route.id: dataclasses.replace(route, ssh_port=kept.get(route.id)) for route in routes}
+
+
+def _by_https(route: Route) -> list[RoutedApp]:
+    return [app for app in route.apps if app.protocol == "http"]
+
+
+def _place(route: Route, endpoint: Endpoint) -> str:
+    return f"{route.id}@{endpoint.port}@{endpoint.address}"
+
+
+def _url(route: Route, app: RoutedApp, gateway: Gateway) -> str | None:
+    if app not in _by_https(route):
+        return None
+    host = host_of(route.name, app.name, gateway)
+    if host:
+        return f"https://{gateway.authority_of(host)}/"
+    return f"https://{gateway.authority}/s/{route.name}/{app.name}/"

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How much room an agent has: how often it can still hold some containers that go together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+
+UNLIMITED = 1 << 30
+
+
+class HasRoom(Protocol):
+    """The part of an agent's facts that says what it can still hold."""
+
+    @property
+    def free(self) -> Mapping[str, int]:
+        """What is left of each slot."""
+
+    @property
+    def online_cpus(self) -> int:
+        """How many cores one container can have at most."""
+
+    @property
+    def containers(self) -> int:
+        """How many containers it holds."""
+
+    @property
+    def max_containers(self) -> int:
+        """How many it may hold; 0 for no limit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """Containers that go together: what they ask in all, the cores of the widest, and how many they are."""
+
+    amounts: tuple[tuple[str, int], ...]
+    widest: int
+    containers: int
+
+    @classmethod
+    def of(cls, requests: Iterable[tuple[Mapping[str, int], int]]) -> Bundle:
+        """Return the bundle of (request of one container, how many of them)."""
+        asked = [(countable(request), count) for request, count in requests]
+        total: dict[str, int] = {}
+        for slot, amount in ((slot, amount * count) for request, count in asked for slot, amount in request.items()):
+            total[slot] = total.get(slot, 0) + amount
+        # Accelerators first: where they are scarce, the first look at an agent is the last.
+        amounts = sorted(total.items(), key=lambda item: (item[0] in ("cpu", "mem"), item[0]))
+        widest = max((request.get("cpu", 0) for request, _count in asked), default=0)
+        return cls(tuple(amounts), widest, sum(count for _request, count in asked))
+
+    def holders(self, agents: Iterable[AgentFacts]) -> list[AgentFacts]:
+        """Return the agents that can hold the whole bundle."""
+        for slot, amount in self.amounts:
+            agents = [agent for agent in agents if agent.free.get(slot, 0) >= amount]
+        wide = (agent for agent in agents if agent.online_cpus >= self.widest)
+        return [one for one in wide if not one.max_containers or one.max_containers - one.containers >= self.containers]
+
+    def rooms(self, agents: Iterable[HasRoom]) -> list[int]:
+        """Return for each agent how often it can hold the whole bundle."""
+        amounts, widest, containers = self.amounts, self.widest, self.containers
+        rooms = []
+        for agent in agents:
+            free = agent.free
+            room = UNLIMITED
+            for slot, amount in amounts:
+                there = free.get(slot, 0)
+                if there < amount:
+                    room = 0
+                    break
+                often = there // amount
+                room = min(room, often)
+            if room:
+                if widest > agent.online_cpus:
+                    room = 0
+                elif agent.max_containers:
+                    room = max(0, min(room, (agent.max_containers - agent.containers) // containers))
+            rooms.append(room)
+        return rooms
+
+
+def countable(request: Mapping[str, int]) -> dict[str, int]:
+    """Shared memory is a part of memory and is counted there; a slot of amount zero never stands in the way."""
+    return {slot: amount for slot, amount in request.items() if amount and slot != "shmem"}
+
+
+def room_for(agent: AgentFacts, request: dict[str, int]) -> int:
+    """Return how many containers that ask ``request`` each the agent can still hold."""
+    return Bundle.of([(request, 1)]).rooms([agent])[0]
+
+
+def fits(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
+    """Return whether the agent can hold containers of all these requests together."""
+    return bool(Bundle.of((request, 1) for request in requests).holders([agent]))

@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The network that joins a session's containers, and how its parts are called on agents."""
+
+from __future__ import annotations
+
+import dataclasses
+
+INTERFACE_PREFIX = "cluster"
+"""The engine appends a number, so that the session interface of every container is ``cluster0``."""
+
+SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
+
+BRIDGE_PREFIX, LINK_PREFIX = "bai-", "bax-"
+"""How the bridges and VXLAN links of sessions are called on their agents."""
+
+SWARM = "swarm"
+"""The driver of a session whose agents are joined by an overlay of a Docker Swarm that is there already."""
+
+HOST_NETWORK = "host"
+"""The driver of a session whose containers share their agents' own network, and what the engine calls that network."""
+
+DEFAULT_BRIDGE = "backendai0"
+"""The bridge of the network that every container joins beside its session's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """The session's network. ``vni`` and ``port`` are those of the VXLAN, ``None`` on a private bridge.
+
+    ``bridge`` and ``link`` are names of interfaces on the agents; ``mtu`` is in bytes. The agents' own network (driver
+    ``host``) has none of these but an MTU. An overlay of Docker Swarm has a subnet, and the ``manager`` that makes it.
+    """
+
+    driver: str
+    name: str
+    subnet: str | None
+    mtu: int
+    bridge: str | None
+    vni: int | None = None
+    port: int | None = None
+    link: str | None = None
+    manager: str | None = None
+
+
+def link_of(session_id: str) -> str:
+    """Return the name of a session's VXLAN link, the same on every agent; names of links have 15 characters at most."""
+    return f"{LINK_PREFIX}{_tag(session_id)}"
+
+
+def _tag(session_id: str) -> str:
+    return session_id.replace("-", "")[:10]

@@ -1,0 +1,217 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From untyped variables to typed values: each function notes what is wrong and returns something to go on with.
+
+Ansible hands over strings where ``-e name=value`` was used and native types from YAML; both are taken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
+
+DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
+MIN_MEMORY = 16 << 20
+
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+_OF_THE_SHELL = ("IFS", "OPTIND")
+_IDS = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class SpecError(ValueError):
+    """The request cannot be met as it is written; the text holds one sentence for each problem."""
+
+
+class Problems:
+    """The sentences that say what is wrong with a request, in the order in which it was read."""
+
+    def __init__(self) -> None:
+        self._sentences: list[str] = []
+
+    def add(self, sentence: str) -> None:
+        """Note a sentence, without its full stop."""
+        self._sentences.append(sentence)
+
+    def refuse(self, option: str, value: object, reason: str) -> None:
+        """Note that ``option`` may not be ``value``, for ``reason`` ("must be …", "is not …")."""
+        shown = repr(value)
+        # Long values are pasted ones, a private key by mistake among them.
+        shown = shown if len(shown) <= 100 else f"{shown[:80]}…"
+        self.add(f"{option}: {shown} {reason}" if value is not None else f"{option} is required")
+
+    def __bool__(self) -> bool:
+        return bool(self._sentences)
+
+    def __str__(self) -> str:
+        return "\n".join(sentence if sentence.endswith("?") else f"{sentence}." for sentence in self._sentences)
+
+
+def text(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as a non-empty line of text."""
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        line = str(value).strip()
+        if line and "\n" not in line:
+            return line
+    problems.refuse(option, value, "must be a line of text")
+    return ""
+
+
+def optional(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as a line of text that may be empty."""
+    return text(problems, option, value) if value not in ("", None) else ""
+
+
+def switch(problems: Problems, option: str, value: Any) -> bool:
+    """Return ``value`` as yes or no; the words that Ansible takes for them are taken."""
+    word = str(value).lower()
+    if word not in (*_YES, *_NO):
+        problems.refuse(option, value, "must be true or false")
+    return word in _YES
+
+
+def name_of(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as the name of a session."""
+    name = value if isinstance(value, str) else ""
+    if not _NAME.fullmatch(name):
+        allowed = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
+        problems.refuse(option, value, allowed)
+    return name
+
+
+def id_of(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as the id of a session, empty where there is none."""
+    session_id = optional(problems, option, value)
+    if session_id and not _ID.fullmatch(session_id):
+        problems.refuse(option, value, "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    return session_id
+
+
+def choice(problems: Problems, option: str, value: Any, allowed: Sequence[str]) -> str:
+    """Return ``value`` where it is one of ``allowed``."""
+    if value in allowed:
+        return str(value)
+    problems.refuse(option, value, f"must be one of {', '.join(allowed)}")
+    return allowed[0]
+
+
+def whole_number(problems: Problems, option: str, value: Any, least: int, most: int) -> int:
+    """Return ``value`` as a whole number from ``least`` to ``most``."""
+    if not isinstance(value, bool) and re.fullmatch(r"\d{1,18}", str(value).strip()):
+        number = int(value)
+        if least <= number <= most:
+            return number
+    problems.refuse(option, value, f"must be a whole number from {least} to {most}")
+    return least
+
+
+def script(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as the text of a shell script, several lines perhaps; a refusal does not show it."""
+    if isinstance(value, str) and "\0" not in value:
+        return value.strip()
+    problems.add(f"{option} must be the text of a shell script")
+    return ""
+
+
+def texts(problems: Problems, option: str, value: Any, separator: str = ",") -> tuple[str, ...]:
+    """Return ``value`` as texts; a plain string is split at ``separator``."""
+    listed = _decoded(value)
+    if isinstance(listed, str):
+        listed = [part for part in listed.split(separator) if part.strip()]
+    if not isinstance(listed, Sequence):
+        problems.refuse(option, value, "must be a list of texts")
+        return ()
+    return tuple(text(problems, f"{option}[{index}]", entry) for index, entry in enumerate(listed))
+
+
+def mapping(problems: Problems, option: str, value: Any) -> dict[str, Any]:
+    """Return ``value`` as a mapping; JSON text is read."""
+    decoded = _decoded(value)
+    if isinstance(decoded, Mapping):
+        return {str(key): entry for key, entry in decoded.items()}
+    problems.refuse(option, value, "must be a mapping")
+    return {}
+
+
+def entries(problems: Problems, option: str, value: Any, allowed: Sequence[str]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the mappings that a list holds, each with its place for messages; unknown keys are refused."""
+    decoded = _decoded(value)
+    if isinstance(decoded, str) or not isinstance(decoded, Sequence):
+        problems.refuse(option, value, "must be a list of mappings")
+        return []
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for index, entry in enumerate(decoded):
+        where = f"{option}[{index}]"
+        if not isinstance(entry, Mapping):
+            problems.refuse(where, entry, f"must be a mapping of {', '.join(allowed)}")
+            continue
+        for key in sorted(set(map(str, entry)) - set(allowed)):
+            problems.add(f"{where}.{key} is not known; allowed are {', '.join(allowed)}")
+        found.append((where, entry))
+    return found
+
+
+def resources(problems: Problems, option: str, value: Any) -> dict[str, int]:
+    """Return slots of one container; ``cpu`` and ``mem`` have defaults, slots of amount zero are dropped."""
+    slots = dict(DEFAULT_RESOURCES)
+    for slot, amount in mapping(problems, option, value).items():
+        if not _SLOT.fullmatch(slot):
+            problems.add(f"{option}: {slot!r} is not the name of a slot, such as cpu, mem, shmem or cuda.device")
+            continue
+        try:
+            slots[slot] = parse_slot(slot, amount)
+        except ValueError as error:
+            problems.refuse(f"{option}.{slot}", amount, str(error))
+    if slots["cpu"] < 1:
+        problems.refuse(f"{option}.cpu", slots["cpu"], "must be at least 1")
+    if slots["mem"] < MIN_MEMORY:
+        problems.refuse(f"{option}.mem", slots["mem"], "must be at least 16m")
+    return {slot: amount for slot, amount in slots.items() if amount}
+
+
+def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
+    """Return environment variables as text; the names that the session itself sets are refused."""
+    variables = {}
+    for key, content in _environment_items(problems, option, value):
+        if not _ENV_NAME.fullmatch(key):
+            problems.add(f"{option}: {key!r} is not the name of an environment variable")
+        elif key.startswith("BACKENDAI_"):
+            problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are set by the session itself")
+        elif key in _OF_THE_SHELL:
+            problems.add(f"{option}.{key}: the shell that reads it would not work")
+        elif key in _IDS:
+            problems.add(f"{option}.{key} follows from {_IDS[key]}")
+        elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):
+            problems.add(f"{option}.{key} must be one line of text")
+        else:
+            variables[key] = str(content).lower() if isinstance(content, bool) else str(content)
+    return variables
+
+
+def _environment_items(problems: Problems, option: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The value may be secret: a refusal names the option only."""
+    decoded = _decoded(value)
+    if not isinstance(decoded, Mapping):
+        problems.add(f"{option} must be a mapping of names to texts")
+        return
+    for key, content in decoded.items():
+        yield str(key), content
+
+
+def _decoded(value: Any) -> Any:
+    """Return what JSON text holds, for values given as ``-e name='{…}'``; anything else as it is."""
+    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value

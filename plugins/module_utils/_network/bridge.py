@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The bridge of a session on one agent: the engine makes it, and the agent itself has no address on it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
+
+_FILTERING = "link set dev {name} type bridge nf_call_iptables 1 nf_call_ip6tables 1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bridge:
+    """A bridge as it should be; ``mtu`` is in bytes, the least that it has to pass."""
+
+    name: str
+    mtu: int
+
+
+def desired_bridge(plan: SessionPlan) -> Bridge | None:
+    """Return the bridge that the plan wants on each of its agents; ``None`` where the session needs none."""
+    network = plan.network
+    return Bridge(network.bridge, network.mtu) if network and network.bridge else None
+
+
+def plan_bridge(wanted: Bridge, look: Look) -> list[Step]:
+    """Return what must change for a bridge to be as wanted.
+
+    An address on it, be it one that IPv6 makes by itself, would be a door between the session and its agent.
+    """
+    name, subject = wanted.name, f"bridge {wanted.name}"
+    link = look.links.get(name)
+    if link is None:
+        change = Change(subject, None, f"mtu {wanted.mtu}")
+        lines = (f"link add {name} mtu {wanted.mtu} type bridge", f"link set dev {name} addrgenmode none up")
+        return [Step(change, lines)]
+    steps = []
+    if link.get("inet6_addr_gen_mode") != "none":
+        change = Change(subject, f"IPv6 addresses {link.get('inet6_addr_gen_mode')}", "IPv6 addresses none")
+        steps.append(Step(change, (f"link set dev {name} addrgenmode none",)))
+    steps += [_without(f"{entry['local']}/{entry['prefixlen']}", name) for entry in look.addresses.get(name, [])]
+    if link["mtu"] < wanted.mtu:
+        change = Change(subject, f"mtu {link['mtu']}", f"mtu {wanted.mtu}")
+        steps.append(Step(change, (f"link set dev {name} mtu {wanted.mtu}",)))
+    if "UP" not in link["flags"]:
+        steps.append(Step(Change(subject, "down", "up"), (f"link set dev {name} up",)))
+    return steps
+
+
+def plan_filtering(name: str, look: Look) -> list[Step]:
+    """Return what must change for frames between ports of a bridge to pass the firewall; nothing where it is not there.
+
+    The kernel filters them when the bridge's own switch is on or the host's (``bridge-nf-call-iptables``): others turn
+    the host's on and off.
+    """
+    link = look.links.get(name)
+    data = link.get("linkinfo", {}).get("info_data", {}) if link else {}
+    if link is None or (data.get("nf_call_iptables") and data.get("nf_call_ip6tables")):
+        return []
+    return [Step(Change(f"bridge {name}", "frames not filtered", "filtered"), (_FILTERING.format(name=name),))]
+
+
+def _without(address: str, name: str) -> Step:
+    return Step(Change(f"address {address} on {name}", "there", None), (f"addr del {address} dev {name}",))

@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent's network has in use, and where it meets its peers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
+    BRIDGE_PREFIX,
+    DEFAULT_BRIDGE,
+    LINK_PREFIX,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
+from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
+
+_OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
+"""Names of links whose addresses are for containers of this host alone, or for the host itself."""
+
+_PORTS_INSIDE = ("veth", "tun", "vxlan")
+"""Kinds of ports of bridges that end in this host: containers, machines, sessions' tunnels."""
+
+_LISTENING = "0A"
+"""The state of a TCP socket that takes connections, as ``/proc/net/tcp`` has it."""
+
+
+def networks_in_use() -> list[str]:
+    """Return every IPv4 range that the agent routes or has an address in, without the default route."""
+    routes = show("ip", "-j", "-4", "route", "show")
+    addresses = (entry for link in show("ip", "-j", "-4", "addr", "show") for entry in link["addr_info"])
+    ranges = {route["dst"] for route in routes if route["dst"] != "default"}
+    return sorted(ranges | {f"{entry['local']}/{entry['prefixlen']}" for entry in addresses})
+
+
+def vnis_in_use() -> list[int]:
+    """Return the VXLAN network identifiers of all links, ours or not."""
+    links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
+    return sorted({link["linkinfo"]["info_data"]["id"] for link in links if "id" in link["linkinfo"]["info_data"]})
+
+
+def find_underlay(address: str) -> Underlay | None:
+    """Return the interface that has ``address``; without one, the address of the default route or of this connection.
+
+    ``None``: no interface has it.
+    """
+    links = show("ip", "-j", "addr", "show")
+    wanted = address or _default_source(links) or _connection_address()
+    for link in links:
+        if any(entry.get("local") == wanted for entry in link["addr_info"]):
+            return Underlay(wanted, link["ifname"], link["mtu"], _mac(link))
+    return None
+
+
+def own_addresses(underlay: Underlay | None) -> list[str]:
+    """Return the addresses at which this host itself can be reached, IPv4 and IPv6.
+
+    Those of the engine's bridges are not among them: every host has the same, and other hosts do not route them.
+    """
+    return sorted(
+        {
+            entry["local"]
+            for link in show("ip", "-j", "addr", "show")
+            if link["ifname"] == (underlay and underlay.interface) or not _OF_ENGINES.fullmatch(link["ifname"])
+            for entry in link["addr_info"]
+            if entry["scope"] == "global"
+        }
+    )
+
+
+def outer_interfaces() -> list[str]:
+    """Return the interfaces at which this host meets others than its own containers and machines.
+
+    They have an address that others know. A bridge is among them when it leads to a router, or has a port that leads
+    out of this host.
+    """
+    links = show("ip", "-j", "-d", "addr", "show")
+    out = {link["master"] for link in links if "master" in link and _kind(link) not in _PORTS_INSIDE}
+    routes = [route for family in ("-4", "-6") for route in show("ip", "-j", family, "route", "show")]
+    leading = {route["dev"] for route in routes if "dev" in route and ("gateway" in route or "via" in route)}
+    return sorted(
+        link["ifname"]
+        for link in links
+        if any(one["scope"] == "global" for one in link["addr_info"]) and link["ifname"] != "lo"
+        if link["ifname"] in leading | out or _kind(link) != "bridge"
+    )
+
+
+def _kind(link: dict[str, Any]) -> str:
+    """Return of which kind a virtual link is; empty for hardware."""
+    return str(link.get("linkinfo", {}).get("info_kind", ""))
+
+
+def interfaces() -> set[str]:
+    """Return the names of all interfaces of this host."""
+    return {link["ifname"] for link in show("ip", "-j", "link", "show")}
+
+
+def udp_ports() -> dict[int, str]:
+    """Return the UDP ports that others than sessions' tunnels use on this host, and who does."""
+    links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
+    port_of = {link["ifname"]: link["linkinfo"]["info_data"].get("port") for link in links}
+    ours = {port for name, port in port_of.items() if name.startswith(LINK_PREFIX)}
+    open_ports = {port for family in ("udp", "udp6") for port in _ports_of(Path("/proc/net", family))}
+    foreign = {port: f"the link {name}" for name, port in port_of.items() if not name.startswith(LINK_PREFIX)}
+    return {**dict.fromkeys(open_ports - ours, "another program"), **foreign}
+
+
+def tcp_ports() -> set[int]:
+    """Return the TCP ports that somebody listens at on this host."""
+    return {port for family in ("tcp", "tcp6") for port in _ports_of(Path("/proc/net", family), _LISTENING)}
+
+
+def on_link(address: str) -> bool:
+    """Return whether a host is on the same segment as this one: no router lies between."""
+    return not any("gateway" in route or "via" in route for route in show("ip", "-j", "route", "get", address))
+
+
+def _mac(link: dict[str, Any]) -> str:
+    return str(link.get("address", "")) if link.get("link_type") == "ether" else ""
+
+
+def _ports_of(table: Path, state: str = "") -> set[int]:
+    """Return the local ports of the kernel's table of sockets, of those in one ``state`` where one is given.
+
+    Its lines are ``sl local_address rem_address st …``, addresses as ``HEX:HEXPORT``.
+    """
+    lines = table.read_text().splitlines()[1:] if table.exists() else []
+    sockets = (line.split() for line in lines)
+    return {int(fields[1].rpartition(":")[2], 16) for fields in sockets if state in ("", fields[3])}
+
+
+def _default_source(links: list[dict[str, Any]]) -> str:
+    """Return the first global address of the interface that holds the default route."""
+    default = next(iter(show("ip", "-j", "-4", "route", "show", "default")), {})
+    for link in links:
+        if link["ifname"] == default.get("dev"):
+            scoped = [entry["local"] for entry in link["addr_info"] if entry["scope"] == "global"]
+            return default.get("prefsrc") or next(iter(scoped), "")
+    return ""
+
+
+def _connection_address() -> str:
+    """Return the address of this host at which the SSH connection that runs us came in."""
+    fields = ssh_connection().split()
+    return fields[2] if len(fields) == 4 else ""

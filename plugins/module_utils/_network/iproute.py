@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ``ip`` and ``bridge`` commands of iproute2: JSON out, batches in, here or in a container's network namespace."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+
+
+class NetworkError(Exception):
+    """A command of iproute2 failed; the message holds the command and what it said."""
+
+
+class ProcessGone(NetworkError):
+    """The process has ended whose network was asked for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A change, with its lines for ``ip`` and for ``bridge``.
+
+    With ``pid``, the lines for ``ip`` are meant for the network namespace of that process.
+    """
+
+    change: Change
+    ip: tuple[str, ...] = ()
+    bridge: tuple[str, ...] = ()
+    pid: int | None = None
+
+
+class Look:
+    """The links of this host at one moment: each listing is read once, however many links it is asked for.
+
+    ``links`` and ``addresses`` are by the link's name, forwarding entries and permanent neighbours by that of theirs.
+    """
+
+    @functools.cached_property
+    def links(self) -> dict[str, dict[str, Any]]:
+        return {link["ifname"]: link for link in show("ip", "-j", "-d", "link", "show")}
+
+    @functools.cached_property
+    def addresses(self) -> dict[str, list[dict[str, Any]]]:
+        return {link["ifname"]: link["addr_info"] for link in show("ip", "-j", "addr", "show")}
+
+    @functools.cached_property
+    def forwarding(self) -> dict[str, list[dict[str, Any]]]:
+        return _by("ifname", show("bridge", "-j", "fdb", "show"))
+
+    @functools.cached_property
+    def neighbours(self) -> dict[str, list[dict[str, Any]]]:
+        return _by("dev", show("ip", "-j", "neigh", "show", "nud", "permanent"))
+
+
+def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
+    """Return what a listing such as ``ip -j link show`` holds; empty where the device is not there.
+
+    With ``pid``, it is asked for in the network namespace of that process. Raises :class:`NetworkError`, and of its
+    kind :class:`ProcessGone` where that process has ended.
+    """
+    done = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        if "does not exist" in done.stderr or "Cannot find device" in done.stderr:
+            return []
+        wrong = ProcessGone if pid is not None and not os.path.exists(f"/proc/{pid}/ns/net") else NetworkError
+        raise wrong(f"{' '.join(command)}: {done.stderr.strip()}")
+    return [entry for entry in json.loads(done.stdout or "[]") if entry]
+
+
+def apply(steps: Iterable[Step]) -> None:
+    """Take all steps: those of ``ip`` in one process, those of ``bridge`` in another, and one for each container.
+
+    Raises :class:`NetworkError`; the first line that fails ends its batch.
+    """
+    listed = list(steps)
+    _batch("ip", [line for step in listed if step.pid is None for line in step.ip])
+    _batch("bridge", [line for step in listed for line in step.bridge])
+    for pid in dict.fromkeys(step.pid for step in listed if step.pid is not None):
+        _batch("ip", [line for step in listed if step.pid == pid for line in step.ip], pid)
+
+
+def _batch(tool: str, lines: Sequence[str], pid: int | None = None) -> None:
+    if not lines:
+        return
+    text = "".join(f"{line}\n" for line in lines)
+    command = [*_enter(pid), tool, "-batch", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NetworkError(f"{tool} -batch: {' '.join(done.stderr.split())}")
+
+
+def _by(key: str, entries: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        found.setdefault(entry[key], []).append(entry)
+    return found
+
+
+def _enter(pid: int | None) -> list[str]:
+    return [] if pid is None else ["nsenter", f"--target={pid}", "--net"]

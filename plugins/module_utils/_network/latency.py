@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How long a small echo takes from one container to another and back."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+from collections.abc import Iterable
+
+from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import echo_request, is_reply
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+    Endpoint,
+    Target,
+    network_namespace,
+)
+
+PAYLOAD = 56
+"""What ``ping`` sends, in bytes."""
+
+ECHOES, PATIENCE = 5, 0.2
+"""How many echoes are tried, and how many seconds each may take."""
+
+
+def latencies(pairs: Iterable[tuple[Endpoint, Target]]) -> dict[tuple[str, str], float]:
+    """Return the round-trip times from sources to targets, in milliseconds: the best of a few echoes.
+
+    The keys are the hostnames of source and target; pairs without an echo are not there.
+    """
+    found = {}
+    for source, target in pairs:
+        with contextlib.suppress(OSError), network_namespace(source.pid):
+            taken = _round_trips(target.address)
+            if taken:
+                found[source.hostname, target.hostname] = round(min(taken) * 1000, 3)
+    return found
+
+
+def _round_trips(address: str) -> list[float]:
+    """Return how long those echoes took that came back, in seconds; after one that does not, no other is sent."""
+    taken: list[float] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as opened:
+        opened.connect((address, 0))
+        for sequence in range(2, 2 + ECHOES):
+            began = time.perf_counter()
+            opened.send(echo_request(PAYLOAD, sequence))
+            if not _answered(opened, sequence, began + PATIENCE):
+                break
+            taken.append(time.perf_counter() - began)
+    return taken
+
+
+def _answered(opened: socket.socket, sequence: int, until: float) -> bool:
+    left = until - time.perf_counter()
+    while left > 0 and select.select([opened], [], [], left)[0]:
+        if is_reply(opened.recv(65536), sequence):
+            return True
+        left = until - time.perf_counter()
+    return False

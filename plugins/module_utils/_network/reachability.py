@@ -1,0 +1,185 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From inside the containers' own network namespaces: does every peer answer, with full-size frames?
+
+One thread enters one namespace after the other, opens the sockets there and returns; sockets stay where they were
+opened. All pairs are then watched together, so that a session of many containers costs no more time than one of two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import selectors
+import socket
+import time
+from collections.abc import Iterator, Sequence
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH_PORT
+from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import (
+    ICMP_AND_IP_HEADERS,
+    echo_request,
+    is_reply,
+)
+
+RETRY_SECONDS = 0.05
+
+_CLONE_NEWNET = 0x40000000
+# From <linux/in.h>; Python's socket module does not name them.
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """A container to look from: its hostname, and the process whose network namespace is its own."""
+
+    hostname: str
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A container to reach: its hostname, its address on the session network, and the port of its sshd."""
+
+    hostname: str
+    address: str
+    port: int = SSH_PORT
+
+
+@dataclasses.dataclass(frozen=True)
+class Met:
+    """How one container meets another, by their hostnames.
+
+    ``tcp``: its sshd greets. ``frame``: a full-size frame that may not be fragmented is echoed.
+    """
+
+    source: str
+    target: str
+    tcp: bool
+    frame: bool
+
+
+@dataclasses.dataclass(eq=False)
+class _Probe:
+    """One thing of one pair that is still to be seen: an SSH greeting over TCP, or else the echo of a full frame."""
+
+    source: Endpoint
+    target: Target
+    over_tcp: bool
+    socket: socket.socket | None = None
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        if self.socket:
+            self.socket.close()
+        self.socket = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether the target has taken the connection."""
+        if not self.socket or not self.over_tcp:
+            return False
+        try:
+            self.socket.getpeername()
+        except OSError:
+            return False
+        return True
+
+
+def meetings(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[Met]:
+    """Return how every source meets every other target, source by source.
+
+    Over TCP it must read an SSH greeting, and it must get the echo of a frame of ``mtu`` bytes that may not be
+    fragmented. What fails is tried again for ``seconds``: containers start in any order. Who has taken a connection is
+    waited for: on a busy host, to come again and again would only keep it from its greeting.
+    """
+    pairs = [(source, target) for source in sources for target in targets if target.hostname != source.hostname]
+    missing = [_Probe(source, target, over_tcp) for source, target in pairs for over_tcp in (True, False)]
+    until = time.monotonic() + seconds
+    while missing and time.monotonic() < until:
+        missing = _round(missing, mtu, min(1.0, until - time.monotonic()))
+        if missing:
+            time.sleep(RETRY_SECONDS)
+    for probe in missing:
+        probe.close()
+    lost = {(one.source, one.target, one.over_tcp) for one in missing}
+    return [
+        Met(source.hostname, target.hostname, (source, target, True) not in lost, (source, target, False) not in lost)
+        for source, target in pairs
+    ]
+
+
+@contextlib.contextmanager
+def network_namespace(pid: int) -> Iterator[None]:
+    """Be in the network namespace of a process for a while; only the calling thread moves."""
+    with open("/proc/self/ns/net") as home, open(f"/proc/{pid}/ns/net") as there:
+        _setns(there.fileno())
+        try:
+            yield
+        finally:
+            _setns(home.fileno())
+
+
+def _setns(namespace: int) -> None:
+    # os.setns came with Python 3.12; agents have 3.9 and newer.
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
+    """Try every pair once and return those that were not seen, with the connections that were taken."""
+    waiting = selectors.DefaultSelector()
+    closed = [probe for probe in probes if not probe.socket]
+    for source in {probe.source.hostname: probe.source for probe in closed}.values():
+        with contextlib.suppress(OSError), network_namespace(source.pid):
+            for probe in (one for one in closed if one.source.hostname == source.hostname):
+                _open(probe, mtu)
+    for probe in probes:
+        if probe.socket:
+            waiting.register(probe.socket, selectors.EVENT_READ, probe)
+    seen: set[_Probe] = set()
+    until = time.monotonic() + seconds
+    while waiting.get_map() and time.monotonic() < until:
+        for key, _events in waiting.select(until - time.monotonic()):
+            answered = _answered(key.data)
+            if answered is not None:
+                waiting.unregister(key.fileobj)
+                key.data.close()
+                seen |= {key.data} if answered else set()
+    waiting.close()
+    for probe in probes:
+        if not probe.taken:
+            probe.close()
+    return [probe for probe in probes if probe not in seen]
+
+
+def _open(probe: _Probe, mtu: int) -> None:
+    if probe.over_tcp:
+        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        opened.setblocking(False)
+        opened.connect_ex((probe.target.address, probe.target.port))
+    else:
+        opened = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+        opened.setblocking(False)
+        opened.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        opened.connect((probe.target.address, 0))
+        with contextlib.suppress(OSError):
+            opened.send(echo_request(mtu - ICMP_AND_IP_HEADERS))
+    probe.socket = opened
+
+
+def _answered(probe: _Probe) -> bool | None:
+    """Return whether the answer came; ``None`` while something else did, ``False`` when it never will."""
+    try:
+        received = probe.socket.recv(65536) if probe.socket else b""
+    except BlockingIOError:
+        return None
+    except OSError:
+        return False
+    if probe.over_tcp:
+        return received.startswith(b"SSH-")
+    return True if is_reply(received) else None

@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where containers are plugged in: the interface inside each, and its other end, a port of a bridge of the agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import ProcessGone, Step, show
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """One interface of a running container as it should be.
+
+    ``pid`` is a process of the container. ``address`` (with its prefix length), ``mac`` and ``mtu`` (in bytes) are
+    those of the session network; on the agent's default network the engine chooses them, and they are ``None``.
+    """
+
+    hostname: str
+    pid: int
+    interface: str
+    bridge: str
+    address: str | None = None
+    mac: str | None = None
+    mtu: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Ports:
+    """What must change: ``steps`` that mend interfaces, and the containers (``lost``) whose interface is gone.
+
+    Those of the latter are by hostname, with the name of what they lack: they can only be made anew.
+    """
+
+    steps: list[Step]
+    lost: dict[str, str]
+
+
+def plan_ports(wanted: Iterable[Port]) -> Ports:
+    """Return what must change for containers to be plugged in as wanted; one that has ended meanwhile needs nothing."""
+    listed = list(wanted)
+    inside = {pid: _inside(pid) for pid in dict.fromkeys(one.pid for one in listed)}
+    outside = {link["ifindex"]: link for link in show("ip", "-j", "link", "show")} if listed else {}
+    steps: list[Step] = []
+    lost: dict[str, str] = {}
+    for port in listed:
+        links = inside[port.pid]
+        if links is None:
+            continue
+        link = links.get(port.interface)
+        peer = outside.get(link.get("link_index")) if link else None
+        if link is None or peer is None:
+            lost[port.hostname] = port.interface
+        else:
+            steps += [*_mend_inside(port, link), *_mend_outside(port, peer)]
+    return Ports(steps, lost)
+
+
+def _inside(pid: int) -> dict[str, dict[str, Any]] | None:
+    """Return the interfaces that a container has, by name; ``None`` where it has ended meanwhile."""
+    try:
+        return {link["ifname"]: link for link in show("ip", "-j", "addr", "show", pid=pid)}
+    except ProcessGone:
+        return None
+
+
+def _mend_inside(port: Port, link: Mapping[str, Any]) -> list[Step]:
+    subject, name = f"{port.interface} of {port.hostname}", port.interface
+    steps = []
+    if port.mtu is not None and link["mtu"] != port.mtu:
+        change = Change(subject, f"mtu {link['mtu']}", f"mtu {port.mtu}")
+        steps.append(Step(change, (f"link set dev {name} mtu {port.mtu}",), pid=port.pid))
+    if port.mac is not None and link["address"] != port.mac:
+        change = Change(subject, f"mac {link['address']}", f"mac {port.mac}")
+        steps.append(Step(change, (f"link set dev {name} address {port.mac}",), pid=port.pid))
+    if "UP" not in link["flags"]:
+        steps.append(Step(Change(subject, "down", "up"), (f"link set dev {name} up",), pid=port.pid))
+    there = [f"{one['local']}/{one['prefixlen']}" for one in link["addr_info"] if one["family"] == "inet"]
+    if port.address is not None and there != [port.address]:
+        change = Change(subject, f"address {', '.join(there) or 'none'}", f"address {port.address}")
+        lines = (f"addr flush dev {name} scope global", f"addr add {port.address} brd + dev {name}")
+        steps.append(Step(change, lines, pid=port.pid))
+    return steps
+
+
+def _mend_outside(port: Port, peer: Mapping[str, Any]) -> list[Step]:
+    subject, name = f"port of {port.hostname} on {port.bridge}", peer["ifname"]
+    steps = []
+    if peer.get("master") != port.bridge:
+        change = Change(subject, f"on {peer['master']}" if "master" in peer else "detached", "attached")
+        steps.append(Step(change, (f"link set dev {name} master {port.bridge}",)))
+    if port.mtu is not None and peer["mtu"] != port.mtu:
+        change = Change(subject, f"mtu {peer['mtu']}", f"mtu {port.mtu}")
+        steps.append(Step(change, (f"link set dev {name} mtu {port.mtu}",)))
+    if "UP" not in peer["flags"]:
+        steps.append(Step(Change(subject, "down", "up"), (f"link set dev {name} up",)))
+    return steps

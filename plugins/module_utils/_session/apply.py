@@ -1,0 +1,174 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Making an agent's slice of a session true: files, network, tunnel and containers."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
+    Image,
+    ImageUnavailable,
+    find_image,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import plan_files, write_files
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Found, disagreement
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed, renew
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import read_host
+from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
+from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import await_ready
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+
+if TYPE_CHECKING:
+    import docker
+
+
+PROOF_SECONDS = 60
+"""Seconds that a claim lasts at least once the containers have started: the session is proven then."""
+
+LEAST_SECONDS = 30
+"""How long containers may take to start at least, however short the claim: an agent may be busy."""
+
+REPAIR_SECONDS = 600
+"""How long containers may take to start that are repaired: nothing expires then."""
+
+
+class ImagesDiffer(Refused):
+    """Agents of a session have different images of one name; the message is one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a run asks of one agent; ``nonce`` is the one that it claimed the session with.
+
+    ``images`` are those that the agents of the session say that they have.
+    """
+
+    plan: SessionPlan
+    agent: str
+    nonce: str
+    contents: Contents
+    default_network: str
+    images: Found = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    """What making a slice true came to: what changed, and the names of the containers that were started."""
+
+    changes: list[Change]
+    started: list[str]
+
+
+def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: bool) -> list[Change]:
+    """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`NotClaimed`."""
+    plan = asked.plan
+    with store.session_lock(plan.id):
+        if dry:
+            held = store.session(plan.id) or Held(plan, {}, asked.agent, asked.nonce, None, {}, {})
+        else:
+            held = claimed(store, plan.id, asked.nonce)
+        images = _images(client, held, asked.images, dry=dry)
+        applied = apply_slice(client, store, held, asked.contents, images, asked.default_network, dry=dry)
+    # Without the lock: a start that takes long keeps nobody from ending the session.
+    await_ready(client, applied.started, _patience(held))
+    if applied.started:
+        # However long that took, there has to be time to prove the session.
+        renew(store, plan.id, asked.nonce, PROOF_SECONDS)
+    return applied.changes
+
+
+def apply_slice(
+    client: docker.APIClient,
+    store: Store,
+    held: Held,
+    contents: Contents,
+    images: Mapping[str, Image],
+    default_network: str,
+    *,
+    dry: bool,
+) -> Applied:
+    """Make this agent's slice true, repairing what drifted; nothing changes on a healthy session.
+
+    With ``dry`` only the difference is computed. Raises what the adapters raise.
+    """
+    wanted = desired_slice(store, held, contents, images, default_network, read_host(client))
+    files = plan_files(wanted.files)
+    if not dry:
+        write_files(file for file, _change in files)
+        store.seal(held.plan.id, [file.path for file in wanted.files])
+    changes = [change for _file, change in files]
+    changes += _apply_network(client, wanted.network, dry=dry)
+    # Nobody is let in before the rules are true that keep sessions apart.
+    changes += isolate(store, dry=dry)
+    changes += join_peers(store, dry=dry)
+    changes += _apply_links(held, dry=dry)
+    plugs = plan_plugs(client, held)
+    # The command of a batch session runs once: its container is neither started nor made again.
+    batch = store.commanded(held)
+    repairable = [one for one in wanted.containers if one.hostname not in batch]
+    found = containers.find_containers(client, held.plan.id)
+    steps = containers.plan_containers(found, repairable, plugs.lost)
+    if not dry:
+        containers.apply_containers(client, steps)
+        # What was made anew is plugged in otherwise than what was looked at.
+        plugs = plan_plugs(client, held) if steps else plugs
+        iproute.apply(plugs.steps)
+    changes += [*(step.change for step in steps), *(step.change for step in plugs.steps)]
+    return Applied(changes, [] if dry else [step.wanted.name for step in steps])
+
+
+def _patience(held: Held) -> float:
+    """Return until when containers may take to start, by the monotonic clock: as long as the claim lasts."""
+    left = held.expires_at - time.time() if held.expires_at is not None else REPAIR_SECONDS
+    return time.monotonic() + max(left, LEAST_SECONDS)
+
+
+def _images(client: docker.APIClient, held: Held, said: Found, *, dry: bool) -> dict[str, Image]:
+    """Return the images of the containers here by name; with ``dry`` they may still have to be pulled.
+
+    Raises :class:`ImageUnavailable`, and :class:`ImagesDiffer` unless agents have the same: the others as they
+    ``said``, this one as it is now.
+    """
+    images = {}
+    for name in dict.fromkeys(kernel.image for kernel in held.kernels):
+        found = find_image(client, name)
+        if found is None and not dry:
+            raise ImageUnavailable(f"session_image: {name!r} is not on {held.agent}")
+        images[name] = found or Image("", {})
+    wrong = disagreement({**said, held.agent: {name: image.known for name, image in images.items() if image.id}})
+    if wrong:
+        raise ImagesDiffer(wrong)
+    return images
+
+
+def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | None, *, dry: bool) -> list[Change]:
+    change = networks.plan_network(client, wanted) if wanted else None
+    if wanted is None or change is None:
+        return []
+    if not dry:
+        # A network can only be made anew, and only once it is empty: its containers follow.
+        containers.remove_containers(client, containers.find_containers(client, wanted.session_id))
+        networks.remove_networks(client, wanted.session_id)
+        networks.create_network(client, wanted)
+    return [change]
+
+
+def _apply_links(held: Held, *, dry: bool) -> list[Change]:
+    steps = plan_links(held.plan, held.agent, iproute.Look())
+    if not dry:
+        iproute.apply(steps)
+    return [step.change for step in steps]

@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A session proves itself: what an agent can say of its own containers, each towards all others."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+    Endpoint,
+    Met,
+    Target,
+    meetings,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import ask
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
+
+if TYPE_CHECKING:
+    import docker
+
+
+class Unhealthy(Refused):
+    """The session does not hold what it promises; the message has one sentence for each thing."""
+
+
+def prove(
+    client: docker.APIClient, store: Store, session_id: str, nonce: str, seconds: int, *, commit: bool
+) -> dict[str, dict[str, Any]]:
+    """Check this agent's part of a session and commit it; return its containers' states and images by hostname.
+
+    Raises :class:`Unhealthy` when something is wrong and :class:`NotClaimed` when a later run took the session over.
+    """
+    held = claimed(store, session_id, nonce)
+    # Where all run the session's command, who is through with it is there no more.
+    wrong = [] if held.plan.command_scope == EVERY and store.commanded(held) else findings(client, held, seconds)
+    if wrong:
+        raise Unhealthy("; ".join(wrong))
+    with store.lock():
+        held = claimed(store, session_id, nonce)
+        if commit and not held.committed:
+            store.commit(held)
+    return container_states(client, containers.find_containers(client, session_id))
+
+
+def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
+    """Return a sentence for each thing that is wrong; an empty list for a healthy slice.
+
+    Checked are: every container of this agent runs; every other container answers over TCP and with full-size
+    frames; and each logs in by SSH to the next in rank order, by name, with its host key checked and no prompt. Since
+    all have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
+    """
+    found = {one["Labels"].get(labels.HOSTNAME): one for one in containers.find_containers(client, held.plan.id)}
+    stopped = [name for name in _hostnames(held) if name not in found or found[name]["State"] != "running"]
+    if stopped:
+        return [f"{name} is {found[name]['State'] if name in found else 'missing'} on {held.agent}" for name in stopped]
+    until = time.monotonic() + seconds
+    network = held.plan.network
+    if network:
+        sources = [Endpoint(name, containers.pid_of(client, found[name]["Id"])) for name in _hostnames(held)]
+        met = meetings(sources, targets_of(held.plan), network.mtu, seconds)
+        unreached = [sentence for one in met for sentence in _unreached(one, network.mtu)]
+        if unreached:
+            return unreached
+    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
+        said = pool.map(lambda kernel: _login(client, held, kernel, until), held.kernels)
+        return [sentence for sentence in said if sentence]
+
+
+def targets_of(plan: SessionPlan) -> list[Target]:
+    """Return where the containers of a session are to be reached; those without an address are not."""
+    return [Target(one.hostname, one.address, one.ssh_port) for one in plan.kernels if one.address]
+
+
+def _unreached(met: Met, mtu: int) -> list[str]:
+    """Return a sentence for each thing that fails between two containers."""
+    means = [(met.tcp, "ssh over tcp"), (met.frame, f"frames of {mtu} bytes")]
+    return [f"{met.source} does not reach {met.target} with {what}" for well, what in means if not well]
+
+
+def _login(client: docker.APIClient, held: Held, kernel: Kernel, until: float) -> str:
+    """Log in from a container to the next one in rank order; return what went wrong, empty when nothing did."""
+    peer = held.plan.kernels[(kernel.rank + 1) % len(held.plan.kernels)].hostname
+    refusals = ask(client, kernel.container, [peer]).refusals
+    # A session of one has no network to wait for: its sshd may still be starting.
+    while refusals and time.monotonic() < until:
+        time.sleep(0.05)
+        refusals = ask(client, kernel.container, [peer]).refusals
+    return f"ssh from {kernel.hostname} to {peer} fails: {refusals[peer]}" if refusals else ""
+
+
+def _hostnames(held: Held) -> list[str]:
+    return [kernel.hostname for kernel in held.kernels]

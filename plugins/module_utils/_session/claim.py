@@ -1,0 +1,197 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Claiming an agent's part of a session: under the agent's lock, against what is there now."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import ipaddress
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import foreign_names
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
+from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys import ensure_keys
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
+from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pinning import pin
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
+    Questions,
+    Settings,
+    cpu_load,
+    living,
+    survey,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import fits
+
+if TYPE_CHECKING:
+    import docker
+
+
+class ClaimRefused(Refused):
+    """The plan no longer fits this agent; the message is one sentence."""
+
+
+class NameTaken(Refused):
+    """Somebody else's container has a name that one of ours needs; waiting would not help. One sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What a run wants of this agent. ``seconds`` is how long it may take until the session is committed.
+
+    ``clear`` are the ids of sessions that ended while this agent was away. With ``unproven``, no run has ever finished
+    the session: a part that one has committed belongs to this run from now on, and goes where this run fails.
+    """
+
+    plan: SessionPlan
+    request: dict[str, Any]
+    agent: str
+    nonce: str
+    seconds: int
+    clear: Sequence[str] = ()
+    unproven: bool = False
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The containers that the plan puts here."""
+        return self.plan.kernels_on(self.agent)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claimed:
+    """What came of a claim: what changed, and the public keys of the containers here by hostname."""
+
+    changes: list[Change]
+    keys: dict[str, PublicKeys]
+
+
+def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> Claimed:
+    """Check that the plan still fits, note the claim and make the containers' keys.
+
+    What is to be cleared goes first. A session that is committed already is left as it is. One that another run left
+    half way is taken over: its keys, cores and devices stay, its nonce becomes ours; when its time is over, or its plan
+    was another, it is removed and claimed anew. Raises :class:`ClaimRefused` or
+    :class:`NameTaken`; with ``dry`` nothing is written.
+    """
+    hostnames = [kernel.hostname for kernel in wanted.kernels]
+    with store.lock():
+        changes = [change for gone in wanted.clear for change in _clear(client, store, gone, dry=dry)]
+        held = store.session(wanted.plan.id)
+        if held and held.committed:
+            if wanted.unproven and not dry:
+                store.save(dataclasses.replace(held, nonce=wanted.nonce))
+            return Claimed(changes, held.keys)
+        if held and held.plan == wanted.plan and not held.expired(time.time()):
+            pinned = held.pinned
+        else:
+            pinned = _fit(client, store, settings, wanted, dry=dry)
+            changes.append(Change(f"claim {wanted.plan.name} on {wanted.agent}", None, f"{len(hostnames)} containers"))
+        if dry:
+            return Claimed(changes, dict.fromkeys(hostnames, PublicKeys("(made by the agent)", "(made by the agent)")))
+        until = deadline(wanted.seconds)
+        held = Held(wanted.plan, wanted.request, wanted.agent, wanted.nonce, until, pinned, {})
+        # Noted before there is anything else, so that whatever is made belongs to a claim; then with its keys.
+        store.save(held)
+        keys = _keys(store, wanted.plan.id, hostnames)
+        store.save(dataclasses.replace(held, keys=keys))
+        # Rules and peers follow from all claims together: they are never behind what is noted.
+        isolate(store, dry=False)
+        join_peers(store, dry=False)
+    return Claimed(changes, keys)
+
+
+def _keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
+    """Return the public keys of containers, made at once."""
+    folders = [store.kernel_folder(session_id, hostname) / "ssh" for hostname in hostnames]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return dict(zip(hostnames, pool.map(ensure_keys, folders)))
+
+
+def _clear(client: docker.APIClient, store: Store, session_id: str, *, dry: bool) -> list[Change]:
+    # A run that is still at work on it, although its time is over, is waited for.
+    with store.session_lock(session_id):
+        return remove_slice(client, store, session_id, dry=dry)
+
+
+def _fit(client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> dict[str, Pinned]:
+    """Return cores and devices for the containers that the plan puts here, having checked everything else."""
+    now = time.time()
+    held = store.sessions()
+    for one in (one for one in held if one.expired(now) and not dry):
+        _clear(client, store, one.plan.id, dry=dry)
+    if not dry:
+        # What is left of this session would stand in its own way; its folder may have been lost.
+        _clear(client, store, wanted.plan.id, dry=dry)
+    gone = [*wanted.clear, wanted.plan.id]
+    live = living(held, now, gone)
+    paths = [mount.source for mount in wanted.plan.mounts]
+    data = survey(client, store, settings, Questions(paths=paths, gone=gone))
+    names = foreign_names(client, [kernel.container for kernel in wanted.kernels], wanted.plan.id)
+    if names:
+        raise NameTaken(f"container {', '.join(names)} exists on {wanted.agent} already and is not of this session")
+    refusal = _refusal(wanted, AgentFacts.from_dict(wanted.agent, data), live)
+    if refusal:
+        raise ClaimRefused(refusal)
+    free = [Device(one["slot"], one["id"], one["numa"]) for one in data["devices"] if one["free"]]
+    nodes = machine.numa_nodes(data["online_cpus"])
+    requests = [kernel.resources for kernel in wanted.kernels]
+    pinned = pin(nodes, cpu_load(live), settings.cpu_overcommit, free, requests)
+    return {kernel.hostname: one for kernel, one in zip(wanted.kernels, pinned)}
+
+
+def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | None:
+    plan, here = wanted.plan, wanted.agent
+    if any(one.plan.name == plan.name for one in live):
+        return f"session_name: {plan.name!r} was taken on {here} by another run"
+    if not fits(facts, [kernel.resources for kernel in wanted.kernels]):
+        return f"{here} no longer has room for {_described(wanted.kernels)}"
+    own = plan.underlays.get(here)
+    if own and own != facts.underlay:
+        return f"{here} no longer meets its peers at {own.address} on {own.interface}"
+    if plan.infiniband and not facts.infiniband:
+        return f"session_infiniband: {here} no longer has /dev/infiniband"
+    if facts.missing_paths:
+        return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
+    port = min(facts.tcp_ports.intersection(plan.tcp_ports(here)), default=None)
+    taken = f"the port {port} was taken on {here} by another run" if port is not None else None
+    return taken or (_taken(plan.network, plan.host_ports(here), facts) if plan.network else None)
+
+
+def _taken(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:
+    if host_ports and not facts.allow_host_network:
+        return f"agent_allow_host_network: {facts.name} no longer shares its network with containers"
+    if network.vni in facts.vnis:
+        return f"the network identifier {network.vni} was taken on {facts.name} by another run"
+    if network.port in facts.udp_ports:
+        return f"the port {network.port} was taken on {facts.name} by {facts.udp_ports[network.port]}"
+    if network.subnet and _overlaps(network.subnet, facts.networks):
+        return f"the subnet {network.subnet} was taken on {facts.name} by another run"
+    return None
+
+
+def _described(kernels: Sequence[Kernel]) -> str:
+    """Return containers as one phrase, such as ``1 container of cpu 1, mem 1g and 2 containers of cpu 2, mem 1g``."""
+    counts = Counter(format_slots(kernel.resources) for kernel in kernels)
+    return " and ".join(f"{count} container{'s' if count > 1 else ''} of {slots}" for slots, count in counts.items())
+
+
+def _overlaps(subnet: str, networks: Sequence[str]) -> bool:
+    wanted = ipaddress.IPv4Network(subnet)
+    used = (ipaddress.ip_network(text, strict=False) for text in networks)
+    return any(network.version == 4 and network.prefixlen and wanted.overlaps(network) for network in used)

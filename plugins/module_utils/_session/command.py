@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The command of a batch session: it starts once all agents have committed, and its end is waited for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, STOPPED
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed, claimed
+
+if TYPE_CHECKING:
+    import docker
+
+POLL_SECONDS = 0.5
+
+
+def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
+    """Let the containers here that run the session's command do so, once; nothing happens where there is none.
+
+    Raises :class:`NotClaimed` when a later run took the session over, and when it has not proven itself yet.
+    """
+    with store.session_lock(session_id):
+        held = claimed(store, session_id, nonce)
+        name = held.plan.name
+        if not held.committed:
+            raise NotClaimed(f"session_name: {name!r} is not committed on this agent, so its command may not start yet")
+        commanded = [one.hostname for one in held.kernels if held.plan.runs_command(one.hostname)]
+        waiting = [one for one in commanded if one not in store.commanded(held)]
+        for hostname in waiting if not dry else ():
+            store.go_file(session_id, hostname).touch(mode=0o600)
+        return [Change(f"command of {name} in {hostname}", None, "started") for hostname in waiting]
+
+
+def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> tuple[bool, int | None]:
+    """Wait for main1 to end, that many seconds at most; return whether it has, and its exit code.
+
+    A container that is gone, or never was here, has ended without an exit code.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        main = _by_hostname(client, session_id).get(MAIN1)
+        if main is None:
+            return True, None
+        if main["State"] in STOPPED:
+            return True, containers.how_it_ended(client, main["Id"])[0]
+        left = until - time.monotonic()
+        if left <= 0:
+            return False, None
+        time.sleep(min(POLL_SECONDS, left))
+
+
+def _by_hostname(client: docker.APIClient, session_id: str) -> dict[str, dict[str, Any]]:
+    return {one["Labels"].get(labels.HOSTNAME, ""): one for one in containers.find_containers(client, session_id)}

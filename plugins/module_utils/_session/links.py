@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the kernel of an agent has of a session: its bridge, its tunnel, and the ports of its containers."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge import desired_bridge, plan_bridge
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Port, Ports, plan_ports
+from ansible_collections.backendai.cluster.plugins.module_utils._network.vxlan import desired_vxlan, plan_vxlan
+
+if TYPE_CHECKING:
+    import docker
+
+DEFAULT_INTERFACE = "eth0"
+
+
+def plan_links(plan: SessionPlan, agent: str, look: Look) -> list[Step]:
+    """Return what must change for the session's bridge and tunnel to be as planned. It takes no engine to know that."""
+    bridge, link = desired_bridge(plan), desired_vxlan(plan, agent)
+    return [*(plan_bridge(bridge, look) if bridge else []), *(plan_vxlan(link, look) if link else [])]
+
+
+def plan_plugs(client: docker.APIClient, held: Held) -> Ports:
+    """Return what must change for the running containers of this agent to be plugged in as planned."""
+    running = [one for one in containers.find_containers(client, held.plan.id) if one["State"] == "running"]
+    pids = {one["Labels"].get(labels.HOSTNAME): containers.pid_of(client, one["Id"]) for one in running}
+    there = [(kernel, pids[kernel.hostname]) for kernel in held.kernels if pids.get(kernel.hostname)]
+    return plan_ports(port for kernel, pid in there for port in _ports_of(held.plan, kernel, pid))
+
+
+def _ports_of(plan: SessionPlan, kernel: Kernel, pid: int) -> list[Port]:
+    network = plan.network
+    if plan.host_ports(kernel.agent):
+        return []
+    ports = [Port(kernel.hostname, pid, DEFAULT_INTERFACE, DEFAULT_BRIDGE)]
+    if network and network.bridge and network.subnet:
+        address = f"{kernel.address}/{ipaddress.IPv4Network(network.subnet).prefixlen}"
+        ports.append(Port(kernel.hostname, pid, SESSION_INTERFACE, network.bridge, address, kernel.mac, network.mtu))
+    return ports

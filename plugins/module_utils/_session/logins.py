@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a container says of its peers: the addresses that it knows them by, and how it logs in to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.exec import BUSYBOX, run_as_work
+
+if TYPE_CHECKING:
+    import docker
+
+SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
+
+AT_ONCE = 4
+"""How many logins of one container are under way at a time."""
+
+_SCRIPT = f"""
+set -f
+n=0
+for peer in "$@"; do
+    (said=$({BUSYBOX} timeout 10 {SSH} "$peer" {BUSYBOX} hostname 2>&1 < /dev/null); echo "$peer" $said) &
+    n=$((n + 1))
+    [ $((n % {AT_ONCE})) -ne 0 ] || wait
+done
+wait
+echo
+cat /etc/hosts
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What a container says: ``addresses`` by the names in its ``/etc/hosts``, in the order of the file.
+
+    ``refusals`` has, by hostname, what came of the logins that failed, in one line; empty where nothing was printed.
+    """
+
+    addresses: dict[str, list[str]]
+    refusals: dict[str, str]
+
+
+def ask(client: docker.APIClient, container: str, peers: Sequence[str]) -> Said:
+    """Let a running container log in to all ``peers``, as work and by name, with host keys checked and no prompt.
+
+    However many they are, the engine runs one command. A login that hangs counts as failed after some seconds.
+    """
+    printed = run_as_work(client, container, shlex.join([BUSYBOX, "sh", "-c", _SCRIPT, "sh", *peers]))
+    answers, _empty, hosts = f"\n{printed}".partition("\n\n")
+    said = {peer: " ".join(words) for peer, *words in (line.split() for line in answers.splitlines() if line.strip())}
+    return Said(_addresses(hosts), {peer: said.get(peer, "") for peer in peers if said.get(peer) != peer})
+
+
+def _addresses(hosts: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for address, *names in (
+        line.partition("#")[0].split() for line in hosts.splitlines() if line.split("#")[0].strip()
+    ):
+        for name in names:
+            found.setdefault(name, []).append(address)
+    return found

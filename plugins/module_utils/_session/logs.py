@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the containers of a session printed on an agent, whether they run or have ended."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of, tail_of_file
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, App
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
+
+if TYPE_CHECKING:
+    import docker
+
+APP_LOG = "/var/log/backendai/{name}.log"
+"""Where an app writes to, in main1."""
+
+
+def logs_of(client: docker.APIClient, held: Held, hostname: str, lines: int) -> dict[str, Any]:
+    """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
+
+    ``logs`` has for each container that is here, by hostname: its ``log``, the logs of its ``apps`` by name, and in
+    ``error`` what could not be read. With a ``hostname`` it is that container alone.
+    """
+    found = containers.find_containers(client, held.plan.id)
+    ids = {one["Labels"].get(labels.HOSTNAME): one["Id"] for one in found}
+    wanted = [one for one in held.kernels if one.hostname in ids and hostname in ("", one.hostname)]
+
+    def read(kernel: Kernel) -> dict[str, Any]:
+        apps = held.plan.apps if kernel.hostname == MAIN1 else ()
+        return _logs(client, ids[kernel.hostname], apps, lines)
+
+    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
+        logs = dict(zip((one.hostname for one in wanted), pool.map(read, wanted)))
+    return {"plan": held.plan.to_dict(), "containers": container_states(client, found), "logs": logs}
+
+
+def _logs(client: docker.APIClient, container: str, apps: tuple[App, ...], lines: int) -> dict[str, Any]:
+    """Return all logs of one container."""
+    log, error = _or_why(partial(tail_of, client, container, lines, timestamps=True))
+    wrong, written = [error], {}
+    for app in apps:
+        path = APP_LOG.format(name=app.name)
+        found, error = _or_why(partial(tail_of_file, client, container, path, lines))
+        wrong.append(error)
+        if found is not None:
+            written[app.name] = found
+    return {"log": log or [], "apps": written, "error": "; ".join(filter(None, wrong)) or None}
+
+
+def _or_why(read: Callable[[], list[str] | None]) -> tuple[list[str] | None, str]:
+    """Return a log, or why it cannot be read."""
+    try:
+        return read(), ""
+    except LogUnreadable as error:
+        return None, str(error)

@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether containers see the same data: a mark that one leaves in a mount is looked for through all others.
+
+All of it is done by user work inside the containers, under their limits: what work may not write is not written.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.exec import BUSYBOX, run_as_work
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+
+if TYPE_CHECKING:
+    import docker
+
+PREFIX = ".backendai-verify-"
+
+# Each prints one line for each mount.
+_LEAVE = """
+set -C
+for target in "$@"; do
+    if true > "$target/$mark"; then echo left; else echo refused; fi
+done 2> /dev/null
+"""
+_LOOK = f"""
+for target in "$@"; do
+    if [ -e "$target/$mark" ]; then seen=yes; else seen=no; fi
+    if names=$(ls -A1 "$target"); then
+        names=$(echo "$names" | grep -v -e '^{PREFIX}' -e '^$' | sha256sum | cut -c1-16)
+    else
+        names=-
+    fi
+    echo "$seen" "$(stat -L -c %d:%i "$target" || echo -)" "$names"
+done 2> /dev/null
+"""
+_REMOVE = """
+for target in "$@"; do
+    if rm -f "$target/$mark"; then echo gone; else echo stays; fi
+done 2> /dev/null
+"""
+
+
+def leave(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
+    """Leave a mark through main1 in each mount that it may write to; return the targets of those."""
+    targets = [mount.target for mount in plan.mounts if not mount.read_only]
+    answers = _run(client, plan.kernels[0].container, _LEAVE, mark, targets)
+    return [target for target, answer in zip(targets, answers) if answer == "left"]
+
+
+def look(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return what each container that runs here sees of each mount, by hostname and target.
+
+    ``mark``: whether the mark is there. ``folder``: the device and inode of the mount's top folder. ``names``: a digest
+    of the names in it, marks left out. The last two are ``-`` where the container cannot read them.
+    """
+    found = {
+        one["Labels"][labels.HOSTNAME]: one["Id"]
+        for one in containers.find_containers(client, plan.id)
+        if one["State"] == "running"
+    }
+    targets = [mount.target for mount in plan.mounts]
+    with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
+        answers = pool.map(lambda container: _run(client, container, _LOOK, mark, targets), found.values())
+        return {
+            hostname: {target: _sight(line) for target, line in zip(targets, lines)}
+            for hostname, lines in zip(found, answers)
+        }
+
+
+def remove(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
+    """Remove the mark through main1 again; return the targets where it could not be."""
+    targets = [mount.target for mount in plan.mounts if not mount.read_only]
+    answers = _run(client, plan.kernels[0].container, _REMOVE, mark, targets)
+    return [target for target, answer in zip(targets, answers) if answer != "gone"]
+
+
+def _sight(line: str) -> dict[str, Any]:
+    seen, folder, names = line.split()
+    return {"mark": seen == "yes", "folder": folder, "names": names}
+
+
+def _run(client: docker.APIClient, container: str, script: str, mark: str, targets: list[str]) -> list[str]:
+    command = [BUSYBOX, "env", f"mark={PREFIX}{mark}", BUSYBOX, "sh", "-c", script, "sh", *targets]
+    return run_as_work(client, container, shlex.join(command)).splitlines()

@@ -1,0 +1,46 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The overlay of a session, made by the agent that manages the swarm before any agent needs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import overlay
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
+
+if TYPE_CHECKING:
+    import docker
+
+
+def overlay_drift(client: docker.APIClient, held: Held) -> list[Change]:
+    """Return how a session's overlay differs from what is wanted, where this agent has to make it."""
+    wanted = overlay.desired_overlay(held.plan)
+    if wanted is None or held.plan.network is None or held.plan.network.manager != held.agent:
+        return []
+    change = overlay.plan_overlay(client, wanted)
+    return [change] if change else []
+
+
+def make_overlay(client: docker.APIClient, store: Store, plan: SessionPlan, nonce: str, *, dry: bool) -> list[Change]:
+    """Make the overlay of a session that this run has claimed, and return what changed; nothing where it is there.
+
+    With ``dry`` the claim may be missing. Raises :class:`NotClaimed`, and :class:`OverlayInUse` when one that was made
+    differently is in use.
+    """
+    wanted = overlay.desired_overlay(plan)
+    with store.session_lock(plan.id):
+        if not dry:
+            claimed(store, plan.id, nonce)
+        change = overlay.plan_overlay(client, wanted) if wanted else None
+        if wanted is None or change is None:
+            return []
+        if not dry:
+            overlay.remove_overlays(client, plan.id)
+            overlay.create_overlay(client, wanted)
+        return [change]

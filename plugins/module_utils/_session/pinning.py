@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which cores and devices of an agent each container gets: pure, deterministic, near each other where possible.
+
+Devices come first. All of a container's devices are of one NUMA node where one has them: a node that also has the cores
+before one that has not, then the node with the fewest devices of these kinds, so that roomy nodes stay whole. Where no
+node has them all, the node that has most of them is taken, and so on for the rest.
+
+Cores follow. A core is open while fewer containers are pinned to it than the overcommit allows. A node of the devices
+that has enough open cores gives them all; else the node with the fewest open cores that has enough, of equals the least
+loaded. Where none has enough, the node with most open cores is taken whole, and so on for the rest: that is the fewest
+nodes. Within a node the least loaded cores go first. A core that is not open is given only when too few are.
+
+Among equals the lowest number goes first. Where there is one node, all this comes down to the least loaded cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import HOST_SLOTS, Device, Pinned
+
+
+def pin(
+    nodes: Mapping[int, int],
+    load: Mapping[int, int],
+    overcommit: int,
+    free: Iterable[Device],
+    requests: Iterable[Mapping[str, int]],
+) -> list[Pinned]:
+    """Return what each container gets, in the order of their ``requests`` (slots of one container each).
+
+    ``nodes`` has the NUMA node of each core, ``load`` how many containers are pinned to a core already, ``overcommit``
+    how many may be. ``free`` are the devices that nobody has. Raises :class:`ValueError` when there are fewer of them
+    than are asked for, or fewer cores than one container asks for.
+    """
+    busy = {cpu: load.get(cpu, 0) for cpu in nodes}
+    left = list(free)
+    pinned = []
+    for request in requests:
+        asked = {slot: count for slot, count in request.items() if count and slot not in HOST_SLOTS}
+        cores = _open_cores(nodes, busy, overcommit)
+        roomy = {node: len(cpus) >= request["cpu"] for node, cpus in cores.items()}
+        devices = _pick_devices(left, asked, roomy)
+        cpus = _pick_cores(cores, busy, request["cpu"], {one.numa for one in devices})
+        left = [one for one in left if one not in devices]
+        for cpu in cpus:
+            busy[cpu] += 1
+        by_slot = {slot: [one.id for one in devices if one.slot == slot] for slot in asked}
+        pinned.append(Pinned(sorted(cpus), by_slot))
+    return pinned
+
+
+def _open_cores(nodes: Mapping[int, int], busy: Mapping[int, int], overcommit: int) -> dict[int, list[int]]:
+    """Return the open cores of every node, the least loaded first."""
+    cores: dict[int, list[int]] = {node: [] for node in nodes.values()}
+    for cpu in sorted(nodes, key=lambda cpu: (busy[cpu], cpu)):
+        if busy[cpu] < overcommit:
+            cores[nodes[cpu]].append(cpu)
+    return cores
+
+
+def _pick_devices(free: Sequence[Device], asked: Mapping[str, int], roomy: Mapping[int, bool]) -> list[Device]:
+    """Return the devices of one container; ``roomy`` says of each node whether it has enough open cores as well."""
+    chosen: list[Device] = []
+    missing = dict(asked)
+    while any(missing.values()):
+        left = [one for one in free if missing.get(one.slot) and one not in chosen]
+        if not left:
+            short = ", ".join(f"{count} of {slot}" for slot, count in missing.items() if count)
+            raise ValueError(f"{short} are asked for beyond what is free")
+        for one in _of_one_node(left, missing, roomy):
+            chosen.append(one)
+            missing[one.slot] -= 1
+    return chosen
+
+
+def _of_one_node(left: Sequence[Device], missing: Mapping[str, int], roomy: Mapping[int, bool]) -> list[Device]:
+    """Return as many of the missing devices as one node has."""
+    offers = {}
+    for node in {*roomy, *(one.numa for one in left if one.numa is not None)}:
+        near = sorted((one for one in left if one.numa in (node, None)), key=lambda one: one.numa is None)
+        offers[node] = [one for slot, count in missing.items() for one in _first(near, slot, count)]
+
+    def order(node: int) -> tuple[int, bool, int, int]:
+        return -len(offers[node]), not roomy.get(node, False), sum(one.numa == node for one in left), node
+
+    return offers[min(offers, key=order)]
+
+
+def _first(devices: Iterable[Device], slot: str, count: int) -> list[Device]:
+    return [one for one in devices if one.slot == slot][:count]
+
+
+def _pick_cores(
+    cores: Mapping[int, Sequence[int]], busy: Mapping[int, int], count: int, near: Collection[int | None]
+) -> list[int]:
+    """Return the cores of one container, of the nodes ``near`` its devices where those have enough."""
+    chosen: list[int] = []
+    left = dict(cores)
+    while len(chosen) < count and any(left.values()):
+        chosen += left.pop(_next_node(left, busy, count - len(chosen), near))[: count - len(chosen)]
+    others = sorted(busy.keys() - chosen, key=lambda cpu: (busy[cpu], cpu))
+    if len(chosen) + len(others) < count:
+        raise ValueError(f"a container asks for {count} cores, and {len(busy)} are online")
+    return chosen + others[: count - len(chosen)]
+
+
+def _next_node(
+    cores: Mapping[int, Sequence[int]], busy: Mapping[int, int], count: int, near: Collection[int | None]
+) -> int:
+    """Return the node that comes first in the order that the module's docstring tells."""
+
+    def order(node: int) -> tuple[bool, int, bool, int, int, int]:
+        has = len(cores[node])
+        load = sum(busy[cpu] for cpu in cores[node][:count])
+        return has < count, -has if has < count else 0, node not in near, has, load, node
+
+    return min(cores, key=order)

@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pulling an image in the background: a process of its own does it, for as long as the session is claimed.
+
+What that process has to tell is in the session's folder. It holds a lock until it ends, so that whoever looks knows
+whether it is still there, and no second one is started: a run that takes the session over finds it at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
+    ImageUnavailable,
+    Layers,
+    find_image,
+    pull_image,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
+    Held,
+    Store,
+    write_atomically,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+
+if TYPE_CHECKING:
+    import docker
+
+PACE = 0.5
+"""Seconds between two looks of the process that pulls: at the claim, and at how far it is."""
+
+
+SILENCE = 600
+"""Seconds after which a pull is given up that the engine says nothing of."""
+
+_NOTHING_HEARD = f"nothing was heard of it for {SILENCE} seconds"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pull:
+    """An image that an agent lacks: its ``name``, what is pulled for it (``reference``), and with whose credential."""
+
+    name: str
+    reference: str
+    credential: Credential | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """How a pull is doing: the ``image`` once it is there, until then how far it is. ``started`` says that it began."""
+
+    image: KnownImage | None
+    progress: Progress = dataclasses.field(default_factory=Progress)
+    started: bool = False
+
+
+def look(client: docker.APIClient, docker_host: str, store: Store, held: Held, pull: Pull) -> Seen:
+    """Start a pull where the image is missing, and return how it is doing.
+
+    Raises :class:`ImageUnavailable` when it has failed, or the process that pulled is gone.
+    """
+    note = _Note(store, held.plan.id, pull)
+    # Asked before the image is looked for: a pull that ends in between leaves the image there.
+    with note.locked() as handle:
+        found = find_image(client, pull.name)
+        if found:
+            return Seen(found.known)
+        if handle is None:
+            return Seen(None, note.progress())
+        wrong = note.failure(held.nonce)
+        if wrong:
+            note.forget()
+            raise ImageUnavailable(wrong)
+        note.write(Progress())
+        detach(lambda: _work(docker_host, note, pull), handle)
+    return Seen(None, started=True)
+
+
+class _Note:
+    """What is written of a pull in the folder of its session."""
+
+    def __init__(self, store: Store, session_id: str, pull: Pull) -> None:
+        self._store, self._session_id, self._pull = store, session_id, pull
+        folder, stem = store.folder(session_id) / "pulls", hashlib.sha256(pull.name.encode()).hexdigest()[:16]
+        self._lock, self._path = folder / f"{stem}.lock", folder / f"{stem}.json"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int | None]:
+        """Hold the lock of the pull, an open file; ``None`` while another process has it."""
+        self._lock.parent.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            yield handle if _taken(handle) else None
+        finally:
+            os.close(handle)
+
+    def write(self, progress: Progress, failed: str | None = None) -> bool:
+        """Note how far the pull is, and how it ended; return whether it may go on: the session is still claimed."""
+        with self._store.session_lock(self._session_id):
+            held = self._store.session(self._session_id)
+            if held is None or held.expired(time.time()):
+                return False
+            said = {"nonce": held.nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
+            if said != self._read():
+                write_atomically(self._path, json.dumps(said))
+            return True
+
+    def progress(self) -> Progress:
+        """Return how far the pull was when it was noted last."""
+        return Progress(**self._read().get("progress", {}))
+
+    def failure(self, nonce: str) -> str:
+        """Return why the pull that has ended failed; empty where it did not, or where it was an earlier run's."""
+        said = self._read()
+        if said.get("nonce") != nonce:
+            return ""
+        if said["failed"] is None:
+            killed = "the process that pulled it was killed"
+            return str(ImageUnavailable.because(self._pull.name, self._pull.reference, killed))
+        return str(said["failed"])
+
+    def forget(self) -> None:
+        """Forget what was noted, so that the next look starts a pull again."""
+        self._path.unlink()
+
+    def _read(self) -> Mapping[str, Any]:
+        try:
+            said: dict[str, Any] = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return {}
+        return said
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _work(docker_host: str, note: _Note, pull: Pull) -> None:
+    """Pull, and note how it goes; return when it has ended, or when nobody claims the session any more.
+
+    The engine breaks a pull off when the connection that asked for it closes, as it does with this process.
+    """
+    layers = Layers()
+    ended: list[str] = []
+    heard = [time.monotonic()]
+
+    def hear(line: Mapping[str, Any]) -> None:
+        heard[0] = time.monotonic()
+        layers.hear(line)
+
+    def fetch() -> None:
+        try:
+            pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, hear)
+            ended.append("")
+        except ImageUnavailable as error:
+            ended.append(str(error))
+        # Nobody else would hear of it, whatever it is.
+        except Exception as error:
+            ended.append(str(ImageUnavailable.because(pull.name, pull.reference, error)))
+
+    at_work = threading.Thread(target=fetch, daemon=True)
+    at_work.start()
+    while at_work.is_alive():
+        at_work.join(PACE)
+        silent = time.monotonic() - heard[0] > SILENCE
+        why = str(ImageUnavailable.because(pull.name, pull.reference, _NOTHING_HEARD)) if silent else None
+        if not note.write(layers.progress(), why) or silent:
+            return
+    note.write(layers.progress(), ended[0])

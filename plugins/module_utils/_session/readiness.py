@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Waiting for containers that were started: their entrypoint has to get through, a bootstrap script included."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+
+if TYPE_CHECKING:
+    import docker
+
+READY = "/var/lib/backendai/ready"
+"""What the entrypoint makes in its container once it is through: in it stands when the first process started."""
+
+LAST_LINES = 3
+"""How much of a container's log tells why it ended."""
+
+POLL_SECONDS = 0.05
+
+
+class NotReady(Refused):
+    """A container did not get through its start; the message says which and why, in one sentence."""
+
+
+def await_ready(client: docker.APIClient, names: Iterable[str], until: float) -> None:
+    """Wait until containers are through their start, by their names; ``until`` is a time of the monotonic clock.
+
+    Raises :class:`NotReady` for the first that ends, is removed, or takes longer.
+    """
+    left = list(names)
+    while True:
+        left = [name for name in left if not _is_ready(client, name)]
+        if not left:
+            return
+        if time.monotonic() >= until:
+            raise NotReady(
+                f"container {left[0]} is not through its start: session_bootstrap_script, if there is one, has to be"
+                f" done within session_claim_ttl{_last_words(client, left[0])}"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _is_ready(client: docker.APIClient, name: str) -> bool:
+    from docker.errors import NotFound
+
+    try:
+        pid = pid_of(client, name)
+    except NotFound:
+        pid = 0
+    if not pid:
+        raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
+    return _is_marked(pid)
+
+
+def _is_marked(pid: int) -> bool:
+    """Return whether the mark is of this start: one that is started again has its last one for a moment.
+
+    Clocks would not tell: the engine notes a start when it is over, and the entrypoint may be faster.
+    """
+    try:
+        # The file is the container's: it may be anything.
+        handle = os.open(f"/proc/{pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle) as mark:
+            return mark.read(32).strip() == _started(pid)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, in ticks since the host did: field 22 of its ``stat``, the same in a container."""
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[19]
+
+
+def _last_words(client: docker.APIClient, name: str) -> str:
+    try:
+        lines = tail_of(client, name, LAST_LINES)
+    except LogUnreadable as error:
+        lines = [str(error)]
+    return f"; its log ends with: {' / '.join(lines)}" if lines else ""

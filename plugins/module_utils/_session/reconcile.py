@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent does by itself, without Ansible: put back what a reboot, an engine restart or a lost link took away.
+
+The role ``agent`` installs this as a program that systemd runs when the engine has started, and every few seconds. It
+reads the sessions that the agent holds and makes them true with the same code that made them in the first place. What
+was claimed and never finished goes when its time is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import start_stopped
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import withdraw
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
+from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import remove_expired
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+
+if TYPE_CHECKING:
+    import docker
+
+SWARM_SECONDS = 30
+"""How long an engine that has just started may take to join its swarm, and to find its overlays again."""
+
+ENGINE_SECONDS = 60
+"""How long the engine may take to answer after systemd has called it started."""
+
+Connected = Callable[[], "docker.APIClient"]
+
+
+def restore_links(held: Held, look: iproute.Look) -> list[Change]:
+    """Put back the bridge and the tunnel of a session, without asking the engine.
+
+    ``look`` is shared by all sessions: what seems to be amiss may have been put right since, and is looked at again.
+    """
+    if not plan_links(held.plan, held.agent, look):
+        return []
+    steps = plan_links(held.plan, held.agent, iproute.Look())
+    iproute.apply(steps)
+    return [step.change for step in steps]
+
+
+def restore_containers(client: docker.APIClient, store: Store, held: Held) -> list[Change]:
+    """Start the containers of a session: their addresses on it, MACs, names and keys are what they were.
+
+    The command of a batch session runs once: who ran it is left to the next look at the sessions.
+    """
+    batch = store.commanded(held)
+    hostnames = [kernel.hostname for kernel in held.kernels if kernel.hostname not in batch]
+    patience = SWARM_SECONDS if held.plan.network and held.plan.network.manager else 0
+    changes = start_stopped(client, held.plan.id, hostnames, patience)
+    return changes + _plug_in(client, held)
+
+
+def _plug_in(client: docker.APIClient, held: Held) -> list[Change]:
+    plugs = plan_plugs(client, held)
+    iproute.apply(plugs.steps)
+    return [step.change for step in plugs.steps]
+
+
+def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Change], list[str]]:
+    """Put back every committed session, one after the other; return what changed, and a sentence for each failure.
+
+    Rules come first, so that nothing runs without them. With ``start``, which brings containers back too, a session
+    that a run is at work on is waited for; else it is left to the next time. Without ``start`` the engine is asked only
+    where a claim's time is over, or a bridge was lost.
+    """
+    changes = isolate(store, dry=False)
+    readable, damaged = store.readable()
+    failures = [str(error) for error in damaged]
+    try:
+        changes += join_peers(store, dry=False)
+    except EXPECTED as error:
+        failures.append(str(error))
+    look = iproute.Look()
+    # What is over needs the engine, which may be down: those that live come first.
+    for there in sorted(readable, key=lambda held: held.expires_at is not None):
+        done, wrong = _restore_one(store, engine, there, look, start=start)
+        changes += done
+        failures += [wrong] if wrong else []
+    return changes, failures
+
+
+def _restore_one(
+    store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool
+) -> tuple[list[Change], str]:
+    """Return what changed, and a sentence for what went wrong, empty when nothing did."""
+    try:
+        return _restored(store, engine, there, look, start=start), ""
+    except _failures() as error:
+        return [], f"{there.plan.name}: {' '.join(str(error).split())}"
+
+
+def _restored(store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool) -> list[Change]:
+    session_id, network = there.plan.id, there.plan.network
+    if there.expired(time.time()):
+        # An overlay may have to be waited for, and this is no place to wait: the next claim or run removes it.
+        return [] if network and network.manager else remove_expired(engine(), store, session_id, False)[0]
+    if not start and store.is_busy(session_id):
+        return []
+    with store.session_lock(session_id):
+        held = store.session(session_id)
+        if held is None or not held.committed:
+            return []
+        changes = restore_links(held, look)
+        if start:
+            changes += restore_containers(engine(), store, held)
+        elif any(change.before is None and change.subject.startswith("bridge ") for change in changes):
+            # Whoever was plugged into the bridge that was lost is plugged in again.
+            changes += _plug_in(engine(), held)
+        return changes
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what may go wrong with one session without keeping the others from coming back."""
+    try:
+        from docker.errors import DockerException
+    except ImportError:
+        return EXPECTED
+    return (*EXPECTED, DockerException)
+
+
+def _connect(docker_host: str, seconds: float) -> docker.APIClient:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with contextlib.suppress(EngineUnavailable):
+            return connect(docker_host)
+        time.sleep(0.2)
+    return connect(docker_host)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; what changed goes to the journal, and so does what could not be done."""
+    parser = argparse.ArgumentParser(prog="backendai-restore", description=__doc__)
+    parser.add_argument("--state-path", required=True)
+    parser.add_argument("--docker-host", required=True)
+    parser.add_argument("--start", action="store_true", help="start containers too; without it links and rules only")
+    parser.add_argument("--rules", action="store_true", help="put the rules right and nothing else")
+    parser.add_argument("--withdraw", metavar="NONCE", help="end a trial of a firewall that nobody has confirmed")
+    options = parser.parse_args(arguments)
+    store = Store(options.state_path)
+    engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))
+    failures: list[str] = []
+    try:
+        if options.withdraw:
+            changes = withdraw(store, options.withdraw)
+        elif options.rules:
+            changes = isolate(store, dry=False)
+        else:
+            changes, failures = restore(store, engine, start=options.start)
+    except EXPECTED as error:
+        changes, failures = [], [str(error)]
+    for change in changes:
+        sys.stdout.write(f"<5>{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}\n")
+    for failure in failures:
+        sys.stderr.write(f"<3>{failure}\n")
+    return 1 if failures else 0

@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Taking away an agent's slice of a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks, overlay
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import link_of
+from ansible_collections.backendai.cluster.plugins.module_utils._network import vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+
+if TYPE_CHECKING:
+    import docker
+
+
+def remove_claimed(
+    client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, dry: bool
+) -> list[Change]:
+    """Remove a slice: any one without a nonce, else only one that was claimed with that nonce.
+
+    What this run has committed goes too, when another agent could not: there is never half a session. One that an
+    earlier run committed bears that run's nonce, and stays.
+    """
+    with store.lock(), store.session_lock(session_id):
+        held = store.session(session_id)
+        if nonce is not None and (held is None or held.nonce != nonce):
+            return []
+        return remove_slice(client, store, session_id, dry=dry)
+
+
+def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry: bool = False) -> list[Change]:
+    """Take away everything of a session on this agent and return what that was; nothing where there is nothing.
+
+    The folder goes last: while it is there, a run that is interrupted can be repeated.
+    """
+    held = store.session(session_id)
+    found = containers.find_containers(client, session_id)
+    if dry:
+        there = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
+        joined = networks.find_networks(client, session_id) + overlay.find_overlays(client, session_id)
+        there += [Change(f"network {one['Name']}", one["Id"][:12], None) for one in joined]
+        return [*there, *([Change(f"session {held.plan.name}", "held", None)] if held else [])]
+    changes = containers.remove_containers(client, found)
+    vxlan.remove_link(link_of(session_id))
+    changes += networks.remove_networks(client, session_id)
+    changes += overlay.remove_overlays(client, session_id)
+    isolate(store, dry=False, gone=session_id)
+    join_peers(store, dry=False, gone=session_id)
+    if store.remove(session_id):
+        changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
+    return changes

@@ -1,0 +1,208 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The facts of one agent: what it has, what is taken, and which sessions it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
+    cdi_folders,
+    find_containers,
+    how_it_ended,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import subnets
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import (
+    place_in,
+    read_swarm,
+    swarm_port,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import (
+    find_accelerators,
+    infiniband_nodes,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
+from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
+from ansible_collections.backendai.cluster.plugins.module_utils._network import host as network
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import underlay_in_use
+
+if TYPE_CHECKING:
+    import docker
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the inventory says of an agent; the fields are the role's ``agent_*`` variables."""
+
+    resource_group: str
+    schedulable: bool
+    slots: Sequence[Mapping[str, Any]]
+    reserved: Mapping[str, Any]
+    cpu_overcommit: int
+    max_containers: int
+    underlay_address: str
+    allow_host_network: bool
+    underlay_encryption: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """What a particular session wants to know: images and folders that it needs.
+
+    ``gone`` are the ids of sessions that are about to be removed: they count as gone already.
+    """
+
+    images: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    gone: Sequence[str] = ()
+
+
+def survey(client: docker.APIClient, store: Store, settings: Settings, questions: Questions) -> dict[str, Any]:
+    """Return the facts of this agent as plain data; ``AgentFacts.from_dict`` says what each part means.
+
+    Sessions whose time is over count as gone: the next claim removes them. Raises :class:`ValueError` for settings
+    that are not true or not amounts, and what the adapters raise.
+    """
+    now = time.time()
+    containers = find_containers(client)
+    held = store.sessions()
+    live = living(held, now, questions.gone)
+    orphans = _orphans(containers, held)
+    found = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
+    plain = network.find_underlay(settings.underlay_address)
+    underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
+    swarm = read_swarm(client)
+    place = place_in(client, swarm)
+    return {
+        "resource_group": settings.resource_group,
+        "schedulable": settings.schedulable,
+        "architecture": machine.architecture(),
+        "engine": client.version()["Version"],
+        "kit": os.path.basename(store.kit()),
+        "program": store.program(),
+        "online_cpus": machine.online_cpus(),
+        "capacity": _capacity(settings, found.devices),
+        "taken": _sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
+        "devices": _devices(found.devices, _given(live, orphans)),
+        "warnings": [*found.warnings, *warnings],
+        "containers": sum(len(one.kernels) for one in live) + len(orphans),
+        "max_containers": settings.max_containers,
+        "underlay": dataclasses.asdict(underlay) if underlay else None,
+        "addresses": network.own_addresses(plain),
+        "udp_ports": {**network.udp_ports(), **swarm_port(swarm)},
+        "swarm": dataclasses.asdict(place) if place else None,
+        "tcp_ports": sorted({*network.tcp_ports(), *(port for one in live for port in one.plan.tcp_ports(one.agent))}),
+        "allow_host_network": settings.allow_host_network,
+        "infiniband": bool(infiniband_nodes()),
+        "networks": sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)}),
+        "vnis": sorted({*network.vnis_in_use(), *_claimed_vnis(live)}),
+        "images": {name: _known(client, name) for name in questions.images},
+        "missing_paths": [path for path in questions.paths if not os.path.isdir(path)],
+        "sessions": [_as_found(client, one, containers, now) for one in held],
+    }
+
+
+def living(held: Iterable[Held], now: float, gone: Collection[str] = ()) -> list[Held]:
+    """Return the sessions that count: neither is their time over, nor are they among those that are ``gone``."""
+    return [one for one in held if not one.expired(now) and one.plan.id not in gone]
+
+
+def cpu_load(held: Iterable[Held]) -> dict[int, int]:
+    """Return how many containers are pinned to each core."""
+    return Counter(cpu for one in held for pinned in one.pinned.values() for cpu in pinned.cpus)
+
+
+def _capacity(settings: Settings, devices: Iterable[Device]) -> dict[str, int]:
+    own = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
+    total = {**own, **Counter(one.slot for one in devices)}
+    reserved = {slot: _reserved(slot, amount) for slot, amount in settings.reserved.items()}
+    return {slot: max(0, amount - reserved.get(slot, 0)) for slot, amount in total.items()}
+
+
+def _reserved(slot: str, amount: Any) -> int:
+    try:
+        return parse_slot(slot, amount)
+    except ValueError as error:
+        raise ValueError(f"agent_reserved.{slot}: {amount!r} {error}") from None
+
+
+def _orphans(containers: Iterable[Mapping[str, Any]], held: Iterable[Held]) -> list[Mapping[str, str]]:
+    """Return the labels of containers whose session's folder was lost: they are ours, and they are there."""
+    known = {one.plan.id for one in held}
+    return [one["Labels"] for one in containers if one["Labels"].get(labels.SESSION_ID) not in known]
+
+
+def _given(live: Iterable[Held], orphans: Iterable[Mapping[str, str]]) -> set[str]:
+    """Return the ids of the devices that containers have."""
+    by_slot = [pinned.devices for one in live for pinned in one.pinned.values()]
+    by_slot += [json.loads(one.get(labels.DEVICES, "{}")) for one in orphans]
+    return {device for slots in by_slot for ids in slots.values() for device in ids}
+
+
+def _devices(devices: Iterable[Device], given: Collection[str]) -> list[dict[str, Any]]:
+    return [{**dataclasses.asdict(one), "free": one.id not in given} for one in devices]
+
+
+def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for slots in amounts:
+        total.update(slots)
+    return dict(total)
+
+
+def _claimed_subnets(held: Iterable[Held]) -> set[str]:
+    return {one.plan.network.subnet for one in held if one.plan.network and one.plan.network.subnet}
+
+
+def _claimed_vnis(held: Iterable[Held]) -> set[int]:
+    return {one.plan.network.vni for one in held if one.plan.network and one.plan.network.vni}
+
+
+def _known(client: docker.APIClient, image: str) -> dict[str, str] | None:
+    found = find_image(client, image)
+    return dataclasses.asdict(found.known) if found else None
+
+
+def _as_found(
+    client: docker.APIClient, one: Held, containers: Iterable[Mapping[str, Any]], now: float
+) -> dict[str, Any]:
+    ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == one.plan.id]
+    return {
+        "plan": one.plan.to_dict(),
+        "request": one.request,
+        "committed": one.committed,
+        "expired": one.expired(now),
+        "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in one.keys.items()},
+        "containers": container_states(client, ours),
+    }
+
+
+def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what a session's containers are doing, by hostname: their ``status`` and the ``image_digest`` they run.
+
+    Of those that have ended also the ``exit_code`` and ``finished_at``, in seconds since the epoch.
+    """
+    return {one["Labels"][labels.HOSTNAME]: _state(client, one) for one in containers}
+
+
+def _state(client: docker.APIClient, container: Mapping[str, Any]) -> dict[str, Any]:
+    ended = container["State"] in ("exited", "dead")
+    exit_code, finished_at = how_it_ended(client, container["Id"]) if ended else (None, None)
+    return {
+        "status": container["State"],
+        "image_digest": container["Labels"][labels.IMAGE_DIGEST],
+        "exit_code": exit_code,
+        "finished_at": finished_at,
+    }

@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent can say of its part of a session without changing anything."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import drift_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pairs import pairs_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
+
+if TYPE_CHECKING:
+    import docker
+
+
+def parts_of(store: Store, name: str, session_id: str) -> list[Held]:
+    """Return what this agent holds of the session of that id, or else of all sessions of that name.
+
+    Raises :class:`Damaged` where none is found and one that is stored cannot be read: it could be the one.
+    """
+    if session_id:
+        held = store.session(session_id)
+        return [held] if held else []
+    readable, damaged = store.readable()
+    named = [held for held in readable if held.plan.name == name]
+    if damaged and not named:
+        raise damaged[0]
+    return named
+
+
+def verify(client: docker.APIClient, store: Store, held: Held, seconds: int) -> dict[str, Any]:
+    """Return what is true of this agent's part of a session, as plain data.
+
+    ``drift`` has a difference for each thing that a repair would change here, ``pairs`` is what :func:`pairs_of` gives.
+    What does not answer at once is given ``seconds``.
+    """
+    with store.session_lock(held.plan.id):
+        drift = drift_of(client, store, held)
+    found = containers.find_containers(client, held.plan.id)
+    pids = {one["Labels"].get(labels.HOSTNAME): containers.pid_of(client, one["Id"]) for one in found}
+    return {
+        "plan": held.plan.to_dict(),
+        "committed": held.committed,
+        "expired": held.expired(time.time()),
+        "containers": container_states(client, found),
+        "drift": [{"subject": one.subject, "is": one.before, "should": one.after} for one in drift],
+        "pairs": pairs_of(client, held, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
+    }

@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""WireGuard under the tunnels of sessions: where an agent is in it, and which agents it meets there."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import hashlib
+import ipaddress
+from collections.abc import Iterable
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+
+DEVICE = "baiwg0"
+"""The WireGuard device of an agent; the names of sessions' bridges begin in another way."""
+
+NETWORK = ipaddress.IPv6Network("fd62:6169::/48")
+"""Where all agents have their inner addresses (RFC 4193); the 80 bits behind it tell them apart."""
+
+OVERHEAD_V4 = 60
+"""IPv4 20 + UDP 8 + WireGuard 32 bytes."""
+
+OVERHEAD_V6 = 80
+"""As over IPv4, with the 40 bytes of an IPv6 header."""
+
+_KEY_BYTES = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """The device of an agent as it should be, and the other agents that it should know; sorted by their addresses."""
+
+    own: Underlay
+    peers: tuple[Underlay, ...]
+
+
+def inner_address(public_key: str) -> str:
+    """Return the address that belongs to a public key, so that agents need not agree on addresses.
+
+    Raises :class:`ValueError` for what is no public key.
+    """
+    try:
+        key = base64.b64decode(public_key, validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise ValueError(f"{public_key!r} is no public key of WireGuard")
+    bits = NETWORK.max_prefixlen - NETWORK.prefixlen
+    return str(NETWORK[int.from_bytes(hashlib.sha256(key).digest(), "big") >> (256 - bits)])
+
+
+def encrypted(plain: Underlay, public_key: str, port: int) -> Underlay:
+    """Return the underlay that lies, with that key, on a plain one, where peers reach it at a UDP port."""
+    v6 = ":" in plain.address
+    return Underlay(
+        address=inner_address(public_key),
+        interface=DEVICE,
+        mtu=plain.mtu - (OVERHEAD_V6 if v6 else OVERHEAD_V4),
+        public_key=public_key,
+        endpoint=f"[{plain.address}]:{port}" if v6 else f"{plain.address}:{port}",
+    )
+
+
+def port_of(underlay: Underlay) -> int:
+    """Return the UDP port at which peers reach an encrypted underlay."""
+    return int(underlay.endpoint.rpartition(":")[2])
+
+
+def mesh_of(slices: Iterable[tuple[SessionPlan, str]], public_key: str) -> Mesh | None:
+    """Return the mesh of an agent with that key that holds these plans, each with the agent's own name in it.
+
+    Where plans say different things of an agent, the newest is right. ``None``: no session lies on WireGuard.
+    """
+    listed = sorted(slices, key=lambda one: one[0].created_at)
+    ours = [(plan, agent) for plan, agent in listed if _on_key(plan, agent, public_key)]
+    if not ours:
+        return None
+    plan, agent = ours[-1]
+    known = {peer.public_key: peer for plan, agent in ours for name, peer in plan.underlays.items() if name != agent}
+    return Mesh(plan.underlays[agent], tuple(sorted(known.values(), key=lambda peer: peer.address)))
+
+
+def _on_key(plan: SessionPlan, agent: str, public_key: str) -> bool:
+    return agent in plan.underlays and plan.underlays[agent].public_key == public_key

@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The encrypted underlay of this agent: where it is, and its peers, from all sessions that the agent holds."""
+
+from __future__ import annotations
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device as wireguard
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import read_public_key
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, encrypted, mesh_of
+
+
+def join_peers(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
+    """Let the WireGuard device know the agents of all sessions that are held but ``gone`` (an id), and no others.
+
+    Returns what changed. An agent without a key has no such device. While a session cannot be read no peer is removed:
+    it may be one of its. With ``dry`` only the difference is computed. Raises :class:`WireGuardError`.
+    """
+    public_key = read_public_key(store.wireguard_folder)
+    if not public_key:
+        return []
+    with store.isolation_lock():
+        readable, damaged = store.readable()
+        slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
+        steps = wireguard.plan_mesh(mesh_of(slices, public_key))
+        if damaged:
+            steps = [step for step in steps if step.change.after is not None]
+        if not dry:
+            wireguard.apply(steps)
+    return [step.change for step in steps]
+
+
+def underlay_in_use(store: Store, plain: Underlay | None, encryption: str) -> tuple[Underlay | None, list[str]]:
+    """Return where this agent meets its peers, given its plain underlay, and what there is to warn of.
+
+    With encryption it is never the plain one: without a device that is as it should be, there is no underlay.
+    """
+    if not encryption or plain is None:
+        return plain, []
+    public_key, device = read_public_key(store.wireguard_folder), wireguard.read_device()
+    if public_key and device:
+        found = encrypted(plain, public_key, device.port)
+        why = wireguard.difference(device, found)
+        if not why:
+            return found, []
+        why = f"{DEVICE} is {why}"
+    else:
+        why = f"{DEVICE} is missing" if public_key else "there is no key"
+    return None, [f"agent_underlay_encryption: {why}; run backendai.cluster.provision_agents on this host."]

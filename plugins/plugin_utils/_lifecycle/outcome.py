@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What came of a start: from what the agents said to one status, one sentence, and what the queue remembers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, ended, waiting
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record
+
+MAX_STARTS = 3
+"""How often a session that waits is started before it is given up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of a start: its status, the containers' states by hostname, and why it failed or was refused."""
+
+    status: str
+    containers: dict[str, dict[str, Any]]
+    error: str | None = None
+    refused: str = ""
+
+
+def outcome_of(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], *, known: bool) -> Outcome:
+    """Return what came of a start from what each agent said of its part; nothing at all when it became unreachable.
+
+    An agent says ``failed`` (why), ``refused`` (why), ``containers``, and ``left``: whether taking its part away again
+    failed. ``known`` is a session that had proven itself before.
+    """
+    heard = {agent: one or {"failed": "", "left": True} for agent, one in said.items()}
+    if any("failed" in one for one in heard.values()):
+        return Outcome("ERROR", {}, _failure(plan, heard, known=known))
+    refusals = [one["refused"] for one in heard.values() if one.get("refused")]
+    if refusals:
+        return Outcome("PENDING", {}, refused="; ".join(refusals))
+    return Outcome("RUNNING", {name: state for one in heard.values() for name, state in one["containers"].items()})
+
+
+def settled(entry: Entry, record: dict[str, Any], outcome: Outcome, now: float) -> Entry:
+    """Return what the queue remembers of a session that was not started: one that has waited waits on for a while."""
+    if outcome.status == "PENDING":
+        return waiting(entry, _pending(entry, f"it is tried again: {outcome.refused}"), now)
+    if entry.spec is None or entry.attempts + 1 >= MAX_STARTS:
+        return ended(entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now)
+    reason = f"start {entry.attempts + 1} of {MAX_STARTS} failed: {(outcome.error or '').rstrip('.')}"
+    return waiting(entry, _pending(entry, reason), now, failed=True)
+
+
+def summary(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
+    """Return a record as a few lines for people."""
+    name = record["name"] or record["id"]
+    if check_mode and record["status"] in ("RUNNING", "TERMINATED", "CANCELLED"):
+        return [f"Session {name} was not touched: this is check mode."]
+    lines = [f"Session {name} is {record['status']}."]
+    if record["pending"]:
+        lines.append(f"  {record['pending']['reason']}")
+    if record["status"] == "RUNNING":
+        lines += [f"  {one['hostname']:<8} {one['agent']:<16} {one['address'] or '-'}" for one in record["kernels"]]
+    return lines
+
+
+def _pending(entry: Entry, reason: str) -> dict[str, Any]:
+    return {**entry.record, "status": "PENDING", "pending": {"reason": reason, "shortfall": {}}}
+
+
+def _failure(plan: SessionPlan, heard: Mapping[str, Mapping[str, Any]], *, known: bool) -> str:
+    """Return what went wrong on the agents, and what is to be done where no rollback was possible."""
+    failures = [f"{agent}: {one['failed'].rstrip('.')}" for agent, one in heard.items() if one.get("failed")]
+    sentences = failures or ["an agent became unreachable while its part was made"]
+    left = [agent for agent, one in heard.items() if one.get("left")]
+    if left:
+        remedy = f"backendai.cluster.terminate_session -e session_id={plan.id}"
+        sentences.append(f"{', '.join(left)} may still hold a part of it: run {remedy} once it can be used again")
+    what = "not repaired, and what ran before still runs" if known else "not created"
+    return f"the session {plan.name!r} was {what}: {'; '.join(sentences)}."

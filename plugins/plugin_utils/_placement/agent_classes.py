@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Agents by what matters of them to containers of several shapes: of many agents, few kinds are left."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import HasRoom
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import (
+    Budget,
+    Frontier,
+    Packing,
+    frontier,
+    how_many,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order
+
+Measure = tuple[int, ...]
+"""What an agent has left of containers and of each slot that is asked, and last the cores it has online."""
+
+Keyed = tuple[tuple[Any, ...], AgentFacts]
+"""An agent behind its key in an order."""
+
+
+class Scale:
+    """Measures agents in the units of what is asked: two that measure the same can hold the same.
+
+    The unit of a slot is the greatest common divisor of what the shapes ask of it, and no more of it is counted than
+    is asked in all. ``asks`` are what one container of each shape asks, in these units, and first of containers one.
+    """
+
+    def __init__(self, demand: Demand) -> None:
+        self._size = demand.size
+        self._widths = [request.get("cpu", 0) for request in demand.requests]
+        self._widest = max(self._widths)
+        self._slots: list[tuple[str, int, int]] = []
+        parts = [[1] * len(demand.requests)]
+        for slot, whole in demand.whole.amounts:
+            amounts = [request.get(slot, 0) for request in demand.requests]
+            unit = math.gcd(*amounts)
+            self._slots.append((slot, unit, whole // unit))
+            parts.append([amount // unit for amount in amounts])
+        self.asks = list(zip(*parts, strict=True))
+
+    def measure(self, agent: HasRoom) -> Measure:
+        """Return what of an agent matters."""
+        limit = agent.max_containers
+        measured = [max(0, min(self._size, limit - agent.containers)) if limit else self._size]
+        for slot, unit, whole in self._slots:
+            units = agent.free.get(slot, 0) // unit
+            measured.append(0 if units < 0 else whole if units > whole else units)
+        measured.append(min(agent.online_cpus, self._widest))
+        return tuple(measured)
+
+    def useful(self, measure: Measure, counts: Packing) -> Packing:
+        """Return the counts of the shapes that are not wider than such an agent, none of the others."""
+        return tuple(count if width <= measure[-1] else 0 for count, width in zip(counts, self._widths, strict=True))
+
+    def rooms(self, measure: Measure, counts: Packing) -> Packing:
+        """Return how many containers of each shape such an agent can hold of these counts, each shape alone."""
+        useful = self.useful(measure, counts)
+        return tuple(how_many(measure, ask, most) for ask, most in zip(self.asks, useful, strict=True))
+
+    def frontier(self, measure: Measure, counts: Packing, budget: Budget) -> Frontier:
+        """Return the maximal packings of such an agent within these counts."""
+        return frontier(measure[:-1], self.asks, self.useful(measure, counts), budget)
+
+
+class Field:
+    """The agents that may hold a demand, those that measure the same together."""
+
+    def __init__(self, agents: Iterable[AgentFacts], demand: Demand) -> None:
+        self.scale = Scale(demand)
+        self.agents: dict[Measure, list[AgentFacts]] = {}
+        for agent in agents:
+            self.agents.setdefault(self.scale.measure(agent), []).append(agent)
+
+    @property
+    def sizes(self) -> dict[Measure, int]:
+        """How many agents there are of each measure."""
+        return {measure: len(members) for measure, members in self.agents.items()}
+
+
+def first(agents: Iterable[AgentFacts], many: int, order: Order) -> list[Keyed]:
+    """Return the agents that come first in an order, each behind its key."""
+    return heapq.nsmallest(many, ((order(agent), agent) for agent in agents))

@@ -1,0 +1,220 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which sessions would have to end so that there is room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import Bundle, HasRoom
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import Measure, Scale
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import (
+    Budget,
+    Frontier,
+    TooManySteps,
+    Totals,
+    placeable,
+)
+
+TRIALS = 64
+"""How often unlike containers are packed to find out."""
+
+STEPS = 400_000
+"""How many elementary steps that may take in all, about a fifth of a second."""
+
+
+def makes_room(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:
+    """Return the names of sessions that make room when all of them end, oldest first; nothing where none do.
+
+    That is the oldest one that does so alone. Where there is none it is the fewest of the oldest that do, without
+    those that can be spared: more room never does harm, so none of the others can be. Of unlike containers that is so
+    as far as the trials go. There must be too little room now.
+    """
+    try:
+        room: _Room
+        if single_node or len(demand.counts) == 1:
+            room = _Often(demand.whole, 1) if single_node else _Often(demand.ones[0], demand.size)
+        else:
+            room = _Packed(demand)
+        stage = _Stage(agents, {slot for request in demand.requests for slot in request}, room)
+        return tuple(session.name for session in _enough(stage, room))
+    except TooManySteps:
+        return ()
+
+
+def _enough(stage: _Stage, room: _Room) -> list[Holding]:
+    sessions = stage.sessions
+    too_few, many = 0, min(1, len(sessions))
+    stage.end_oldest(many)
+    while not room.enough():
+        if many == len(sessions):
+            return []
+        too_few, many = many, min(2 * many, len(sessions))
+        stage.end_oldest(many)
+    while many - too_few > 1:
+        middle = (too_few + many) // 2
+        stage.end_oldest(middle)
+        too_few, many = (too_few, middle) if room.enough() else (middle, many)
+    stage.end_oldest(0)
+    # An older one is among those that are too few.
+    for session in sessions[many - 1 :]:
+        stage.end(session)
+        if room.enough():
+            return [session]
+        stage.undo()
+    stage.end_oldest(many)
+    needed = [sessions[many - 1]]
+    for session in reversed(sessions[: many - 1]):
+        stage.end(session, -1)
+        if not room.enough():
+            stage.undo()
+            needed.append(session)
+    return needed[::-1]
+
+
+class _Room(Protocol):
+    """The room that agents have together, kept while they change."""
+
+    def parts(self, agents: Iterable[HasRoom]) -> Sequence[Any]:
+        """Return what each of the agents adds to it."""
+
+    def add(self, part: Any, agents: int) -> None:
+        """Note that so many agents more (or less) add that."""
+
+    def enough(self) -> bool:
+        """Return whether there is room for everything."""
+
+
+class _Often:
+    """Room for containers that go together, ``needed`` times."""
+
+    def __init__(self, bundle: Bundle, needed: int) -> None:
+        self._bundle, self._missing = bundle, needed
+
+    def parts(self, agents: Iterable[HasRoom]) -> list[int]:
+        return self._bundle.rooms(agents)
+
+    def add(self, part: int, agents: int) -> None:
+        self._missing -= part * agents
+
+    def enough(self) -> bool:
+        return self._missing <= 0
+
+
+class _Packed:
+    """Room for unlike containers, which are only packed where there is enough for each shape alone."""
+
+    def __init__(self, demand: Demand) -> None:
+        self._scale, self._budget, self._trials = Scale(demand), Budget(STEPS), TRIALS
+        self._totals = Totals(demand.counts, self._budget, none_empty=False)
+        self._frontiers: dict[Measure, Frontier] = {}
+        self._agents: Counter[Frontier] = Counter()
+        self._missing = list(demand.counts)
+
+    def parts(self, agents: Iterable[HasRoom]) -> list[Frontier]:
+        return [self._frontier(self._scale.measure(agent)) for agent in agents]
+
+    def _frontier(self, measure: Measure) -> Frontier:
+        if measure not in self._frontiers:
+            self._frontiers[measure] = self._scale.frontier(measure, self._totals.counts, self._budget)
+        return self._frontiers[measure]
+
+    def add(self, part: Frontier, agents: int) -> None:
+        self._agents[part] += agents
+        for shape, counts in enumerate(zip(*part, strict=True)):
+            self._missing[shape] -= max(counts) * agents
+
+    def enough(self) -> bool:
+        if max(self._missing) > 0 or not self._trials:
+            return False
+        self._trials -= 1
+        return bool(placeable(self._totals, self._agents.items()) & self._totals.everything)
+
+
+class _Left:
+    """What an agent has left as sessions end, of the slots that count: negative where it was taken more than once."""
+
+    __slots__ = ("containers", "free", "max_containers", "online_cpus")
+
+    def __init__(self, free: dict[str, int], online_cpus: int, containers: int, max_containers: int) -> None:
+        self.free = free
+        self.online_cpus = online_cpus
+        self.containers = containers
+        self.max_containers = max_containers
+
+    @classmethod
+    def of(cls, agent: AgentFacts, slots: Iterable[str]) -> _Left:
+        """Return what an agent has left now."""
+        capacity, taken = agent.capacity, agent.taken
+        free = {slot: capacity.get(slot, 0) - taken.get(slot, 0) for slot in slots}
+        return cls(free, agent.online_cpus, agent.containers, agent.max_containers)
+
+    def after(self, holding: Holding, sign: int) -> _Left:
+        """Return what is left when a session ends (1), or is there again (-1)."""
+        slots = holding.slots
+        free = {slot: there + sign * slots.get(slot, 0) for slot, there in self.free.items()}
+        return _Left(free, self.online_cpus, self.containers - sign * holding.containers, self.max_containers)
+
+
+class _Stage:
+    """The agents while sessions end, one after the other, and what undoes the last of these steps.
+
+    ``sessions`` are all that there are, oldest first, each as one of its holdings.
+    """
+
+    def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _Room) -> None:
+        self._agents, self._slots, self._room = agents, slots, room
+        self._left: dict[int, _Left] = {}
+        self._parts = list(room.parts(agents))
+        self._steps: list[list[tuple[int, _Left, Any]]] = []
+        for part, agents_of_it in Counter(self._parts).items():
+            room.add(part, agents_of_it)
+        self._where: dict[str, list[int]] = {}
+        sessions: dict[str, Holding] = {}
+        for at, agent in enumerate(agents):
+            for holding in agent.holdings:
+                if holding.session_id in sessions:
+                    self._where[holding.session_id].append(at)
+                else:
+                    self._where[holding.session_id] = [at]
+                    sessions[holding.session_id] = holding
+        self.sessions = sorted(sessions.values(), key=_age)
+
+    def end_oldest(self, count: int) -> None:
+        """End so many of the oldest sessions and no other, where only such have ended until now."""
+        while len(self._steps) > count:
+            self.undo()
+        while len(self._steps) < count:
+            self.end(self.sessions[len(self._steps)])
+
+    def end(self, session: Holding, sign: int = 1) -> None:
+        """End a session (1), or have one that has ended there again (-1); any of its holdings tells which."""
+        step = []
+        for at in self._where[session.session_id]:
+            agent = self._agents[at]
+            holding = next(one for one in agent.holdings if one.session_id == session.session_id)
+            left = self._left[at] if at in self._left else _Left.of(agent, self._slots)
+            step.append((at, left, self._parts[at]))
+            after = left.after(holding, sign)
+            self._change(at, after, self._room.parts([after])[0])
+        self._steps.append(step)
+
+    def undo(self) -> None:
+        """Take the last step back."""
+        for at, left, part in self._steps.pop():
+            self._change(at, left, part)
+
+    def _change(self, at: int, left: _Left, part: Any) -> None:
+        self._room.add(self._parts[at], -1)
+        self._room.add(part, 1)
+        self._left[at], self._parts[at] = left, part
+
+
+def _age(session: Holding) -> tuple[float, str, str]:
+    return session.created_at, session.name, session.session_id

@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Containers of several shapes: which agents take how many of each, exact where that does not take too long.
+
+Agents whose frontiers are equal are interchangeable. Of those only the first ones in the order matter, as many as can
+be used at all: any other one can be exchanged for one of them that is not used (exchange argument).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import Field, Keyed, first
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.greedy import Greedy, Packings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import (
+    Budget,
+    Frontier,
+    Packing,
+    TooManySteps,
+    Totals,
+    fill,
+    first_set,
+    matter,
+    most,
+    placeable,
+    reach,
+    together,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order
+
+STEPS = 2_500_000
+"""How many elementary steps an exact search may take, about a second; beyond it, the greedy choice counts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Filling:
+    """How many containers of each shape each agent gets, in rank order: all, or as many as there is room for.
+
+    ``at_least`` is a lower bound of how many agents it takes, and their number where the search was ``exact``.
+    """
+
+    packings: Packings
+    at_least: int
+    exact: bool
+
+
+def hold(field: Field, counts: Packing, order: Order, *, as_many: bool) -> Filling:
+    """Return containers on the fewest agents, of all such sets the first in ``order``; or on ``as_many`` as can be.
+
+    Where there is no room for all of them it is as many as possible, then as many as possible of the first shapes.
+    """
+    greedy = Greedy(field)
+    spread = greedy.spread(counts, order) if as_many else []
+    spread_all = together(spread, counts) == counts
+    if spread_all and len(spread) == min(sum(counts), greedy.usable(counts)):
+        return Filling(spread, len(spread), True)
+    try:
+        return _exactly(field, greedy, counts, order, Budget(STEPS), as_many=as_many)
+    except TooManySteps:
+        if spread_all:
+            return Filling(spread, len(spread), False)
+        return Filling(greedy.named(greedy.fewest(counts), order), greedy.at_least(counts), False)
+
+
+def most_on_one(field: Field, counts: Packing) -> tuple[Packing, list[AgentFacts]]:
+    """Return the most of these containers that one agent can hold, then of the first shapes, and all such agents."""
+    budget = Budget(STEPS)
+    try:
+        best = {measure: most(field.scale.frontier(measure, counts, budget)) for measure in field.agents}
+    except TooManySteps:
+        greedy = Greedy(field)
+        best = {measure: greedy.packing(measure, counts) for measure in field.agents}
+    packing = most(best.values())
+    return packing, [agent for measure, found in best.items() if found == packing for agent in field.agents[measure]]
+
+
+def _exactly(field: Field, greedy: Greedy, counts: Packing, order: Order, budget: Budget, *, as_many: bool) -> Filling:
+    agents: dict[Frontier, list[AgentFacts]] = {}
+    for measure, members in field.agents.items():
+        packings = field.scale.frontier(measure, counts, budget)
+        if any(map(any, packings)):
+            agents.setdefault(packings, []).extend(members)
+    sizes = {packings: len(members) for packings, members in agents.items()}
+    totals = Totals(counts, budget, none_empty=as_many)
+    levels = min(sum(counts), sum(sizes.values()))
+    rough = greedy.fewest(counts)
+    if together(rough, counts) != counts:
+        reached = placeable(totals, matter(totals, sizes, levels))
+        if not reached & totals.everything:
+            fewer = most(totals.each(reached))
+            return _exactly(field, greedy, fewer, _by_name, budget, as_many=False)
+    elif not as_many:
+        levels = len(rough)
+    some = {packings: first(agents[packings], often, order) for packings, often in matter(totals, sizes, levels)}
+    search = _Search(totals, some, levels)
+    if as_many:
+        return search.filling(max(search.possible), evenly=True)
+    size = min(search.possible)
+    found = search.filling(size, evenly=False)
+    # Any set of that size has one of these, and others that can hold the rest.
+    rest = search.table[0][size - 1]
+    useful = [one for one in agents if totals.complete(totals.with_one_more(totals.nothing, one), rest)]
+    try:
+        every = {packings: first(agents[packings], size, order) for packings in useful}
+        return _Search(totals, every, size).filling(size, evenly=False)
+    except TooManySteps:
+        return found
+
+
+class _Search:
+    """A search through the agents that are in ``agents`` by their frontiers, each behind its key in the order."""
+
+    def __init__(self, totals: Totals, agents: dict[Frontier, list[Keyed]], levels: int) -> None:
+        self._totals = totals
+        self._agents = sorted((*keyed, packings) for packings, listed in agents.items() for keyed in listed)
+        self._frontiers = [packings for _key, _agent, packings in self._agents]
+        self.table = reach(totals, self._frontiers, levels)
+
+    @property
+    def possible(self) -> list[int]:
+        """How many agents hold everything, none of them empty."""
+        return [size for size, reached in enumerate(self.table[0]) if reached & self._totals.everything]
+
+    def filling(self, size: int, *, evenly: bool) -> Filling:
+        """Return the first so many agents that hold everything, filled; unless ``evenly``, the roomiest first."""
+        positions = first_set(self._totals, self._frontiers, self.table, size)
+        chosen = [self._agents[position] for position in positions]
+        if not evenly:
+            chosen.sort(key=lambda one: (-sum(most(one[2])), one[1].name))
+        filled = fill(self._totals, [packings for _key, _agent, packings in chosen], evenly=evenly)
+        return Filling([(one[1], packing) for one, packing in zip(chosen, filled, strict=True)], size, True)
+
+
+def _by_name(agent: AgentFacts) -> tuple[str]:
+    """Return an order that is quick, for containers that are only counted."""
+    return (agent.name,)

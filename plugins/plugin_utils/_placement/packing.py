@@ -1,0 +1,259 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Exact search over unlike containers: which agents hold given counts of several shapes.
+
+A packing is how many containers of each shape an agent holds at once. An agent is fully described by its frontier:
+the packings that are within no other one (Pareto dominance), for it can hold those and whatever is within them. A
+total is how many containers of each shape some agents hold together; the search goes through the agents, keeping the
+set of totals that j of them can hold, for each j (dynamic programming over multi-dimensional packings). Such a set is
+one integer with a bit for each total, so that one container more of a shape is a shift.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+Packing = tuple[int, ...]
+Frontier = tuple[Packing, ...]
+
+
+class TooManySteps(Exception):
+    """The search would take too long."""
+
+
+class Budget:
+    """Steps that are left, each about half a microsecond; counting them, not time, makes every run the same."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def spend(self, steps: int) -> None:
+        """Take steps off; raises :class:`TooManySteps` when they are used up."""
+        self._left -= steps
+        if self._left < 0:
+            raise TooManySteps
+
+
+def frontier(free: Sequence[int], asks: Sequence[Sequence[int]], most: Packing, budget: Budget) -> Frontier:
+    """Return the maximal packings of an agent: all counts of all shapes but one are tried, that one is then maximal.
+
+    ``free`` is what the agent has left of each slot, ``asks`` what one container of each shape asks of it, and
+    ``most`` the largest count of each shape that is of use.
+    """
+    order = sorted(range(len(most)), key=most.__getitem__)
+    beside: dict[Packing, int] = {}
+    pending: list[tuple[Packing, Sequence[int]]] = [((), free)]
+    while pending:
+        budget.spend(4 + len(most))
+        counts, left = pending.pop()
+        shape = order[len(counts)]
+        many = how_many(left, asks[shape], most[shape])
+        if shape == order[-1]:
+            beside[counts] = many
+        else:
+            pending += (((*counts, count), less(left, asks[shape], count)) for count in range(many + 1))
+    maximal = ((*counts, many) for counts, many in beside.items() if not _within_another(counts, many, beside))
+    place = [order.index(shape) for shape in range(len(most))]
+    return tuple(sorted(tuple(packing[position] for position in place) for packing in maximal))
+
+
+def how_many(left: Sequence[int], ask: Sequence[int], most: int) -> int:
+    """Return how many containers of one shape there is room for, ``most`` of them at most."""
+    return min([most, *(amount // part for amount, part in zip(left, ask, strict=False) if part)])
+
+
+def less(left: Sequence[int], ask: Sequence[int], count: int) -> list[int]:
+    """Return what ``count`` containers of one shape leave."""
+    return [amount - count * part for amount, part in zip(left, ask, strict=False)]
+
+
+def _within_another(counts: Packing, many: int, beside: dict[Packing, int]) -> bool:
+    """Return whether one container more costs the last shape nothing: so it is for all that is within another."""
+    return any(
+        beside.get((*counts[:shape], counts[shape] + 1, *counts[shape + 1 :])) == many for shape in range(len(counts))
+    )
+
+
+class Totals:
+    """Sets of totals within the counts that are asked: a set is an integer, a total one of its bits.
+
+    A total's bit is its number in the mixed radix of the counts, so that the bits of two totals add up as they do.
+    With ``none_empty``, every agent that takes part holds something; without, which is quicker, it need not.
+    """
+
+    def __init__(self, counts: Packing, budget: Budget, *, none_empty: bool) -> None:
+        self.counts = counts
+        self.budget = budget
+        self._none_empty = none_empty
+        sizes = [count + 1 for count in counts]
+        *self._strides, self._width = itertools.accumulate([1, *sizes], lambda stride, size: stride * size)
+        self._cost = 1 + self._width // 16384
+        budget.spend(self._width // 64)
+        self._masks: dict[tuple[int, int], int] = {}
+        self.nothing = 1
+        self.everything = 1 << (self._width - 1)
+
+    def has(self, totals: int, total: Packing) -> bool:
+        """Return whether a total is in a set; one with a negative count is in none."""
+        return min(total) >= 0 and bool(totals >> sum(map(int.__mul__, total, self._strides)) & 1)
+
+    def each(self, totals: int) -> Iterator[Packing]:
+        """Yield every total of a set."""
+        self.budget.spend(totals.bit_length() // 64 + bin(totals).count("1"))
+        digits = f"{totals:b}"[::-1]
+        number = digits.find("1")
+        while number >= 0:
+            yield tuple(
+                number // stride % (count + 1) for count, stride in zip(self.counts, self._strides, strict=True)
+            )
+            number = digits.find("1", number + 1)
+
+    def keep(self, sets: int) -> None:
+        """Count what it takes to keep so many sets: memory is spent from the budget as well."""
+        self.budget.spend(sets * (1 + self._width // 1024))
+
+    def complete(self, totals: int, others: int) -> bool:
+        """Return whether a total of the one set and one of the other make up everything."""
+        self.budget.spend(self._cost)
+        # What a total lacks of everything has the number that is as far from the other end.
+        return bool(totals & int(f"{others:0{self._width}b}"[::-1], 2))
+
+    def with_one_more(self, totals: int, packings: Frontier) -> int:
+        """Return every total that one agent more, of that frontier, makes of these."""
+        found = 0
+        for packing in packings if totals else ():
+            if self._none_empty:
+                for shape, most in enumerate(packing):
+                    if most:
+                        rest = (*packing[:shape], most - 1, *packing[shape + 1 :])
+                        found |= self._with_parts(self._with_more(totals, shape, 1), rest)
+            else:
+                found |= self._with_parts(totals, packing)
+        return found
+
+    def _with_parts(self, totals: int, packing: Packing) -> int:
+        """Return these totals with any part of the packing added; each shift doubles the counts that are covered."""
+        for shape, most in enumerate(packing):
+            covered = 0
+            while covered < most:
+                by = min(covered + 1, most - covered)
+                totals |= self._with_more(totals, shape, by)
+                covered += by
+        return totals
+
+    def _with_more(self, totals: int, shape: int, by: int) -> int:
+        """Return these totals with that many containers more of one shape, but none that exceeds what is asked."""
+        self.budget.spend(self._cost)
+        stride = self._strides[shape]
+        mask = self._masks.get((shape, by))
+        if mask is None:
+            period = stride * (self.counts[shape] + 1)
+            everywhere = ((1 << self._width) - 1) // ((1 << period) - 1)
+            mask = self._masks[shape, by] = ((1 << (period - by * stride)) - 1) * everywhere
+        return (totals & mask) << (by * stride)
+
+
+def matter(totals: Totals, agents: Mapping[Frontier, int], limit: int) -> list[tuple[Frontier, int]]:
+    """Return those of the agents that matter to sets of at most ``limit`` agents, and how often each is there.
+
+    The others can hold nothing that as many of these cannot hold as well: one of them can be exchanged for one of
+    these that is not in the set (Pareto dominance, exchange argument).
+    """
+    # What is within another set is a smaller number, so that whoever can be exchanged comes after those it is for.
+    parts = sorted(((totals.with_one_more(totals.nothing, packings), packings) for packings in agents), reverse=True)
+    kept: list[tuple[int, int]] = []
+    result = []
+    for part, packings in parts:
+        totals.budget.spend(1 + len(kept))
+        left = limit - sum(often for whole, often in kept if not part & ~whole)
+        if left > 0:
+            kept.append((part, min(agents[packings], left)))
+            result.append((packings, kept[-1][1]))
+    return result
+
+
+def placeable(totals: Totals, agents: Iterable[tuple[Frontier, int]]) -> int:
+    """Return the set of all totals that agents can hold, given as (frontier, how many agents have it)."""
+    reached = totals.nothing
+    for packings, often in agents:
+        for _agent in range(min(often, sum(totals.counts))):
+            before = reached
+            reached |= totals.with_one_more(before, packings)
+            if reached == before or reached & totals.everything:
+                break
+    return reached
+
+
+def reach(totals: Totals, agents: Sequence[Frontier], levels: int) -> list[list[int]]:
+    """Return for each position i in ``agents`` and each j up to ``levels`` what j of the agents from i on can hold.
+
+    The last position is that after the last agent.
+    """
+    table = [[totals.nothing, *[0] * levels]]
+    for packings in reversed(agents):
+        totals.keep(levels)
+        later = table[-1]
+        taken = (totals.with_one_more(one, packings) for one in later)
+        table.append([totals.nothing, *(left | more for left, more in zip(later[1:], taken, strict=False))])
+    return table[::-1]
+
+
+def first_set(totals: Totals, agents: Sequence[Frontier], table: list[list[int]], size: int) -> list[int]:
+    """Return the positions of ``size`` agents that hold everything, of all such sets the first one.
+
+    There must be such a set, and ``table`` is what the agents reach. In a walk from the first agent, one is taken
+    whenever what is taken with it and some that come after make up everything; one that is passed over is in no such
+    set that has what is taken already, so the first set comes out.
+    """
+    held = totals.nothing
+    chosen: list[int] = []
+    for position, packings in enumerate(agents):
+        missing = size - len(chosen)
+        if not missing:
+            break
+        grown = totals.with_one_more(held, packings)
+        if totals.complete(grown, table[position + 1][missing - 1]):
+            held = grown
+            chosen.append(position)
+    return chosen
+
+
+def fill(totals: Totals, agents: Sequence[Frontier], *, evenly: bool) -> list[Packing]:
+    """Return what each agent holds of everything, which they must be able to hold, and fewer agents not.
+
+    They are filled one after the other, each with as many containers as the others allow, or ``evenly`` with its part
+    of what is left; of packings with as many containers the one that has the most of the first shapes.
+    """
+    after = [totals.nothing]
+    for packings in reversed(agents[1:]):
+        after.append(totals.with_one_more(after[-1], packings))
+    left, filled = totals.counts, []
+    for packings in agents:
+        others = after.pop()
+        wanted = -(-sum(left) // (len(after) + 1)) if evenly else sum(left)
+        possible = totals.each(totals.with_one_more(totals.nothing, packings))
+        fitting = (packing for packing in possible if totals.has(others, _without(left, packing)))
+        filled.append(_nearest(fitting, wanted))
+        left = _without(left, filled[-1])
+    return filled
+
+
+def _without(left: Packing, packing: Packing) -> Packing:
+    return tuple(count - taken for count, taken in zip(left, packing, strict=True))
+
+
+def _nearest(packings: Iterable[Packing], wanted: int) -> Packing:
+    return max(packings, key=lambda packing: (-abs(sum(packing) - wanted), packing))
+
+
+def most(packings: Iterable[Packing]) -> Packing:
+    """Return the packing of the most containers, then of the most of the first shapes."""
+    return max(packings, key=lambda packing: (sum(packing), packing))
+
+
+def together(chosen: Iterable[tuple[object, Packing]], counts: Packing) -> Packing:
+    """Return what packings, each behind whose it is, add up to; ``counts`` says how many shapes there are."""
+    return tuple(map(sum, zip([0] * len(counts), *(packing for _whose, packing in chosen), strict=True)))

@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Containers that are all alike: which agents take how many of them, exact in O(n log n).
+
+An agent is then fully described by its room: how many of the containers it can hold.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+
+Order = Callable[[AgentFacts], tuple[Any, ...]]
+"""Says which of several agents is taken first: the one with the smallest result. No two agents may be equal."""
+
+Counts = list[tuple[AgentFacts, int]]
+"""How many containers each agent gets, in rank order."""
+
+
+def largest(amounts: Mapping[int, int], total: int) -> list[int]:
+    """Return the fewest of the amounts that add up to ``total``, smallest first; all where they do not reach it.
+
+    ``amounts`` says how often each of them is there. Those are the largest ones: if the k-1 largest fall short of
+    the total, every other k-1 do too, for each of them is at most the one it stands against.
+    """
+    chosen: list[int] = []
+    for amount, often in sorted(amounts.items(), reverse=True):
+        if total <= 0 or amount <= 0:
+            break
+        many = min(often, -(-total // amount))
+        chosen += [amount] * many
+        total -= amount * many
+    return chosen[::-1]
+
+
+def fewest(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Counts:
+    """Return the fewest agents that hold ``size`` containers, and of all such sets the first one in ``order``.
+
+    All agents together must hold that many. The agents are walked in that order, keeping the roomiest set that
+    completes what is fixed already. One of that set is fixed at no loss of room; another one takes the place of the
+    set's least roomy agent when the room that is lost can be spared. What is passed over could not be in any set as
+    small, so the set that comes out is the first (exchange argument; bin covering with items that are alike).
+    """
+    roomiest = largest(Counter(rooms), size)
+    spare = sum(roomiest) - size
+    # Below that an agent is never taken, for what can be spared only shrinks: it needs no place in the order.
+    least = max(1, roomiest[0] - spare)
+    queue = [(order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room >= least]
+    heapq.heapify(queue)
+    chosen: Counts = []
+    while roomiest:
+        _key, room, agent = heapq.heappop(queue)
+        position = bisect.bisect_left(roomiest, room)
+        loss = roomiest[position] - room
+        if loss <= spare:
+            spare -= loss
+            del roomiest[position]
+            chosen.append((agent, room))
+    return _filled(chosen, size)
+
+
+def _filled(chosen: Iterable[tuple[AgentFacts, int]], size: int) -> Counts:
+    """Fill the agents one after the other, the roomiest first; none stays empty, or fewer would have done."""
+    counts: Counts = []
+    for agent, room in sorted(chosen, key=lambda one: (-one[1], one[0].name)):
+        counts.append((agent, min(room, size)))
+        size -= counts[-1][1]
+    return counts
+
+
+def spread(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Counts:
+    """Return ``size`` containers on as many agents as possible, evenly: always on the one with the fewest of them.
+
+    All agents together must hold that many. ``order`` chooses between agents that have as many.
+    """
+    usable = ((order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room)
+    chosen = heapq.nsmallest(size, usable)
+    counts = [0] * len(chosen)
+    # Sorted, hence a heap already.
+    emptiest = [(0, position) for position in range(len(chosen))]
+    for _container in range(size):
+        count, position = emptiest[0]
+        counts[position] = count + 1
+        if count + 1 < chosen[position][1]:
+            heapq.heapreplace(emptiest, (count + 1, position))
+        else:
+            heapq.heappop(emptiest)
+    return [(agent, count) for (_key, _room, agent), count in zip(chosen, counts, strict=True)]

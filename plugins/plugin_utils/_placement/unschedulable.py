@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Why there is no room: what is short, for whom, and by how much."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.blockers import makes_room
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand, Member
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Packing
+
+NAMED = 4
+"""How many containers or sessions a phrase names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NoRoom:
+    """Why a session cannot start now, as one phrase and as figures.
+
+    ``shortfall`` is what the containers without a place ask of each slot that binds. By role, ``unplaced`` is how many
+    containers have none, and ``missing`` how much of each slot the agent that lacks the least lacks for one more.
+    ``makes_room`` are the names of sessions whose ends, all of them together, make room; none where none do.
+    """
+
+    reason: str
+    shortfall: dict[str, int]
+    unplaced: dict[str, int] = dataclasses.field(default_factory=dict)
+    missing: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    makes_room: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """As many containers as there is room for: ``placed`` of each shape.
+
+    ``agents`` are those that would have to take more, and ``packings`` what each of them has taken. An attempt that is
+    not ``exact`` may have missed a better one.
+    """
+
+    placed: Packing
+    agents: Sequence[AgentFacts]
+    packings: Sequence[Packing]
+    exact: bool
+
+
+def explain(agents: Sequence[AgentFacts], demand: Demand, attempt: Attempt, *, single_node: bool) -> NoRoom:
+    """Return why the containers that an attempt leaves over have no place on these agents."""
+    over = demand.beyond(attempt.placed)
+    unplaced = dict(Counter(member.role for member in over))
+    found = "" if attempt.exact else "found "
+    what = f"no room {found}for {len(over)} of {demand.size} containers"
+    if not agents:
+        return NoRoom(f"{what}: no agent that may hold them is schedulable", {}, unplaced)
+    shortfall: Counter[str] = Counter()
+    missing: dict[str, dict[str, int]] = {}
+    for shape, many in Counter(member.shape for member in over).items():
+        request = demand.requests[shape]
+        lacks = _lacks(demand, attempt, shape)
+        shortfall.update({slot: many * request[slot] for slot in request if any(slot in lack for lack in lacks)})
+        least = min(lacks, key=lambda lack: _weight(lack, request))
+        missing |= {member.role: least for member in over if member.shape == shape}
+    endings = makes_room(agents, demand, single_node=single_node) if attempt.exact else ()
+    names = f" ({listed([member.hostname for member in over])})" if len(demand.counts) > 1 else ""
+    where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
+    why = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
+    reason = f"{what}{names} {where}: {why}{_too_wide(agents, demand, over)}"
+    if endings:
+        reason += f"; room comes when these end: {listed(endings)}"
+    return NoRoom(reason, dict(shortfall), unplaced, missing, endings)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as people read them: a few, and how many more there are."""
+    shown = ", ".join(names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+
+
+def _lacks(demand: Demand, attempt: Attempt, shape: int) -> list[dict[str, int]]:
+    """Return how much of each slot agents lack for one container more of a shape, beside what they have taken.
+
+    What several lack is told once; nothing is lacking where only the limit of containers stands in the way.
+    """
+    request = demand.requests[shape]
+    width = request.get("cpu", 0)
+    needs = {packing: _needs(demand, packing, request) for packing in set(attempt.packings)}
+    lacks = set()
+    for agent, packing in zip(attempt.agents, attempt.packings, strict=True):
+        free = agent.free
+        lack = [(slot, need - free.get(slot, 0)) for slot, need in needs[packing] if free.get(slot, 0) < need]
+        if width > agent.online_cpus:
+            short = max(dict(lack).get("cpu", 0), width - agent.online_cpus)
+            lack = [("cpu", short), *(one for one in lack if one[0] != "cpu")]
+        lacks.add(tuple(lack))
+    return [dict(lack) for lack in lacks]
+
+
+def _needs(demand: Demand, packing: Packing, request: dict[str, int]) -> list[tuple[str, int]]:
+    """Return what a packing and one container more take of each slot of which that one asks."""
+    return [
+        (slot, amount + sum(one.get(slot, 0) * count for one, count in zip(demand.requests, packing, strict=True)))
+        for slot, amount in request.items()
+    ]
+
+
+def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[float], list[tuple[str, int]]]:
+    """Return how much is lacking of one container, its largest part first; an agent's limit is beyond measure."""
+    return not lack, sorted((lack[slot] / request[slot] for slot in lack), reverse=True), sorted(lack.items())
+
+
+def _too_wide(agents: Sequence[AgentFacts], demand: Demand, over: Sequence[Member]) -> str:
+    widest = max(demand.requests[member.shape].get("cpu", 0) for member in over)
+    most = max(agent.online_cpus for agent in agents)
+    if widest <= most:
+        return ""
+    return f"; one container asks for {widest} cores and no agent has more than {most} online"

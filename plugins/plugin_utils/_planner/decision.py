@@ -1,0 +1,255 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From a request and the facts of all agents to a decision: a plan, a session that is there already, or no room."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import SWARM
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner import swarm
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    Readings,
+    found_sessions,
+    status_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, refuse_other_request
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """A plan to carry out: an earlier run's where it is ``known``. ``pulls`` are the images that its agents lack.
+
+    ``public_keys`` are those of all containers, by hostname, of a session that every agent has committed: such a one
+    needs no claim. Otherwise there are none. ``at_least`` is a proven lower bound on the number of agents; of a known
+    plan it is not computed again. ``images`` are those that its agents have, as plain data by agent and name.
+    """
+
+    plan: SessionPlan
+    known: bool
+    pulls: dict[str, list[str]]
+    public_keys: dict[str, dict[str, str]]
+    at_least: int | None = None
+    images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
+
+
+def decide(
+    spec: SessionSpec, readings: Readings, pools: Pools, session_id: str, user: str, now: float
+) -> Decision | NoRoom:
+    """Return what to do about a request; ``session_id``, ``user`` and ``now`` are used where a new plan is made.
+
+    The same request under a name that is there already gives the plan that is there, so that a second run repairs or
+    changes nothing. Raises :class:`SpecError` or :class:`PlanError` with one sentence when it can never be met.
+    """
+    if not readings.facts:
+        raise PlanError(f"no agent can be used: {readings.why(readings.left_out) or 'the inventory has none'}")
+    known = _known_plan(spec, readings)
+    agents = [AgentFacts.from_dict(name, data) for name, data in sorted(readings.facts.items())]
+    if known:
+        keys = _committed_keys(known, readings)
+        return Decision(known, True, _missing_images(known, agents), keys, images=_images_there(known, agents))
+    placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
+    if isinstance(placement, NoRoom):
+        return placement
+    plan = make_plan(spec, placement, agents, pools, session_id, user, now)
+    missing, there = _missing_images(plan, agents), _images_there(plan, agents)
+    return Decision(plan, False, missing, {}, placement.at_least, there)
+
+
+def can_start_when_empty(spec: SessionSpec, readings: Readings) -> bool:
+    """Return whether a request could be met if all sessions of other names ended."""
+    emptied = {name: {**data, "taken": {}, "containers": 0} for name, data in readings.facts.items()}
+    agents = [AgentFacts.from_dict(name, data) for name, data in sorted(emptied.items())]
+    try:
+        if _known_plan(spec, readings):
+            return True
+        placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
+        return isinstance(placement, Placement)
+    except (SpecError, PlanError):
+        return False
+
+
+def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str]) -> Placement | NoRoom:
+    """Return the first placement that is found: preferred agents come first; neither architectures nor swarms mix.
+
+    An image that is there on some agents is taken to be of their architecture, one that is nowhere to fit any.
+    """
+    with_image = [agent for agent in eligible if any(agent.images.get(image) for image in spec.images)]
+    kinds = {agent.name: (agent.architecture, swarms.get(agent.name, "")) for agent in eligible}
+    wanted = sorted({kinds[agent.name] for agent in with_image or eligible})
+    pools = [[agent for agent in eligible if kinds[agent.name] == one] for one in wanted] or [[]]
+    if spec.designated_agents and spec.designated_agents_mode == "preferred":
+        preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
+        pools = [pool for pool in preferred if pool] + pools
+    groups = [Group(role.name, role.resources, role.replicas) for role in spec.groups]
+    single_node = spec.cluster_mode == "single-node"
+    results: list[Placement | NoRoom] = []
+    for pool in pools:
+        results.append(place(pool, groups, single_node=single_node, selection=spec.agent_selection))
+        if isinstance(results[-1], Placement):
+            break
+    return results[-1]
+
+
+def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str, str]]:
+    parts = [part for part in found_sessions(readings.facts)[plan.id] if part.committed]
+    keys = {hostname: both for part in parts for hostname, both in part.public_keys.items()}
+    whole = {part.agent for part in parts} >= set(plan.agents)
+    return keys if whole and {kernel.hostname for kernel in plan.kernels} == set(keys) else {}
+
+
+def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
+    """Return the plan of the session of that name, if it was asked for in the same way."""
+    by_id = found_sessions(readings.facts)
+    given_up = [session_id for session_id, parts in by_id.items() if all(part.expired for part in parts)]
+    named = [parts for one, parts in by_id.items() if parts[0].plan.name == spec.name and one not in given_up]
+    if not named:
+        return None
+    if len(named) > 1:
+        ids = ", ".join(sorted(parts[0].plan.id for parts in named))
+        raise SpecError(
+            f"session_name: {len(named)} sessions are called {spec.name!r} already ({ids}); end them first."
+        )
+    parts = named[0]
+    plan = parts[0].plan
+    refuse_other_request(spec, parts[0].request, plan.id, status_of(parts))
+    away = [name for name in plan.agents if name not in readings.facts]
+    if away:
+        raise PlanError(f"the session {spec.name!r} has containers on agents that cannot be used: {readings.why(away)}")
+    return plan
+
+
+def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping[str, str]) -> list[AgentFacts]:
+    """Return the agents that may hold the session at all, or raise a sentence that says which option rules out all."""
+    group = [agent for agent in agents if agent.resource_group == spec.resource_group]
+    if not group:
+        known = ", ".join(sorted({agent.resource_group for agent in agents}))
+        raise SpecError(f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {known}.")
+    if _strict(spec):
+        _refuse_designated(spec, agents, left_out)
+        group = [agent for agent in group if agent.name in spec.designated_agents]
+    if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
+        known = ", ".join(sorted({agent.architecture for agent in group}))
+        raise SpecError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
+    allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
+    allowed = _in_swarm(spec, _sharing_network(spec, _with_infiniband(spec, allowed)), agents)
+    _refuse_slots(spec, allowed)
+    return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
+
+
+def _strict(spec: SessionSpec) -> bool:
+    """Return whether the session may lie on designated agents only."""
+    return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
+
+
+def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping[str, str]) -> None:
+    groups = {agent.name: agent.resource_group for agent in agents}
+    for name in spec.designated_agents:
+        option = f"session_designated_agents: {name!r}"
+        if name in left_out:
+            raise PlanError(f"{option} cannot be used: {left_out[name]}")
+        if name not in groups:
+            known = ", ".join(sorted({*groups, *left_out}))
+            raise SpecError(f"{option} is not an agent of the inventory; known are {known}.")
+        if groups[name] != spec.resource_group:
+            raise SpecError(f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}.")
+
+
+def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
+    """Refuse what no agent has at all: waiting would never help."""
+    for role in spec.groups:
+        for slot in role.resources:
+            if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
+                continue
+            where = f"session_roles.{role.name}.resources.{slot}" if spec.roles else f"session_resources.{slot}"
+            whose = "designated agent" if _strict(spec) else f"agent of resource group {spec.resource_group!r}"
+            offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
+            raise SpecError(f"{where}: no {whose} offers it; offered are {offered}.")
+
+
+def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have InfiniBand, should the session ask for it; raise a sentence where none has."""
+    if not spec.infiniband:
+        return list(agents)
+    having = [agent for agent in agents if agent.infiniband]
+    if not having:
+        names = ", ".join(agent.name for agent in agents)
+        raise SpecError(f"session_infiniband: none of {names} has /dev/infiniband.")
+    return having
+
+
+def _sharing_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents whose own network the session may share, should it lie on several; a sentence where none is."""
+    if spec.network_driver != "host" or spec.cluster_mode != "multi-node" or spec.cluster_size == 1:
+        return list(agents)
+    sharing = [agent for agent in agents if agent.allow_host_network]
+    if not sharing:
+        names = ", ".join(agent.name for agent in agents)
+        raise SpecError(
+            f"session_network_driver: 'host' needs agent_allow_host_network: true, and none of {names} has it."
+        )
+    return sharing
+
+
+def _asks_swarm(spec: SessionSpec) -> bool:
+    """Return whether the session needs a swarm, should it lie on several agents."""
+    return spec.network_driver == SWARM and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
+
+
+def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
+    """Return the manager of the swarm of each agent, by name; nothing where the session needs no swarm."""
+    return swarm.managers(agents) if _asks_swarm(spec) else {}
+
+
+def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that a swarm can join, should the session lie on several; raise a sentence where none is."""
+    if not _asks_swarm(spec):
+        return list(allowed)
+    swarms = swarm.managers(agents)
+    inside = [agent for agent in allowed if agent.name in swarms]
+    if not inside:
+        raise PlanError(swarm.why_none(allowed))
+    return inside
+
+
+def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+    """Return the agents that have the folders of the session; raise a sentence where none has."""
+    sources = [mount.source for mount in spec.mounts]
+    lacking = {one.name: [path for path in sources if path in one.missing_paths] for one in agents}
+    having = [agent for agent in agents if not lacking[agent.name]]
+    if agents and not having:
+        name, missing = min(lacking.items())
+        others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
+        raise PlanError(
+            f"session_mounts: {', '.join(missing)} is not a folder on {name}{others}, and the source must exist there"
+        )
+    return having
+
+
+def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, list[str]]:
+    """Return the images that agents of the plan need and lack, by agent; agents that lack none are left out."""
+    has = {agent.name: agent.images for agent in agents}
+    needs = {name: dict.fromkeys(kernel.image for kernel in plan.kernels_on(name)) for name in plan.agents}
+    lacks = {name: [image for image in needed if not has[name].get(image)] for name, needed in needs.items()}
+    return {name: images for name, images in lacks.items() if images}
+
+
+def _images_there(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the images that agents of the plan need and have, by agent and name."""
+    has = {agent.name: agent.images for agent in agents}
+    there: dict[str, dict[str, dict[str, str]]] = {name: {} for name in plan.agents}
+    for kernel in plan.kernels:
+        known = has[kernel.agent].get(kernel.image)
+        if known:
+            there[kernel.agent][kernel.image] = dataclasses.asdict(known)
+    return there

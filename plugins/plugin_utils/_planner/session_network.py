@@ -1,0 +1,130 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The network that joins a session's containers: which driver, which addresses, names and identifiers."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model import addressing
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
+    BRIDGE_PREFIX,
+    HOST_NETWORK,
+    SWARM,
+    Network,
+    _tag,
+    link_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner import swarm
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+
+
+class PlanError(ValueError):
+    """The session can never start as asked on these agents; one sentence."""
+
+
+def make_network(
+    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
+) -> Network | None:
+    if spec.cluster_size == 1:
+        return None
+    if spec.network_driver == HOST_NETWORK and len(chosen) > 1:
+        return _host_network(chosen)
+    if spec.network_driver == SWARM and len(chosen) > 1:
+        return _overlay(spec, chosen, agents, pools, session_id)
+    subnet = _subnet(spec.cluster_size, chosen, pools, session_id)
+    name, bridge = f"backendai-{spec.name}", f"{BRIDGE_PREFIX}{_tag(session_id)}"
+    if len(chosen) == 1:
+        return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
+    vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
+    if vni is None:
+        raise PlanError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
+    mtu = addressing.vxlan_mtu(_underlays(chosen, "a tunnel", tunnelled=True))
+    _refuse_taken_port(chosen, pools.vxlan_port)
+    return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, link_of(session_id))
+
+
+def _subnet(containers: int, agents: Sequence[AgentFacts], pools: Pools, session_id: str) -> str:
+    """Return a subnet for that many containers that none of the agents uses."""
+    used = [network for agent in agents for network in agent.networks]
+    subnet = addressing.pick_subnet(pools.network, containers, used, session_id)
+    if subnet is None:
+        why = _overlap(pools.network, agents)
+        raise PlanError(f"session_network_pool: {pools.network} has no subnet left for {containers} containers{why}")
+    return subnet
+
+
+def _overlay(
+    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
+) -> Network:
+    """Return the overlay that one of the agents makes as a manager of their swarm.
+
+    Swarm takes an address of its own on every node: it has the upper half of the subnet, the containers the lower one.
+    """
+    managing = swarm.managers(agents)
+    (name,) = {managing[agent.name] for agent in chosen}
+    manager = next(agent for agent in agents if agent.name == name)
+    if wrong := swarm.obstacle(chosen, manager):
+        raise PlanError(wrong)
+    mtu = addressing.vxlan_mtu(_underlays(chosen, "an overlay", tunnelled=True))
+    subnet = _subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
+    return Network(SWARM, f"backendai-{spec.name}", subnet, mtu, None, manager=name)
+
+
+def _host_network(chosen: Sequence[AgentFacts]) -> Network:
+    """Return the agents' own network, which containers share."""
+    found = _underlays(chosen, "the network driver host", tunnelled=False)
+    for agent, (address, _mtu) in zip(chosen, found, strict=True):
+        if ":" in address:
+            raise PlanError(f"agent_underlay_address: {agent.name} has {address}, the network driver host needs IPv4")
+    return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in found), None)
+
+
+def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
+    """Return a phrase for the first agent that uses the whole pool for something else; empty where none does."""
+    for agent in chosen:
+        for text in agent.networks:
+            network = ipaddress.ip_network(text, strict=True)
+            if network.version == 4 and network.prefixlen and ipaddress.IPv4Network(pool).subnet_of(network):
+                return f": {agent.name} uses {text}"
+    return ""
+
+
+def _refuse_taken_port(chosen: Iterable[AgentFacts], port: int) -> None:
+    for agent in chosen:
+        if port in agent.udp_ports:
+            raise PlanError(
+                f"session_vxlan_port: {port} is used on {agent.name} by {agent.udp_ports[port]}; choose"
+                " another one for all sessions"
+            )
+
+
+def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> list[tuple[str, int]]:
+    """Return (address, MTU) of every agent; ``what`` needs them all, and room for the smallest frame."""
+    found = []
+    for agent in chosen:
+        if agent.underlay is None:
+            raise PlanError(f"agent_underlay_address: no address of {agent.name} is known that its peers could reach")
+        least = addressing.MIN_MTU + (addressing.overhead(agent.underlay.address) if tunnelled else 0)
+        if agent.underlay.mtu < least:
+            here = f"{agent.underlay.interface} of {agent.name} has an MTU of {agent.underlay.mtu}"
+            raise PlanError(f"agent_underlay_address: {here}, {what} needs at least {least}")
+        found.append((agent.name, agent.underlay.address, agent.underlay.mtu))
+    secret = [agent.name for agent in chosen if agent.underlay and agent.underlay.public_key]
+    if secret and len(secret) < len(found):
+        plain = ", ".join(name for name, _address, _mtu in found if name not in secret)
+        raise PlanError(
+            f"agent_underlay_encryption: {', '.join(secret)} has wireguard and {plain} has none;"
+            f" {what} needs it on both"
+        )
+    name, address, _mtu = found[0]
+    for other, peer, _mtu in found:
+        if (":" in peer) != (":" in address):
+            both = f"{name} has {address} and {other} has {peer}"
+            raise PlanError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
+    return [(address, mtu) for _name, address, mtu in found]

@@ -1,0 +1,132 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From a request and a placement to the decided session: names, addresses, ports."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model import addressing
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
+    HOST_NETWORK,
+    Network,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import (
+    MAIN,
+    SSH_PORT,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.published_ports import publish
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError, make_network
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a container meets the others."""
+
+    agent: str
+    address: str | None = None
+    mac: str | None = None
+    ssh_port: int = SSH_PORT
+
+
+def make_plan(
+    spec: SessionSpec,
+    placement: Placement,
+    agents: Sequence[AgentFacts],
+    pools: Pools,
+    session_id: str,
+    user: str,
+    now: float,
+) -> SessionPlan:
+    """Return the plan of a session placed on agents: the same input gives the same plan.
+
+    ``agents`` are all that were read; only those of the placement count. Raises :class:`PlanError` when the pool of
+    addresses or network identifiers is exhausted, an agent's underlay address is not known or its MTU too small, or
+    the port of the tunnels is taken.
+    """
+    by_name = {agent.name: agent for agent in agents}
+    chosen = [by_name[name] for name in placement.agents]
+    network = make_network(spec, chosen, agents, pools, session_id)
+    meeting = network is not None and network.driver in ("vxlan", HOST_NETWORK)
+    kernels = _kernels(spec, session_id, _places(placement.hosts, network, by_name, pools, session_id))
+    main1s = kernels[0].agent
+    sharing = network is not None and network.driver == HOST_NETWORK
+    own_ssh_ports = [kernel.ssh_port for kernel in kernels if sharing and kernel.agent == main1s]
+    return SessionPlan(
+        id=session_id,
+        name=spec.name,
+        user=user,
+        cluster_mode="multi-node" if len(chosen) > 1 else "single-node",
+        requested_cluster_mode=spec.cluster_mode,
+        resource_group=spec.resource_group,
+        command=spec.command,
+        failure_policy=spec.failure_policy,
+        mounts=spec.mounts,
+        network=network,
+        kernels=kernels,
+        underlays={agent.name: agent.underlay for agent in chosen if meeting and agent.underlay},
+        agent_addresses=addressing.collapsed(address for agent in agents for address in agent.addresses),
+        created_at=now,
+        command_scope=spec.command_scope,
+        apps=spec.apps,
+        uid=spec.uid,
+        gid=spec.gid,
+        infiniband=spec.infiniband,
+        published=publish(spec.apps, by_name[main1s], pools, session_id, own_ssh_ports),
+        gateways=tuple(pools.gateways),
+    )
+
+
+def _kernels(spec: SessionSpec, session_id: str, places: Sequence[_Place]) -> tuple[Kernel, ...]:
+    members = [(role, index) for role in spec.groups for index in range(1, role.replicas + 1)]
+    return tuple(
+        _kernel(spec.name, session_id, role, index, rank, places[rank]) for rank, (role, index) in enumerate(members)
+    )
+
+
+def _kernel(name: str, session_id: str, role: Role, index: int, rank: int, place: _Place) -> Kernel:
+    hostname = f"{role.name}{index}"
+    return Kernel(
+        id=session_id if role.name == MAIN else str(uuid.uuid5(uuid.UUID(session_id), hostname)),
+        role=role.name,
+        index=index,
+        rank=rank,
+        hostname=hostname,
+        image=role.image,
+        resources=dict(role.resources),
+        container=f"backendai-{name}-{hostname}",
+        **dataclasses.asdict(place),
+    )
+
+
+def _places(
+    hosts: Sequence[str], network: Network | None, agents: Mapping[str, AgentFacts], pools: Pools, session_id: str
+) -> list[_Place]:
+    """Return where each container meets the others, in rank order."""
+    if network is None:
+        return [_Place(agent) for agent in hosts]
+    if network.subnet is not None:
+        addresses = [addressing.address_of(network.subnet, rank) for rank in range(len(hosts))]
+        # Engine 20.10 takes no MAC for an overlay, and Swarm needs none.
+        macs = [None if network.manager else addressing.mac_of(address) for address in addresses]
+        return [_Place(*place) for place in zip(hosts, addresses, macs, strict=True)]
+    first, last = pools.first_host_port, pools.last_host_port
+    free = {name: addressing.free_ports(first, last, agents[name].tcp_ports, session_id) for name in set(hosts)}
+    return [_host_place(agents[name], next(free[name], None), pools) for name in hosts]
+
+
+def _host_place(agent: AgentFacts, port: int | None, pools: Pools) -> _Place:
+    if port is None:
+        pool = f"{pools.first_host_port}-{pools.last_host_port}"
+        raise PlanError(f"session_host_port_pool: {pool} has no port left on {agent.name}")
+    return _Place(agent.name, agent.underlay.address if agent.underlay else None, None, port)

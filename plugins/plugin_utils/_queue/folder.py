@@ -1,0 +1,242 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The queue of sessions as a folder on the control node, one file for each, shared by all who use the inventory."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import multiprocessing
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, DamagedEntry, Entry, Owner
+
+LOCK_SECONDS = 30.0
+"""How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs."""
+
+LEFTOVER_SECONDS = 60.0
+"""From this age on, what a killed writer left is removed."""
+
+_ENTRY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")
+
+
+class QueueFolder:
+    """The folder ``session_queue_path``, made when it is first written to.
+
+    It is for its owner alone, unless it is there already and its group may write: then so it is with the files. What
+    cannot be made, read or written raises :class:`AnsibleActionFail` with one sentence, and so does a damaged file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path).expanduser().absolute()
+
+    def entries(self) -> list[Entry]:
+        """Return all sessions in the order of their ids. It needs no lock: files are replaced, never rewritten."""
+        with self._told("read"):
+            try:
+                names = sorted(os.listdir(self.path))
+            except FileNotFoundError:
+                return []
+        found = (self._read(name) for name in names if _ENTRY.fullmatch(name))
+        return [entry for entry in found if entry]
+
+    def entry(self, session_id: str) -> Entry | None:
+        """Return one session; ``None`` where there is none of that id."""
+        name = f"{session_id}.json"
+        return self._read(name) if _ENTRY.fullmatch(name) else None
+
+    def by_name(self, name: str) -> list[Entry]:
+        """Return the sessions of that name that have not ended."""
+        return [entry for entry in self.entries() if entry.name == name and entry.state != ENDED]
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the queue while entries are read, decided on and saved: never twice at once in one process."""
+        with self._told("written"):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            with self._told("written"):
+                self._share(handle)
+                self._wait_for(handle)
+                self._remove_leftovers()
+            yield
+        finally:
+            os.close(handle)
+
+    def save(self, entry: Entry) -> None:
+        """Write a session, so that a crash leaves the old or the new one, never half of it."""
+        target = self._file(entry.id)
+        with self._told("written"):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, staged = tempfile.mkstemp(dir=self.path, prefix=f".{entry.id}.", suffix=".new")
+            try:
+                with os.fdopen(handle, "w") as stream:
+                    self._share(handle)
+                    stream.write(entry.to_json())
+                    stream.flush()
+                    os.fsync(handle)
+                os.replace(staged, target)
+            except BaseException:
+                os.unlink(staged)
+                raise
+            self._settle()
+
+    def remove(self, session_id: str) -> None:
+        """Forget a session; nothing where there is none of that id."""
+        with self._told("written"), contextlib.suppress(FileNotFoundError):
+            self._file(session_id).unlink()
+            self._settle()
+
+    def _file(self, session_id: str) -> Path:
+        name = f"{session_id}.json"
+        if not _ENTRY.fullmatch(name):
+            raise ValueError(f"{session_id!r} is not the id of a session")
+        return self.path / name
+
+    def _read(self, name: str) -> Entry | None:
+        """Return the session of a file; ``None`` where it is not, or no longer, there."""
+        path = self.path / name
+        with self._told("read"):
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        try:
+            entry = Entry.from_json(content, str(path))
+            if name != f"{entry.id}.json":
+                raise DamagedEntry(f"{path} holds another session, {entry.id}: move it away.")
+        except DamagedEntry as error:
+            raise AnsibleActionFail(f"session_queue_path: {error}") from None
+        return entry
+
+    def _share(self, handle: int) -> None:
+        """Give an open file to the folder's group, where that group may write to the folder."""
+        folder = self.path.stat()
+        # Another operator's lock has been shared by that operator; and who is no member still may by the folder's ACL.
+        with contextlib.suppress(PermissionError):
+            if folder.st_mode & stat.S_IWGRP:
+                os.fchmod(handle, 0o660)
+                os.fchown(handle, -1, folder.st_gid)
+
+    def _wait_for(self, handle: int) -> None:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise AnsibleActionFail(
+                        f"session_queue_path: another run has held '{self.path}/.lock' for {LOCK_SECONDS:g} seconds;"
+                        " end that run first."
+                    ) from None
+                time.sleep(0.005)
+
+    def _remove_leftovers(self) -> None:
+        oldest = time.time() - LEFTOVER_SECONDS
+        for path in self.path.glob(".*.new"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+    def _settle(self) -> None:
+        """Bring the folder itself to the disk: without it a power cut can undo a renaming."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    @contextlib.contextmanager
+    def _told(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise AnsibleActionFail(f"session_queue_path: '{self.path}' cannot be {done}: {error.strerror}.") from None
+
+
+def me(pid: int | None = None) -> Owner:
+    """Return the ``ansible-playbook`` process: actions run in workers that it forks, and it outlives them."""
+    parent = multiprocessing.parent_process()
+    pid = pid or (parent.pid if parent else None) or os.getpid()
+    try:
+        return Owner(_host(), pid, _started(pid))
+    except OSError as error:
+        raise AnsibleActionFail(f"the run cannot be found in /proc (process {pid}): {error.strerror}.") from None
+
+
+def alive(entry: Entry, silence: float) -> bool:
+    """Return whether the run that starts a session is still at work.
+
+    One that cannot be asked, because it is on another machine that shares the folder, or hidden as another user's,
+    counts as alive as long as the entry was updated within the last ``silence`` seconds.
+    """
+    owner = entry.owner
+    if owner is None:
+        return False
+    if owner.host == _host():
+        try:
+            return _started(owner.pid) == owner.started
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        except PermissionError:
+            pass
+    elif owner.host.split()[:2] == _host().split()[:2] and owner.host.split()[2] != _host().split()[2]:
+        # This machine has been booted since.
+        return False
+    return time.time() - entry.updated_at < silence
+
+
+def default_path(inventory_sources: Sequence[str]) -> str:
+    """Return the folder of the queue that belongs to an inventory.
+
+    It is ``queue`` beside the first source that is a file. Within a folder of inventories it is ``.queue``: Ansible
+    reads every file below that is not hidden as one more inventory. Without either it is ``queue`` in the current
+    folder.
+    """
+    for source in inventory_sources:
+        if os.path.isdir(source):
+            return os.path.join(os.path.abspath(source), ".queue")
+        if os.path.isfile(source):
+            return os.path.join(os.path.dirname(os.path.abspath(source)), "queue")
+    return os.path.abspath("queue")
+
+
+def _host() -> str:
+    """Return what names this machine, its boot, and its process numbers: a container has numbers of its own."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        machine = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        machine = ""
+    return f"{os.uname().nodename} {machine or '-'} {boot} {os.readlink('/proc/self/ns/pid')}"
+
+
+def _started(pid: int) -> str:
+    """Return the start of a process in ticks since the boot.
+
+    Raises :class:`ProcessLookupError` where there is none, or a dead one that nobody has collected, and
+    :class:`PermissionError` where another user's processes are hidden.
+    """
+    try:
+        described = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        # Under the mount option hidepid this tells what is hidden from what is not there.
+        os.kill(pid, 0)
+        raise
+    # The second field, the command's name in brackets, may hold anything.
+    state, *fields = described.rpartition(")")[2].split()
+    if state in "ZX":
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    return fields[18]

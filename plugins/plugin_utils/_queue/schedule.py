@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which of the sessions that wait start now, one after the other, each on what the ones before it leave."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
+    Decision,
+    can_start_when_empty,
+    decide,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
+    Entry,
+    blocked_by,
+    count_pass,
+    dominant_shares,
+    in_order,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """How a queue is worked off: ``fifo``, ``lifo`` or ``drf``, and how many sessions may pass one that waits."""
+
+    policy: str
+    patience: int
+
+
+def schedule(
+    entries: Iterable[Entry], readings: Readings, pools: Pools, rules: Rules, now: float
+) -> list[tuple[Entry, Decision | NoRoom]]:
+    """Return every waiting session in the order in which it was tried, with the plan to start it or why it waits on.
+
+    Those that wait on have been told how many have passed them. A session that can never be met as the agents are now
+    waits on as well: its reason says what is wrong.
+    """
+    left = {entry.id: entry for entry in entries}
+    tried: dict[str, tuple[Entry, Decision | NoRoom]] = {}
+    while True:
+        shares = dominant_shares(*usage(readings)) if rules.policy == "drf" else {}
+        waiting = [entry for entry in left.values() if entry.id not in tried]
+        ordered = in_order(waiting, rules.policy, shares, rules.patience)
+        if not ordered:
+            return [(left.get(session_id, entry), decision) for session_id, (entry, decision) in tried.items()]
+        entry = ordered[0]
+        decision = waits_behind(left.values(), entry, readings, rules) or _decided(entry, readings, pools, now)
+        tried[entry.id] = entry, decision
+        if isinstance(decision, Decision):
+            readings = readings if decision.known else readings.holding(decision.plan)
+            del left[entry.id]
+            left.update({passed.id: passed for passed in count_pass(left.values(), entry)})
+
+
+def waits_behind(entries: Iterable[Entry], entry: Entry, readings: Readings, rules: Rules) -> NoRoom | None:
+    """Return why a session has to wait behind another one, even if it would fit; ``None`` where it need not."""
+    held = {one["plan"]["id"] for data in readings.facts.values() for one in data["sessions"]}
+    listed = [one for one in entries if one.id not in held and not _stuck(one, readings, rules)]
+    ahead = blocked_by([*listed, entry], entry.priority, entry.resource_group, rules.patience, entry.id)
+    if ahead is None:
+        return None
+    return NoRoom(f"it waits behind {ahead.name}, which {ahead.passed} later sessions have passed", {})
+
+
+def usage(readings: Readings) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Return what each user's sessions take, and what all agents have: amounts by slot."""
+    taken: dict[str, dict[str, float]] = {}
+    capacity: dict[str, float] = {}
+    for agent, data in readings.facts.items():
+        _add(capacity, data["capacity"])
+        for held in (one for one in data["sessions"] if not one["expired"]):
+            plan = SessionPlan.from_dict(held["plan"])
+            for kernel in plan.kernels_on(agent):
+                _add(taken.setdefault(plan.user, {}), kernel.resources)
+    return taken, capacity
+
+
+def _add(total: dict[str, float], slots: Mapping[str, float]) -> None:
+    for slot, amount in slots.items():
+        total[slot] = total.get(slot, 0) + amount
+
+
+def _decided(entry: Entry, readings: Readings, pools: Pools, now: float) -> Decision | NoRoom:
+    try:
+        decision = decide(spec_from_dict(entry.spec or {}), readings, pools, entry.id, entry.user, now)
+    except (SpecError, PlanError) as error:
+        return NoRoom(str(error).rstrip("."), {})
+    if isinstance(decision, Decision) and decision.plan.id != entry.id:
+        return NoRoom(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
+    return decision
+
+
+def _stuck(entry: Entry, readings: Readings, rules: Rules) -> bool:
+    """Return whether a session could not start even if all others ended: nobody is made to wait behind it."""
+    if entry.spec is None or entry.passed < rules.patience:
+        return False
+    return not can_start_when_empty(spec_from_dict(entry.spec), readings)

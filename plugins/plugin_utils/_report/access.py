@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How users get in to main1: what gateways are told of a session, and what people are told of the gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH
+
+
+def route_of(plan: SessionPlan) -> dict[str, Any]:
+    """Return where a gateway finds what a session publishes, as ``backendai.cluster.gateway_routes`` takes it."""
+    ways = {one.name: {"address": one.address, "port": one.host_port} for one in plan.published}
+    ssh = ways.pop(SSH, None)
+    apps = [{"name": app.name, "protocol": app.protocol, **ways[app.name]} for app in plan.apps if app.name in ways]
+    return {"id": plan.id, "name": plan.name, "apps": apps, "ssh": ssh}
+
+
+def links_of(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the ways in to one session, one for each gateway; ``gateways`` are the links that each gave, by its name.
+
+    A way in is ``gateway`` (its name), ``ssh`` (``host`` and ``port``, or ``None``) and ``apps`` (``name`` and
+    ``url``, which is ``None`` for an app that speaks no HTTP).
+    """
+    return [
+        {
+            "gateway": gateway,
+            "ssh": link["ssh"],
+            "apps": [{"name": app["name"], "url": app["url"]} for app in link["apps"]],
+        }
+        for gateway, links in sorted(gateways.items())
+        for link in links
+        if link["id"] == session_id
+    ]
+
+
+def described(name: str, links: Iterable[Mapping[str, Any]], host_key: str = "") -> list[str]:
+    """Return the ways in as lines for people; the links of apps have no token, and say how to get one.
+
+    ``host_key`` is that of main1, such as ``ssh-ed25519 AAAA…``; empty where it is not known.
+    """
+    lines: list[str] = []
+    apps = []
+    for link in links:
+        if link["ssh"]:
+            lines += [
+                f"Put this into ~/.ssh/config for `ssh {name}`, by way of {link['gateway']}:",
+                f"  Host {name}",
+                f"    HostName {link['ssh']['host']}",
+                f"    Port {link['ssh']['port']}",
+                "    User work",
+            ]
+            known = f"  [{link['ssh']['host']}]:{link['ssh']['port']} {host_key}"
+            lines += ["and this into ~/.ssh/known_hosts:", known] if host_key else []
+        apps += [f"  {app['name']:<16} {app['url'] or f'by ssh -L, it speaks no HTTP: {name}'}" for app in link["apps"]]
+    if apps:
+        token = f"backendai.cluster.session_token -e session_name={name} -e session_token_path=FILE"
+        lines += ["Its apps, with a token:", *apps, f"A token comes from ansible-playbook {token}"]
+    return lines

@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the containers of a session printed: from what its agents say to one report, and to lines for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import Answers, NotFound, find
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+"""All that a terminal obeys but the tab."""
+
+
+def find_logs(name: str, session_id: str, answers: Answers, entries: Sequence[Entry]) -> dict[str, Mapping[str, Any]]:
+    """Return what each agent holds of the one session that is meant. Raises :class:`NotFound`, also where it ended."""
+    meant = [one for one in entries if (one.id == session_id if session_id else one.name == name)]
+    if any(answers.parts.values()) or any(one.state != ENDED for one in meant) or not meant:
+        return find(name, session_id, answers, entries)
+    last = max(meant, key=lambda one: one.updated_at)
+    why = f": {last.record['reason']}" if last.record.get("reason") else ""
+    away = "".join(f"; {agent} cannot be asked: {reason}" for agent, reason in answers.unfit.items())
+    raise NotFound(
+        f"the session {last.name or last.id!r} is {last.record['status']}{why}; its containers are gone, and their logs"
+        f" with them{away}"
+    )
+
+
+def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: Answers, hostname: str) -> dict[str, Any]:
+    """Return the logs of all containers of a session in rank order, or of that ``hostname``, as plain data.
+
+    ``agents`` says why agents of these containers could not be asked, and ``error`` is one sentence about them,
+    ``None`` where all were. Raises :class:`NotFound` where the session has no such container.
+    """
+    plan = SessionPlan.from_dict(next(iter(parts.values()))["plan"])
+    kernels = [one for one in plan.kernels if hostname in ("", one.hostname)]
+    if not kernels:
+        known = ", ".join(one.hostname for one in plan.kernels)
+        raise NotFound(f"session_kernel: {hostname!r} is not a container of {plan.name!r}; it has {known}")
+    agents = {one.agent: answers.unfit[one.agent] for one in kernels if one.agent in answers.unfit}
+    return {
+        "session": {"id": plan.id, "name": plan.name},
+        "kernels": [_kernel(one, parts.get(one.agent), answers) for one in kernels],
+        "agents": agents,
+        "error": _error(plan.name, agents) if agents else None,
+    }
+
+
+def absent_logs(name: str, session_id: str, error: str) -> dict[str, Any]:
+    """Return the report of logs that there are none of."""
+    session = {"id": session_id or None, "name": name or None}
+    return {"session": session, "kernels": [], "agents": {}, "error": error}
+
+
+def lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Return the report for people: a heading for each log, then its lines, without what a terminal would obey."""
+    for kernel in report["kernels"]:
+        code = "" if kernel["exit_code"] is None else f" with code {kernel['exit_code']}"
+        yield f"== {kernel['hostname']} on {kernel['agent']}: {kernel['status']}{code} =="
+        yield from map(_shown, kernel["log"])
+        for app, log in kernel["apps"].items():
+            yield f"== {kernel['hostname']}, app {app} =="
+            yield from map(_shown, log)
+        if kernel["error"]:
+            yield f"== {kernel['hostname']}: {_shown(kernel['error'])} =="
+
+
+def _kernel(kernel: Kernel, part: Mapping[str, Any] | None, answers: Answers) -> dict[str, Any]:
+    """Return the logs of one container; ``unknown`` is one whose agent cannot be asked, ``missing`` one not there."""
+    known: dict[str, Any] = {"hostname": kernel.hostname, "agent": kernel.agent, "status": "missing", "exit_code": None}
+    nothing: dict[str, Any] = {"log": [], "apps": {}, "error": None}
+    if part is None and kernel.agent in answers.unfit:
+        why = f"{kernel.agent} cannot be asked: {answers.unfit[kernel.agent]}"
+        return {**known, "status": "unknown", **nothing, "error": why}
+    if part is None or kernel.hostname not in part["logs"]:
+        return {**known, **nothing}
+    state = part["containers"][kernel.hostname]
+    return {**known, "status": state["status"], "exit_code": state["exit_code"], **part["logs"][kernel.hostname]}
+
+
+def _error(name: str, agents: Mapping[str, str]) -> str:
+    away = "; ".join(f"{agent} cannot be asked: {why}" for agent, why in agents.items())
+    return f"not all logs of the session {name!r} could be read: {away}."
+
+
+def _shown(line: str) -> str:
+    """Return a line whose control characters can be seen, and do nothing: users print what they like."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], line.rstrip("\r"))

@@ -1,0 +1,123 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a session looks like to programs and people, told from what the agents hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+
+
+def session_record(
+    plan: SessionPlan,
+    status: str,
+    containers: Mapping[str, Mapping[str, Any]] | None = None,
+    error: str | None = None,
+) -> dict[str, Any]:
+    """Return the record of a planned session; ``containers`` tells ``status`` and ``image_digest`` by hostname."""
+    seen = containers or {}
+    network = plan.network
+    return {
+        "id": plan.id,
+        "name": plan.name,
+        "status": status,
+        "cluster_mode": plan.cluster_mode,
+        "cluster_size": len(plan.kernels),
+        "requested_cluster_mode": plan.requested_cluster_mode,
+        "resource_group": plan.resource_group,
+        "network": {key: getattr(network, key) for key in ("driver", "name", "subnet", "mtu", "vni")}
+        if network
+        else None,
+        "kernels": [
+            {
+                **{
+                    key: getattr(kernel, key) for key in ("id", "role", "index", "rank", "hostname", "agent", "address")
+                },
+                "container": kernel.container,
+                "status": seen.get(kernel.hostname, {}).get("status", "unknown"),
+                "image_digest": seen.get(kernel.hostname, {}).get("image_digest"),
+            }
+            for kernel in plan.kernels
+        ],
+        "apps": [{"name": app.name, "port": app.port, "protocol": app.protocol} for app in plan.apps],
+        "pending": None,
+        "error": error,
+    }
+
+
+def unplanned_record(
+    spec: SessionSpec | None,
+    name: str | None,
+    status: str,
+    session_id: str | None = None,
+    *,
+    no_room: NoRoom | None = None,
+    error: str | None = None,
+) -> dict[str, Any]:
+    """Return the record of a session that has no plan: ``PENDING``, ``ERROR``, or ``TERMINATED`` with nothing found."""
+    return {
+        "id": session_id,
+        "name": name,
+        "status": status,
+        "cluster_mode": spec.cluster_mode if spec else None,
+        "cluster_size": spec.cluster_size if spec else None,
+        "requested_cluster_mode": spec.cluster_mode if spec else None,
+        "resource_group": spec.resource_group if spec else None,
+        "network": None,
+        "kernels": [],
+        "apps": [],
+        "pending": pending(no_room) if no_room else None,
+        "error": error,
+    }
+
+
+def pending(no_room: NoRoom) -> dict[str, Any]:
+    """Return why a session waits, as its record says it."""
+    return {"reason": no_room.reason, "shortfall": no_room.shortfall}
+
+
+def ended_record(
+    record: Mapping[str, Any], status: str, reason: str, exit_code: int | None, began: float | None, now: float
+) -> dict[str, Any]:
+    """Return the record of a session that is over: why, from when to when, and with which exit code.
+
+    Times are in seconds since the epoch; when it was asked for may not be known.
+    """
+    over = {"reason": reason, "exit_code": exit_code, "created_at": began, "ended_at": now}
+    return {**record, "status": status, "pending": None, "error": reason if status == "ERROR" else None, **over}
+
+
+def as_json(data: Any) -> str:
+    """Return a record or a list of records as the text of a file."""
+    return json.dumps(data, indent=2) + "\n"
+
+
+def table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> list[str]:
+    """Return (record, when it was asked for) of sessions as the lines of a table for people, newest last.
+
+    Times are in seconds since the epoch. Why a session waits, or has ended, stands at the end of its line.
+    """
+    rows = [("NAME", "MODE", "SIZE", "STATUS", "AGENTS", "AGE", "")]
+    for record, since in sorted(sessions, key=lambda one: one[1]):
+        mode = (record["cluster_mode"] or "-").capitalize()
+        agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in record["kernels"])) or "-"
+        note = (record["pending"] or {}).get("reason") or record.get("reason") or record["error"] or ""
+        name, size = record["name"] or "-", str(record["cluster_size"] or "-")
+        rows.append((name, mode, size, record["status"], agents, _age(now - since), note))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _age(seconds: float) -> str:
+    """Return a span of time in its largest unit, as ``kubectl`` does: 45s, 12m, 3h, 9d."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"

@@ -1,0 +1,173 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a session is what it should be: from what its agents say to one report."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Found, status_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, Entry
+
+CHECKS = ("name", "tcp", "frame", "ssh")
+"""What is asked of every pair of containers."""
+
+UNKNOWN = "-"
+"""What a container says of a folder that it cannot read."""
+
+
+class NotFound(ValueError):
+    """There is no session that could be verified, or more than one; one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What agents say of a session, each by inventory name.
+
+    ``parts`` are what each holds of sessions of that name or id, ``unfit`` is why the others could not be asked.
+    ``left`` are the targets of mounts in which main1 left a mark, ``stays`` those where it could not be removed, and
+    ``seen`` is what each container saw of each mount, by hostname and target.
+    """
+
+    parts: Mapping[str, Sequence[Mapping[str, Any]]]
+    unfit: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    left: Sequence[str] = ()
+    stays: Sequence[str] = ()
+    seen: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
+
+
+def find(name: str, session_id: str, answers: Answers, entries: Iterable[Entry]) -> dict[str, Mapping[str, Any]]:
+    """Return what each agent holds of the one session that is meant. Raises :class:`NotFound`."""
+    by_id: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for agent, parts in answers.parts.items():
+        for part in parts:
+            by_id.setdefault(part["plan"]["id"], {})[agent] = part
+    if len(by_id) > 1:
+        raise NotFound(
+            f"session_name: {len(by_id)} sessions are called {name!r}: give session_id ({', '.join(sorted(by_id))})"
+        )
+    for parts_of_one in by_id.values():
+        called = next(iter(parts_of_one.values()))["plan"]["name"]
+        if name and name != called:
+            raise NotFound(f"session_id: {session_id!r} is the id of {called!r}, not of {name!r}")
+        return parts_of_one
+    live = (one for one in entries if one.state != ENDED)
+    noted = next((one for one in live if (one.id == session_id if session_id else one.name == name)), None)
+    if noted:
+        raise NotFound(f"the session {noted.name or noted.id!r} is {noted.record['status']}: no agent holds it")
+    away = "; ".join(f"{agent}: {why}" for agent, why in answers.unfit.items())
+    asked = f", and not all agents can be asked: {away}" if away else ""
+    raise NotFound(f"no session {session_id or name!r} was found{asked}")
+
+
+def report_of(parts: Mapping[str, Mapping[str, Any]], answers: Answers) -> dict[str, Any]:
+    """Return the report of a session as plain data; ``error`` is one sentence, ``None`` when it is healthy."""
+    found = [_found(agent, part) for agent, part in parts.items()]
+    plan = found[0].plan
+    report: dict[str, Any] = {
+        "session": {"id": plan.id, "name": plan.name, "status": status_of(found)},
+        "healthy": False,
+        "error": None,
+        "agents": {agent: answers.unfit[agent] for agent in plan.agents if agent in answers.unfit},
+        "drift": [
+            {"agent": agent, **change}
+            for agent in plan.agents
+            for change in (parts[agent]["drift"] if agent in parts else _lost(plan, agent, answers))
+        ],
+        "pairs": _pairs(plan, parts.values()),
+        "mounts": [_mount(plan, mount, answers) for mount in plan.mounts],
+    }
+    wrong = _wrong(report)
+    return {**report, "healthy": not wrong, "error": _error(plan.name, wrong) if wrong else None}
+
+
+def absent_report(name: str, session_id: str, error: str) -> dict[str, Any]:
+    """Return the report of a session that was not found."""
+    session = {"id": session_id or None, "name": name or None, "status": None}
+    empty: dict[str, Any] = {"agents": {}, "drift": [], "pairs": [], "mounts": []}
+    return {"session": session, "healthy": False, "error": error, **empty}
+
+
+def fails(pair: Mapping[str, Any]) -> list[str]:
+    """Return what fails between two containers; nothing of a pair that could not be asked."""
+    return [check for check in CHECKS if pair[check] is False]
+
+
+def unasked(pair: Mapping[str, Any]) -> bool:
+    """Return whether a pair could not be asked: its source does not run, or its agent is away."""
+    return pair["name"] is None
+
+
+def _found(agent: str, part: Mapping[str, Any]) -> Found:
+    plan = SessionPlan.from_dict(part["plan"])
+    return Found(agent, plan, {}, part["committed"], part["expired"], part["containers"], {})
+
+
+def _lost(plan: SessionPlan, agent: str, answers: Answers) -> list[dict[str, Any]]:
+    """Return the difference of an agent that holds nothing of a session that it should hold a part of."""
+    there = {"subject": f"session {plan.name}", "is": None, "should": "held"}
+    return [] if agent in answers.unfit else [there]
+
+
+def _pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return all pairs in rank order; those that could not be asked have nothing but ``None``."""
+    asked = {(pair["from"], pair["to"]): dict(pair) for part in parts for pair in part["pairs"]}
+    names = [kernel.hostname for kernel in plan.kernels]
+    nothing = dict.fromkeys((*CHECKS, "ssh_error", "latency_ms"))
+    return [asked.get((one, other), {"from": one, "to": other, **nothing}) for one in names for other in names]
+
+
+def _mount(plan: SessionPlan, mount: Mount, answers: Answers) -> dict[str, Any]:
+    """Return whether all containers see in a mount what main1 sees.
+
+    ``compared`` is how that was found out: by a ``mark`` that main1 left there, or else by the ``names`` in the top
+    folder, which say less. ``apart`` are the containers that see something else, ``unasked`` those that said nothing.
+    """
+    sights = {one.hostname: answers.seen.get(one.hostname, {}).get(mount.target) for one in plan.kernels}
+    main, agents = plan.kernels[0], {one.hostname: one.agent for one in plan.kernels}
+    mine = sights[main.hostname]
+    marked = mount.target in answers.left
+    readable = marked or (mine is not None and mine["names"] != UNKNOWN)
+
+    def same(hostname: str, sight: Mapping[str, Any]) -> bool:
+        if marked or mine is None:
+            return bool(sight["mark"])
+        same_folder = agents[hostname] == main.agent and sight["folder"] == mine["folder"]
+        return same_folder or bool(sight["names"] == mine["names"])
+
+    apart = [name for name, sight in sights.items() if readable and sight is not None and not same(name, sight)]
+    silent = [name for name, sight in sights.items() if sight is None or not readable]
+    return {
+        **dataclasses.asdict(mount),
+        "compared": "mark" if marked else "names" if readable else None,
+        "same": False if apart else None if silent else True,
+        "apart": apart,
+        "unasked": silent,
+        "mark_stays": mount.target in answers.stays,
+    }
+
+
+def _wrong(report: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each kind of thing that is wrong; none for a healthy session."""
+    pairs = [pair for pair in report["pairs"] if fails(pair)]
+    silent = [pair for pair in report["pairs"] if unasked(pair)]
+    mounts = [mount for mount in report["mounts"] if not mount["same"] or mount["mark_stays"]]
+    counted = [
+        (len(report["agents"]), "agent that cannot be asked", "agents that cannot be asked"),
+        (len(report["drift"]), "difference from the plan", "differences from the plan"),
+        (len(pairs), "pair that does not meet", "pairs that do not meet"),
+        (len(silent), "pair that could not be asked", "pairs that could not be asked"),
+        (len(mounts), "mount that is not the same everywhere", "mounts that are not the same everywhere"),
+    ]
+    return [f"{count} {one if count == 1 else many}" for count, one, many in counted if count]
+
+
+def _error(name: str, wrong: Sequence[str]) -> str:
+    remedy = "create_session with the same variables repairs what differs from the plan"
+    return f"the session {name!r} is not healthy: {', '.join(wrong)}; {remedy}."

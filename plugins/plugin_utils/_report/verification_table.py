@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A report of a verified session for people: a table of all pairs, and a line for each thing to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import fails, unasked
+
+SHOWN = {"name": "name", "tcp": "tcp", "frame": "mtu", "ssh": "ssh"}
+"""How the table calls what fails."""
+
+
+def lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the whole report: the table, what could not be asked, what differs, who does not meet, the mounts."""
+    name, error = report["session"]["name"], report["error"]
+    return [
+        *matrix(report["pairs"]),
+        *(f"{agent} cannot be asked: {why}." for agent, why in report["agents"].items()),
+        *(_difference(one) for one in report["drift"]),
+        *_failures(report["pairs"]),
+        *(_mount(one) for one in report["mounts"]),
+        f"Session {name} is {'healthy' if error is None else 'not healthy'}.",
+    ]
+
+
+def matrix(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a table: from each row to each column the round-trip time in milliseconds, or what fails."""
+    cells = {(pair["from"], pair["to"]): _cell(pair) for pair in pairs}
+    names = list(dict.fromkeys(source for source, _target in cells))
+    rows = [["ms", *names], *([one, *(cells[one, other] for other in names)] for one in names)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _cell(pair: Mapping[str, Any]) -> str:
+    wrong = ",".join(SHOWN[check] for check in fails(pair))
+    if wrong or unasked(pair):
+        return wrong or "?"
+    if pair["from"] == pair["to"]:
+        return "-"
+    return "ok" if pair["latency_ms"] is None else f"{pair['latency_ms']:.2f}"
+
+
+def _difference(one: Mapping[str, Any]) -> str:
+    is_now, should = one["is"] or "missing", one["should"] or "removed"
+    return f"{one['agent']}: {one['subject']}: {is_now} -> {should}"
+
+
+def _failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each container that is not met and each way in which it is not, with all that do not."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for pair in pairs:
+        wrong = ", ".join(SHOWN[check] for check in fails(pair))
+        if wrong:
+            said = f": {pair['ssh_error']}" if pair["ssh_error"] else ""
+            found.setdefault((pair["to"], f"{wrong}{said}"), []).append(pair["from"])
+    return [f"{', '.join(sources)} -> {target}: {what}" for (target, what), sources in found.items()]
+
+
+def _mount(mount: Mapping[str, Any]) -> str:
+    how = {
+        "mark": "a mark that main1 left there was looked for",
+        "names": "main1 could leave no mark, so the names in the top folder were compared",
+        None: "user work of main1 could not be asked, or cannot read it",
+    }[mount["compared"]]
+    apart, silent = ", ".join(mount["apart"]), ", ".join(mount["unasked"])
+    told = [f"not what main1 sees in {apart}"] if apart else []
+    told += [f"not known of {silent}"] if silent else []
+    told += ["the mark could not be removed"] if mount["mark_stays"] else []
+    return f"mount {mount['target']}: {'; '.join(told) or 'the same in all containers'} ({how})"

@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ``gateway_*`` variables, checked before a gateway is touched."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+    Problems,
+    SpecError,
+    optional,
+    text,
+    whole_number,
+)
+
+OPTIONS = (
+    "address",
+    "hostname",
+    "domain",
+    "https_port",
+    "ssh_ports",
+    "certificate",
+    "certificate_key",
+    "state_path",
+    "packages",
+    "apt_cache_valid_time",
+    "max_connections",
+    "underlay_address",
+    "group",
+)
+"""The ``gateway_*`` variables that the collection knows, without their prefix."""
+
+MAX_SSH_PORTS = 10_000
+"""HAProxy listens at each of them."""
+
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_PATH = re.compile(r"(/(?!\.\.?(/|\Z))[\w.@+-]+)+")
+
+
+def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
+    """Return the gateway that the ``gateway_*`` variables describe; ``hostname`` is what its inventory calls it.
+
+    Raises :class:`SpecError` with a sentence for each problem, those of options that are used elsewhere included.
+    """
+    problems = Problems()
+    for name in sorted(variables):
+        if name.startswith("gateway_") and name[len("gateway_") :] not in OPTIONS:
+            allowed = ", ".join(f"gateway_{option}" for option in OPTIONS)
+            problems.add(f"{name} is not an option of a gateway; allowed are {allowed}")
+    address = optional(problems, "gateway_address", variables.get("gateway_address"))
+    if address and not _is_address(address):
+        problems.refuse("gateway_address", address, "must be an IPv4 or IPv6 address")
+    found = _name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
+    domain = _name(problems, "gateway_domain", variables.get("gateway_domain"))
+    https_port = whole_number(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
+    first, last = _ports(problems, variables.get("gateway_ssh_ports"))
+    if first <= https_port <= last:
+        problems.refuse("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
+    whole_number(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
+    state_path = text(problems, "gateway_state_path", variables.get("gateway_state_path"))
+    if state_path and not _PATH.fullmatch(state_path):
+        problems.refuse("gateway_state_path", state_path, "must be an absolute path of letters, digits and . _ @ + -")
+    _pair(problems, variables)
+    if problems:
+        raise SpecError(str(problems))
+    return Gateway(found, domain, https_port, first, last)
+
+
+def _is_address(given: str) -> bool:
+    try:
+        ipaddress.ip_address(given)
+    except ValueError:
+        return False
+    return "%" not in given
+
+
+def _name(problems: Problems, option: str, value: Any) -> str:
+    name = optional(problems, option, value).lower()
+    if not name or _NAME.fullmatch(name) or (option == "gateway_hostname" and _is_address(name)):
+        return name
+    allowed = "must be a host name" if option == "gateway_domain" else "must be a host name or an address"
+    problems.refuse(option, value, allowed)
+    return ""
+
+
+def _ports(problems: Problems, value: Any) -> tuple[int, int]:
+    """Return the first and the last of the ports for SSH."""
+    given = text(problems, "gateway_ssh_ports", value)
+    first, _dash, last = given.partition("-")
+    if first.isdecimal() and last.isdecimal() and 1024 <= int(first) <= int(last) <= 65535:
+        if int(last) - int(first) < MAX_SSH_PORTS:
+            return int(first), int(last)
+        problems.refuse("gateway_ssh_ports", given, f"must be no more than {MAX_SSH_PORTS} ports")
+    elif given:
+        problems.refuse("gateway_ssh_ports", given, "must be a range within 1024-65535, such as 31001-32000")
+    return 0, 0
+
+
+def _pair(problems: Problems, variables: Mapping[str, Any]) -> None:
+    """Note where only one of a certificate and its key is given."""
+    names = ("gateway_certificate", "gateway_certificate_key")
+    given = [optional(problems, name, variables.get(name)) for name in names]
+    if any(given) and not all(given):
+        there, missing = names if given[0] else reversed(names)
+        problems.add(f"{missing} is required where {there} is given")

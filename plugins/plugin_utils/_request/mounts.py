@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The folders of agents that every container of a session sees."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, entries, switch, text
+
+HOME = "/home/work"
+RESERVED = ("/opt/backendai", "/run/backendai", "/var/lib/backendai", "/var/log/backendai", f"{HOME}/.ssh")
+"""What every container has for itself, and is the session's: nothing can be mounted there, or inside."""
+
+WRITTEN = ("/etc/hosts", "/etc/passwd", "/etc/profile.d", "/etc/ssh", "/usr/bin", "/usr/lib")
+"""Where the start of a container writes: in the container, not in a folder of its agent."""
+
+
+def parse_mounts(problems: Problems, value: Any) -> tuple[Mount, ...]:
+    """Return the mounts that ``session_mounts`` lists."""
+    mounts = []
+    for where, entry in entries(problems, "session_mounts", value, ("source", "target", "read_only")):
+        source, target = (_path(problems, f"{where}.{key}", entry.get(key)) for key in ("source", "target"))
+        hidden = [path for path in (HOME, *RESERVED, *WRITTEN) if _hides(target, path)]
+        if target.startswith("/") and hidden:
+            problems.refuse(f"{where}.target", target, f"would hide {hidden[0]}")
+        if any(target.startswith(f"{path}/") for path in RESERVED):
+            problems.refuse(f"{where}.target", target, f"lies in what is the session's own: {', '.join(RESERVED)}")
+        mounts.append(Mount(source, target, switch(problems, f"{where}.read_only", entry.get("read_only", False))))
+    targets = [mount.target for mount in mounts if mount.target]
+    for target in sorted({target for target in targets if targets.count(target) > 1}):
+        problems.refuse("session_mounts", target, "is the target of more than one mount")
+    return tuple(mounts)
+
+
+def _path(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as a path that means what it says: ``..`` could hide a folder, ``:`` would end it in a bind."""
+    given = text(problems, option, value)
+    path = given.rstrip("/") or given[:1]
+    if path and (path != posixpath.normpath(path) or not path.startswith("/") or path.startswith("//") or ":" in path):
+        problems.refuse(option, path, "must be an absolute path without //, . or .. in it, and without :")
+    return path
+
+
+def _hides(target: str, path: str) -> bool:
+    """Return whether something mounted at ``target`` would cover ``path``."""
+    return path == target or path.startswith(f"{target.rstrip('/')}/")

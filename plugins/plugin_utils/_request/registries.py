@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The registries that images come from, and who may read from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, _as_docker_says
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, mapping
+
+OPTION = "session_registries"
+KEYS = ("username", "password")
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?")
+
+
+def parse_registries(problems: Problems, value: Any) -> dict[str, Credential]:
+    """Return the credentials by registry; a problem names the place of what is wrong, never what is there."""
+    unread = Problems()
+    found = mapping(unread, OPTION, value)
+    if unread:
+        problems.add(f"{OPTION} must be a mapping of registries to {' and '.join(KEYS)}")
+    credentials = {}
+    for host, given in found.items():
+        if not _HOST.fullmatch(host):
+            problems.add(f"{OPTION}: {host!r} is not the host of a registry, such as registry.example.com:5000")
+        credentials[_as_docker_says(host)] = _credential(problems, f"{OPTION}.{host}", given)
+    return credentials
+
+
+def _credential(problems: Problems, where: str, given: Any) -> Credential:
+    if not isinstance(given, Mapping):
+        problems.add(f"{where} must be a mapping of {' and '.join(KEYS)}")
+        return Credential("", "")
+    for key in sorted(set(map(str, given)) - set(KEYS)):
+        problems.add(f"{where}.{key} is not known; allowed are {', '.join(KEYS)}")
+    return Credential(*(_line(problems, f"{where}.{key}", given.get(key)) for key in KEYS))
+
+
+def _line(problems: Problems, where: str, value: Any) -> str:
+    if isinstance(value, (str, int)) and not isinstance(value, bool) and re.fullmatch(r"[^\r\n\0]+", str(value)):
+        return str(value)
+    problems.add(f"{where} must be one line of text")
+    return ""

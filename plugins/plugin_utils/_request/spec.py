@@ -1,0 +1,282 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a user may ask of a session: names, types and limits, checked as a whole before any host is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY, App, Mount
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+    Problems,
+    SpecError,
+    choice,
+    environment,
+    id_of,
+    name_of,
+    optional,
+    resources,
+    script,
+    switch,
+    text,
+    texts,
+    whole_number,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.apps import parse_apps
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.mounts import parse_mounts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, alike, parse_roles
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
+    RUN_OPTIONS,
+    RunOptions,
+    parse_run,
+)
+
+MAX_CLUSTER_SIZE = 1024
+CLUSTER_MODES = ("single-node", "multi-node")
+AGENT_SELECTIONS = ("concentrated", "dispersed", "roundrobin")
+DESIGNATIONS = ("strict", "preferred")
+COMMAND_SCOPES = ("main", EVERY)
+MAX_ID = (1 << 31) - 1
+FAILURE_POLICIES = ("keep", "restart", "terminate")
+SPEC_OPTIONS = (
+    "name",
+    "image",
+    "cluster_mode",
+    "cluster_size",
+    "resources",
+    "roles",
+    "env",
+    "mounts",
+    "resource_group",
+    "architecture",
+    "agent_selection",
+    "designated_agents",
+    "designated_agents_mode",
+    "network_driver",
+    "apps",
+    "authorized_keys",
+    "command",
+    "command_scope",
+    "bootstrap_script",
+    "uid",
+    "gid",
+    "infiniband",
+    "failure_policy",
+    "priority",
+    "pending_timeout",
+)
+"""What describes a session; each is the variable of that name after ``session_``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionSpec:
+    """A checked request.
+
+    ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are those that were asked for;
+    there are none where all containers are alike. ``pending_timeout`` is in seconds, 0 for none.
+    """
+
+    name: str
+    image: str
+    cluster_mode: str
+    cluster_size: int
+    resources: dict[str, int]
+    roles: tuple[Role, ...]
+    env: dict[str, str]
+    mounts: tuple[Mount, ...]
+    resource_group: str
+    architecture: str
+    agent_selection: str
+    designated_agents: tuple[str, ...]
+    designated_agents_mode: str
+    network_driver: str
+    authorized_keys: tuple[str, ...]
+    command: str
+    command_scope: str
+    bootstrap_script: str
+    apps: tuple[App, ...]
+    uid: int
+    gid: int
+    infiniband: bool
+    failure_policy: str
+    priority: int
+    pending_timeout: int
+
+    @property
+    def groups(self) -> tuple[Role, ...]:
+        """The roles of all containers in rank order, whether they were asked for or follow from the size."""
+        return self.roles or alike(self.cluster_size, self.image, self.resources, self.env)
+
+    @property
+    def images(self) -> list[str]:
+        """The images that are needed, in rank order."""
+        return list(dict.fromkeys(role.image for role in self.groups))
+
+
+def refuse_unknown(variables: Mapping[str, Any], problems: Problems) -> None:
+    """Note every ``session_*`` variable that is no option, with the nearest option as a hint."""
+    known = [f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS]
+    for variable in sorted(set(variables) - set(known)):
+        if variable.startswith("session_"):
+            near = difflib.get_close_matches(variable[len("session_") :], SPEC_OPTIONS + RUN_OPTIONS, 1)
+            hint = f"did you mean session_{near[0]}?" if near else f"allowed are {', '.join(known)}"
+            problems.add(f"{variable} is not an option of a session; {hint}")
+
+
+def parse_spec(variables: Mapping[str, Any]) -> SessionSpec:
+    """Return the request that Ansible variables hold; every option is present, ``defaults`` having filled it in.
+
+    Strings, as ``-e name=value`` gives them, are coerced to the option's type. Raises :class:`SpecError` with one
+    sentence for each problem, naming the option, the value and what is allowed.
+    """
+    problems = Problems()
+    refuse_unknown(variables, problems)
+    run = parse_run(problems, variables)
+    values = {option: variables.get(f"session_{option}") for option in SPEC_OPTIONS}
+    image = text(problems, "session_image", values["image"])
+    slots = resources(problems, "session_resources", values["resources"])
+    env = environment(problems, "session_env", values["env"])
+    roles = parse_roles(problems, values["roles"], image, slots, env, MAX_CLUSTER_SIZE)
+    spec = SessionSpec(
+        name=name_of(problems, "session_name", values["name"]),
+        image=image,
+        cluster_mode=choice(problems, "session_cluster_mode", values["cluster_mode"], CLUSTER_MODES),
+        cluster_size=_size(problems, values["cluster_size"], roles),
+        resources=slots,
+        roles=roles,
+        env=env,
+        mounts=parse_mounts(problems, values["mounts"]),
+        resource_group=text(problems, "session_resource_group", values["resource_group"]),
+        architecture=optional(problems, "session_architecture", values["architecture"]),
+        agent_selection=choice(problems, "session_agent_selection", values["agent_selection"], AGENT_SELECTIONS),
+        designated_agents=texts(problems, "session_designated_agents", values["designated_agents"]),
+        designated_agents_mode=choice(
+            problems, "session_designated_agents_mode", values["designated_agents_mode"], DESIGNATIONS
+        ),
+        network_driver=choice(problems, "session_network_driver", values["network_driver"], ("vxlan", "swarm", "host")),
+        authorized_keys=texts(problems, "session_authorized_keys", values["authorized_keys"], separator="\n"),
+        command=script(problems, "session_command", values["command"]),
+        command_scope=choice(problems, "session_command_scope", values["command_scope"], COMMAND_SCOPES),
+        bootstrap_script=script(problems, "session_bootstrap_script", values["bootstrap_script"]),
+        apps=parse_apps(problems, values["apps"]),
+        uid=whole_number(problems, "session_uid", values["uid"], 1, MAX_ID),
+        gid=whole_number(problems, "session_gid", values["gid"], 1, MAX_ID),
+        infiniband=switch(problems, "session_infiniband", values["infiniband"]),
+        failure_policy=choice(problems, "session_failure_policy", values["failure_policy"], FAILURE_POLICIES),
+        priority=whole_number(problems, "session_priority", values["priority"], 0, 100),
+        pending_timeout=whole_number(problems, "session_pending_timeout", values["pending_timeout"], 0, 1 << 31),
+    )
+    _refuse_contradictions(problems, spec)
+    if run.wait and not spec.command:
+        problems.add("session_wait: waits for the end of session_command, and that is empty")
+    if problems:
+        raise SpecError(str(problems))
+    return spec
+
+
+def _size(problems: Problems, value: Any, roles: Sequence[Role]) -> int:
+    """Return the number of containers: the sum of the roles, or where there are none what is asked."""
+    asked = whole_number(problems, "session_cluster_size", value, 1, MAX_CLUSTER_SIZE)
+    total = sum(role.replicas for role in roles)
+    if roles and asked not in (1, total):
+        problems.add(f"session_cluster_size: {asked} contradicts session_roles, which make {total}; leave it out")
+    return total or asked
+
+
+def check_run(variables: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:
+    """Return the checked options of a run; raises :class:`SpecError` like :func:`parse_spec`."""
+    problems = Problems()
+    refuse_unknown(variables, problems)
+    options = parse_run(problems, variables)
+    session_id = id_of(problems, "session_id", variables.get("session_id"))
+    if needs_session and not variables.get("session_name") and not session_id:
+        problems.add("session_name or session_id is required")
+    if problems:
+        raise SpecError(str(problems))
+    return options
+
+
+def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
+    """Return the request that :func:`dataclasses.asdict` of one gave."""
+    lists = {key: tuple(data[key]) for key in ("designated_agents", "authorized_keys")}
+    roles = tuple(Role.from_dict(role) for role in data["roles"])
+    mounts = tuple(Mount(**mount) for mount in data["mounts"])
+    apps = tuple(App(**app) for app in data["apps"])
+    return SessionSpec(**{**data, **lists, "roles": roles, "mounts": mounts, "apps": apps})
+
+
+def comparable(spec: SessionSpec, salt: str) -> dict[str, Any]:
+    """Return the request as plain data that can be stored and compared.
+
+    The user's environment and scripts may hold secrets, so they appear as digests salted with ``salt``.
+    """
+    data = dataclasses.asdict(spec)
+    for holder, key in ((data, "command"), (data, "bootstrap_script"), *((app, "command") for app in data["apps"])):
+        holder[key] = _digest(f"{salt}:{holder[key]}") if holder[key] else ""
+    for holder in (data, *data["roles"]):
+        holder["env"] = {key: _digest(f"{salt}:{key}={value}") for key, value in holder["env"].items()}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each option in which two results of :func:`comparable` differ; digests are not shown."""
+    phrases = []
+    for option in sorted(set(before) | set(after)):
+        old, new = before.get(option), after.get(option)
+        if old == new:
+            continue
+        if option == "env":
+            old, new = old or {}, new or {}
+            names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
+            phrases.append(f"session_env ({', '.join(names)})")
+        elif option in ("command", "bootstrap_script", "apps"):
+            phrases.append(f"session_{option}")
+        elif option == "roles":
+            roles = [{role["name"]: role for role in side or []} for side in (old, new)]
+            names = sorted(name for name in {*roles[0], *roles[1]} if roles[0].get(name) != roles[1].get(name))
+            phrases.append(f"session_roles ({', '.join(names) or 'their order'})")
+        else:
+            phrases.append(f"session_{option} (is {old!r}, asked {new!r})")
+    return phrases
+
+
+def refuse_strangers(spec: SessionSpec, agents: Collection[str]) -> None:
+    """Raise :class:`SpecError` for a designated agent that is not among ``agents``, those of the inventory."""
+    for name in spec.designated_agents:
+        if name not in agents:
+            known = ", ".join(sorted(agents))
+            raise SpecError(f"session_designated_agents: {name!r} is not an agent of the inventory; known are {known}.")
+
+
+def refuse_other_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str) -> None:
+    """Raise :class:`SpecError` when what bears the name of ``spec`` already was asked for in another way.
+
+    ``before`` is its :func:`comparable` request, made with ``salt``.
+    """
+    differs = differences(before, comparable(spec, salt))
+    if differs:
+        raise SpecError(
+            f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"
+            " choose another name, or end that one with backendai.cluster.terminate_session."
+        )
+
+
+def _refuse_contradictions(problems: Problems, spec: SessionSpec) -> None:
+    """Note what each option allows and both together do not."""
+    for role in spec.groups:
+        if role.resources.get("shmem", 0) > role.resources.get("mem", 0):
+            where = f"session_roles.{role.name}.resources" if spec.roles else "session_resources"
+            problems.add(f"{where}.shmem is counted inside mem, so it must not be larger than mem")
+            break
+    if spec.command_scope == EVERY and not spec.command:
+        problems.add("session_command_scope: says who runs session_command, and that is empty")

@@ -1,0 +1,42 @@
+"""An agent without a host: an engine of lists, a store in a folder, no commands of iproute2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import Host
+from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel, kernel_of_names
+
+
+@pytest.fixture
+def engine() -> Any:
+    """Return an engine that has the session image."""
+    return Engine()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return the store of an agent that is provisioned."""
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "lock").touch()
+    (tmp_path / "kit" / "0123456789ab").mkdir(parents=True)
+    (tmp_path / "kit" / "current").symlink_to("0123456789ab")
+    return Store(str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """Return the kernel of the agent: nothing of these tests reaches that of the machine."""
+    monkeypatch.setattr(sync, "on_link", lambda _address: True)
+    monkeypatch.setattr(slicing, "read_host", lambda _client: Host())
+    monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)
+    with kernel_of_names() as names:
+        yield names

@@ -1,0 +1,187 @@
+"""Doors of this host are tried for real, over its loopback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from ipaddress import ip_address
+from typing import cast
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure import port_scan as scanner
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.port_scan import (
+    Answer,
+    Door,
+    allowed_at_once,
+    scan,
+)
+
+SECONDS = 0.5
+HERE = {"127.0.0.1", "::1"}
+LOOPBACKS = [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)]
+
+
+def listening(family: socket.AddressFamily, address: str) -> socket.socket:
+    return socket.create_server((address, 0), family=family)
+
+
+@pytest.fixture
+def unused() -> Iterator[int]:
+    """Return a port that nobody listens at: it is bound, so that nobody else takes it."""
+    with ExitStack() as stack:
+        holder = stack.enter_context(socket.socket(socket.AF_INET6))
+        holder.bind(("::", 0))
+        port = int(holder.getsockname()[1])
+        taken = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+        taken.bind(("::", 0))
+        yield port
+
+
+@pytest.mark.parametrize(("address", "family"), LOOPBACKS)
+def test_a_port_that_is_listened_at_is_open_and_another_is_closed(
+    address: str, family: socket.AddressFamily, unused: int
+) -> None:
+    with listening(family, address) as server:
+        port = server.getsockname()[1]
+        found = scan([Door("tcp", address, port), Door("tcp", address, unused)], HERE, 10, SECONDS)
+    assert sorted(found.answers) == sorted(
+        [Answer(Door("tcp", address, port), "open"), Answer(Door("tcp", address, unused), "closed")]
+    )
+    assert found.refused == {}
+
+
+def test_a_batch_is_no_limit(unused: int) -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(listening(socket.AF_INET, "127.0.0.1")) for _number in range(7)]
+        ports = [server.getsockname()[1] for server in servers]
+        doors = [Door("tcp", "127.0.0.1", port) for port in [*ports, unused]]
+        found = scan(iter(doors), HERE, 3, SECONDS)
+    assert {answer.door.port for answer in found.answers if answer.state == "open"} == set(ports)
+    assert {answer.door.port for answer in found.answers if answer.state == "closed"} == {unused}
+
+
+def test_who_is_silent_is_not_among_the_answers() -> None:
+    """A queue of connections that is full takes no more SYNs, and says nothing."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = server.getsockname()[1]
+        for _number in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            assert waiting.connect_ex(("127.0.0.1", port)) == errno.EINPROGRESS
+        found = scan([Door("tcp", "127.0.0.1", port)], HERE, 10, SECONDS)
+    assert found == ([], {})
+
+
+@pytest.mark.parametrize(("address", "family"), LOOPBACKS)
+def test_datagrams_are_refused_answered_or_swallowed(address: str, family: socket.AddressFamily, unused: int) -> None:
+    with socket.socket(family, socket.SOCK_DGRAM) as silent:
+        silent.bind((address, 0))
+        port = silent.getsockname()[1]
+        found = scan([Door("udp", address, port), Door("udp", address, unused)], HERE, 10, SECONDS)
+    assert found.answers == [Answer(Door("udp", address, unused), "closed")]
+
+
+def test_a_service_that_answers_datagrams_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as service:
+        service.bind(("127.0.0.1", 0))
+        sent = scanner._knock
+
+        def answered(opened: socket.socket, door: Door) -> int:
+            code = sent(opened, door)
+            data, client = service.recvfrom(64)
+            service.sendto(data, client)
+            return code
+
+        monkeypatch.setattr(scanner, "_knock", answered)
+        door = Door("udp", "127.0.0.1", service.getsockname()[1])
+        assert scan([door], HERE, 10, SECONDS).answers == [Answer(door, "open")]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_host_that_answers_pings_is_open(address: str) -> None:
+    door = Door("icmp", address, 0)
+    assert scan([door], HERE, 10, SECONDS).answers == [Answer(door, "open")]
+
+
+def test_an_address_that_this_host_does_not_send_to_is_told_once_and_not_tried_again() -> None:
+    doors = [Door("tcp", "255.255.255.255", 22), Door("tcp", "255.255.255.255", 23)]
+    found = scan(doors, HERE, 1, SECONDS)
+    assert found.answers == []
+    assert found.refused == {"255.255.255.255": os.strerror(errno.ENETUNREACH)}
+
+
+def test_an_echo_that_cannot_be_sent_is_told() -> None:
+    found = scan([Door("icmp", "255.255.255.255", 0)], HERE, 1, SECONDS)
+    assert list(found.refused) == ["255.255.255.255"]
+
+
+class Answering:
+    """A socket that has heard an error, from ``sender``."""
+
+    def __init__(self, code: int, sender: bytes | None, level: int = socket.IPPROTO_IP, kind: int = 11) -> None:
+        self._code, self._sender, self._note = code, sender, (level, kind)
+
+    def getsockopt(self, _level: int, _name: int) -> int:
+        return self._code
+
+    def recvmsg(self, _size: int, _notes: int, _flags: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
+        if self._sender is None:
+            raise BlockingIOError
+        return b"", [(0, 8, b""), (*self._note, bytes(16) + self._sender)], 0, None
+
+
+SIX = bytes(8) + socket.inet_pton(socket.AF_INET6, "::1")
+FOUR = bytes(4) + socket.inet_aton("127.0.0.1")
+OTHER = bytes(4) + socket.inet_aton("192.0.2.7")
+
+
+@pytest.mark.parametrize(
+    ("heard", "state"),
+    [
+        (Answering(errno.ECONNREFUSED, None), "closed"),
+        (Answering(errno.EHOSTUNREACH, FOUR), "answered"),
+        (Answering(errno.EHOSTUNREACH, SIX, socket.IPPROTO_IPV6, 25), "answered"),
+        (Answering(errno.EHOSTUNREACH, OTHER), ""),
+        (Answering(errno.EHOSTUNREACH, None), ""),
+    ],
+    ids=["refused", "by the host", "by the host over IPv6", "by a router", "by nobody"],
+)
+def test_an_icmp_error_is_an_answer_when_the_host_itself_has_sent_it(heard: Answering, state: str) -> None:
+    hosts = {ip_address(address) for address in HERE}
+    assert scanner._state(cast("socket.socket", heard), Door("tcp", "127.0.0.1", 22), hosts) == state
+
+
+def test_a_link_local_address_has_the_number_of_its_interface() -> None:
+    assert scanner._destination(Door("tcp", "fe80::1%lo", 22)) == ("fe80::1", 22, 0, socket.if_nametoindex("lo"))
+    assert scanner._destination(Door("tcp", "::1", 22)) == ("::1", 22, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted", "allowed", "raised"),
+    [
+        ((1024, 20000), 16000, 16000, (16200, 20000)),
+        ((1024, 20000), 60000, 19800, (20000, 20000)),
+        ((1024, 100), 16000, 1, None),
+        ((1024, resource.RLIM_INFINITY), 16000, 16000, (16200, resource.RLIM_INFINITY)),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), 16000, 16000, None),
+        ((524288, 524288), 16000, 16000, None),
+    ],
+)
+def test_as_many_are_tried_at_once_as_files_may_be_open(
+    limits: tuple[int, int],
+    wanted: int,
+    allowed: int,
+    raised: tuple[int, int] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _what, new: changed.append(new))
+    assert allowed_at_once(wanted) == allowed
+    assert changed == ([raised] if raised else [])

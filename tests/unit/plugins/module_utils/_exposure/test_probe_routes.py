@@ -1,0 +1,152 @@
+"""Ways to a host and to what is behind it: routes come and go."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure import probe_routes
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.probe_routes import (
+    NO_ROUTE,
+    OWN_NETWORK,
+    Way,
+    is_there,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step
+
+Route = dict[str, Any]
+SEGMENT = {"dst": "192.0.2.0/24", "dev": "eth0"}
+DEFAULT = {"dst": "0.0.0.0/0", "dev": "eth0", "gateway": "192.0.2.254"}
+
+
+class Routes:
+    """A host's routes: those with ``proto`` are ours, and the longest that fits is taken."""
+
+    def __init__(self, *routes: Route) -> None:
+        self.routes = list(routes)
+        self.lines: list[str] = []
+        self.fails = False
+
+    def show(self, *command: str) -> list[Route]:
+        if "proto" in command:
+            six = "-6" in command
+            return [one for one in self.routes if "proto" in one and (":" in one["dst"]) == six]
+        if "neigh" in command:
+            return [one for one in self.routes if one.get("neighbour") == command[5]]
+        address = ipaddress.ip_address(command[-1])
+        fits = [one for one in self.routes if "dst" in one and address in ipaddress.ip_network(one["dst"])]
+        if not fits:
+            raise NetworkError("ip route get: Network is unreachable")
+        return [max(fits, key=lambda one: ipaddress.ip_network(one["dst"]).prefixlen)]
+
+    def apply(self, steps: Iterable[Step]) -> None:
+        for line in [line for step in steps for line in step.ip]:
+            words = line.split()
+            if self.fails and words[1] == "add":
+                raise NetworkError("ip -batch: File exists")
+            self.lines.append(line)
+            if words[1] == "add":
+                self.routes.append({"dst": words[2], "gateway": words[4], "dev": words[6], "proto": words[8]})
+            else:
+                self.routes = [one for one in self.routes if one.get("dst") != words[2]]
+
+
+@pytest.fixture
+def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Routes:
+    """Return the routes of a host with one network and a default route."""
+    made = Routes(SEGMENT, DEFAULT)
+    monkeypatch.setattr(probe_routes, "show", made.show)
+    monkeypatch.setattr(probe_routes, "apply", made.apply)
+    monkeypatch.setattr(probe_routes, "LOCK", str(tmp_path / "lock"))
+    return made
+
+
+def test_what_is_behind_a_host_of_the_segment_is_reached_through_it_for_a_while(routes: Routes) -> None:
+    with probe_routes.ways_to(["192.0.2.1", "fe80::1"], ["172.18.0.2"]) as found:
+        assert found.ways == (
+            Way("192.0.2.1", "eth0"),
+            Way("fe80::1", "eth0"),
+            Way("172.18.0.2", "eth0", "192.0.2.1"),
+        )
+        assert [way.destination for way in found.ways] == ["192.0.2.1", "fe80::1%eth0", "172.18.0.2"]
+        assert (found.missing, found.near) == ({}, True)
+        assert routes.lines == ["route add 172.18.0.2/32 via 192.0.2.1 dev eth0 proto 186"]
+    assert routes.lines[1:] == ["route del 172.18.0.2/32 via 192.0.2.1 dev eth0 proto 186"]
+    assert routes.routes == [SEGMENT, DEFAULT]
+
+
+def test_another_address_of_the_host_itself_is_reached_through_it_too(routes: Routes) -> None:
+    with probe_routes.ways_to(["192.0.2.1", "203.0.113.1", "fe80::1", "fd00::1"], []) as found:
+        assert found.ways[2:] == (Way("203.0.113.1", "eth0", "192.0.2.1"), Way("fd00::1", "eth0", "fe80::1"))
+        assert "route add fd00::1/128 via fe80::1 dev eth0 proto 186" in routes.lines
+
+
+def test_a_route_that_leads_there_already_is_taken_and_stays(routes: Routes) -> None:
+    mine = {"dst": "172.18.0.0/16", "dev": "eth0", "gateway": "192.0.2.1"}
+    routes.routes.append(mine)
+    with probe_routes.ways_to(["192.0.2.1"], ["172.18.0.2"]) as found:
+        assert found.ways[1] == Way("172.18.0.2", "eth0", "192.0.2.1")
+    assert routes.lines == []
+    assert mine in routes.routes
+
+
+def test_an_address_of_this_host_is_not_the_other_ones(routes: Routes) -> None:
+    # The kernel asks its own addresses before any route: max() takes the first of two that fit as well.
+    routes.routes.append({"dst": "172.17.0.1/32", "dev": "lo", "type": "local"})
+    with probe_routes.ways_to(["192.0.2.1"], ["172.17.0.1"]) as found:
+        assert found.missing == {"172.17.0.1": OWN_NETWORK}
+        assert found.ways == (Way("192.0.2.1", "eth0"),)
+
+
+def test_from_behind_a_router_own_routes_are_taken(routes: Routes) -> None:
+    routes.routes.append({"dst": "172.18.0.0/16", "dev": "docker0"})
+    with probe_routes.ways_to(["198.51.100.1", "fe80::1", "fd00::1"], ["172.18.0.2", "10.1.0.2"]) as found:
+        assert found.ways == (
+            Way("198.51.100.1", "eth0", "192.0.2.254"),
+            Way("10.1.0.2", "eth0", "192.0.2.254"),
+        )
+        assert found.missing == {"fd00::1": NO_ROUTE, "172.18.0.2": OWN_NETWORK}
+        assert found.near is False
+    assert routes.lines == []
+
+
+def test_a_next_hop_of_the_other_family_is_seen(routes: Routes) -> None:
+    routes.routes.append({"dst": "198.51.100.0/24", "dev": "eth0", "via": {"family": "inet6", "host": "fe80::9"}})
+    with probe_routes.ways_to(["198.51.100.1"], []) as found:
+        assert found.ways == (Way("198.51.100.1", "eth0", "fe80::9"),)
+
+
+def test_what_a_killed_run_has_left_goes_first(routes: Routes) -> None:
+    for address, gateway in (("10.9.0.1", "192.0.2.7"), ("fd00::9", "fe80::7")):
+        routes.routes.append({"dst": address, "gateway": gateway, "dev": "eth0", "proto": "186"})
+    with probe_routes.ways_to(["192.0.2.1"], []):
+        assert routes.lines == [
+            "route del 10.9.0.1 via 192.0.2.7 dev eth0 proto 186",
+            "route del fd00::9 via fe80::7 dev eth0 proto 186",
+        ]
+
+
+def test_routes_go_also_when_what_they_were_for_fails(routes: Routes) -> None:
+    with pytest.raises(KeyError), probe_routes.ways_to(["192.0.2.1"], ["172.18.0.2"]):
+        raise KeyError
+    assert routes.routes == [SEGMENT, DEFAULT]
+
+
+def test_a_route_that_cannot_be_made_is_an_error_and_the_others_go(routes: Routes) -> None:
+    routes.fails = True
+    with pytest.raises(NetworkError, match="File exists"), probe_routes.ways_to(["192.0.2.1"], ["172.18.0.2"]):
+        raise AssertionError("it is not tried")
+    assert routes.routes == [SEGMENT, DEFAULT]
+
+
+@pytest.mark.parametrize(("known", "there"), [({"lladdr": "02:00:00:00:00:01"}, True), ({"state": ["FAILED"]}, False)])
+def test_a_host_is_there_when_it_has_told_its_hardware_address(
+    routes: Routes, known: dict[str, Any], there: bool
+) -> None:
+    routes.routes.append({"neighbour": "192.0.2.1", **known})
+    assert is_there(Way("192.0.2.1", "eth0")) == there
+    assert is_there(Way("192.0.2.2", "eth0")) is False

@@ -1,0 +1,113 @@
+"""What leaves an agent open, by the network around it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import (
+    Surroundings,
+    filters_ipv6,
+    findings_of,
+)
+
+GOOD = Surroundings(("10.77.9.11", "fd00::1", "100.64.0.1", "169.254.0.7"), ("10.77.9.0/24",), (), ("eth0",), True)
+ADVICE = "put agents on a private network that only managers and gateways reach from elsewhere"
+APART = {"managers": {"manager1": "10.1.0.1"}, "users": {"user1": "10.2.0.1"}}
+
+
+def said(others: dict[str, dict[str, str]] | None = None, **changes: Any) -> list[tuple[str, str]]:
+    found = findings_of(dataclasses.replace(GOOD, **changes), APART if others is None else others)
+    return [(one.kind, one.message) for one in found]
+
+
+def test_an_agent_that_is_set_apart_has_no_findings() -> None:
+    assert said() == []
+    assert said({}) == []
+
+
+@pytest.mark.parametrize("address", ["192.88.99.7", "2600::7"])
+def test_a_public_address_is_told(address: str) -> None:
+    ((kind, message),) = said(addresses=("10.77.9.11", address))
+    assert (kind, message) == (
+        "public_address",
+        f"it has the public address {address}, at which the whole world can try it: {ADVICE}",
+    )
+
+
+def test_managers_and_users_on_the_agents_network_are_told_by_name() -> None:
+    here = {"managers": {"manager1": "10.77.9.2"}, "users": {"user1": "10.77.9.31", "user2": "10.2.0.1"}}
+    ((kind, message),) = said(here)
+    assert kind == "shared_network"
+    assert message.startswith(
+        "managers manager1 (10.77.9.2) and users user1 (10.77.9.31) share the agents' own network 10.77.9.0/24: "
+    )
+
+
+def test_users_alone_are_told_too_and_of_every_family() -> None:
+    ((_kind, message),) = said({"managers": {}, "users": {"user1": "fd00::31"}}, networks=("10.77.9.0/24", "fd00::/64"))
+    assert message.startswith("users user1 (fd00::31) share the agents' own network 10.77.9.0/24, fd00::/64: ")
+
+
+@pytest.mark.parametrize(
+    ("address", "place"), [("0.0.0.0", "0.0.0.0:2375"), ("::", "[::]:2375"), ("10.77.9.11", "10.77.9.11:2375")]
+)
+def test_the_engines_socket_is_told(address: str, place: str) -> None:
+    ((kind, message),) = said(engine=((address, 2375),))
+    assert kind == "engine_socket"
+    assert message.startswith(f"the Docker engine listens at {place}: unless it asks for certificates, ")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_engines_socket_on_the_loopback_is_told_with_who_reaches_it(address: str) -> None:
+    ((kind, message),) = said(engine=((address, 2375),))
+    assert kind == "engine_socket"
+    assert ":2375, on this host alone: every user of this host, " in message
+
+
+def test_the_ports_of_a_swarm_are_not_the_engines_socket() -> None:
+    assert said(engine=(("::", 2377), ("::", 7946))) == []
+
+
+def test_ipv6_that_nothing_filters_is_told_with_its_interfaces() -> None:
+    ((kind, message),) = said(filtered6=False, local_ipv6=("eth0", "eth1"))
+    assert kind == "ipv6"
+    assert message.startswith("IPv6 is up on eth0, eth1 and no rule drops what comes in over it: ")
+
+
+def test_without_ipv6_there_is_nothing_to_filter() -> None:
+    assert said(filtered6=False, local_ipv6=()) == []
+
+
+def chain(family: str, name: str, **more: str) -> dict[str, Any]:
+    return {"chain": {"family": family, "table": "some", "name": name, **more}}
+
+
+def rule(*words: str) -> dict[str, Any]:
+    return {"rule": {"family": "inet", "table": "some", "chain": "in", "expr": [{word: None} for word in words]}}
+
+
+INPUT = {"hook": "input", "policy": "accept"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "filtered"),
+    [
+        ([], False),
+        ([{"metainfo": {}}], False),
+        ([chain("inet", "in", **INPUT)], False),
+        ([chain("inet", "in", hook="input", policy="drop")], True),
+        ([chain("ip6", "in", hook="input", policy="drop")], True),
+        ([chain("ip", "in", hook="input", policy="drop")], False),
+        ([chain("inet", "fwd", hook="forward", policy="drop")], False),
+        ([chain("inet", "ours")], False),
+        ([{"chain": {"family": "inet", "table": "backendai", "name": "ours"}}], True),
+        ([chain("inet", "in", **INPUT), rule("match", "drop")], False),
+        ([chain("inet", "in", **INPUT), rule("match", "accept"), rule("counter", "reject")], True),
+        ([chain("inet", "in", **INPUT), rule("drop"), rule("match", "accept")], False),
+    ],
+)
+def test_a_ruleset_filters_ipv6_when_something_drops_what_is_left(entries: list[Any], filtered: bool) -> None:
+    assert filters_ipv6({"nftables": entries}, "backendai", "ours") == filtered

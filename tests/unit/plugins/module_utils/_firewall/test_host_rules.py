@@ -1,0 +1,208 @@
+"""The operator's firewall as text for nft: who is in which set, and where everybody else ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_rules import (
+    FirewallRules,
+    firewall_rules,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import Isolation, render
+
+NOTHING = Isolation((), (), (), {})
+MINE = Firewall(
+    managers=("192.0.2.7/32", "2001:db8::7/128"),
+    gateways=("198.51.100.7/32",),
+    peers=("192.0.2.6/32", "2001:db8::6/128"),
+    ssh_ports=(22, 2222),
+)
+
+
+def rules(firewall: Firewall = MINE, *wireguard: int) -> FirewallRules:
+    return firewall_rules(firewall, wireguard)
+
+
+def chain(name: str, text: str) -> list[str]:
+    """Return the rules of a chain, in their order."""
+    found = re.search(rf"^    chain {name} {{\n(.*?)^    }}", text, re.MULTILINE | re.DOTALL)
+    assert found, f"{name} is not in the text"
+    return [line.strip() for line in found[1].splitlines() if not line.strip().startswith("#")]
+
+
+def allowing(*allow: Allowance) -> list[str]:
+    """Return the rules that allowances add, before everything else is dropped."""
+    own = chain("firewall", rules(dataclasses.replace(MINE, allow=allow)).chain)
+    usual = chain("firewall", rules().chain)
+    assert own[: len(usual) - 1] == usual[:-1]
+    assert own[-1] == usual[-1] == "goto drop_arrival"
+    return own[len(usual) - 1 : -1]
+
+
+def test_without_a_firewall_nothing_is_added() -> None:
+    assert firewall_rules(None, [51820]) == FirewallRules({}, {}, "", "", "")
+
+
+def test_each_group_has_a_set_for_each_family() -> None:
+    made = rules().elements
+    assert {name: made[name] for name in ("managers4", "managers6", "peers4", "peers6")} == {
+        "managers4": ["192.0.2.7/32"],
+        "managers6": ["2001:db8::7/128"],
+        "peers4": ["192.0.2.6/32"],
+        "peers6": ["2001:db8::6/128"],
+    }
+
+
+def test_whoever_has_business_here_may_ask_whether_the_host_is_there() -> None:
+    made = rules().elements
+    assert (made["friends4"], made["friends6"]) == (["192.0.2.6/31", "198.51.100.7/32"], ["2001:db8::6/127"])
+
+
+def test_ports_are_those_of_ssh_of_swarm_and_of_the_encryption() -> None:
+    made = rules(MINE, 51821, 51820).elements
+    assert {name: made[name] for name in ("manager_ports", "peer_tcp_ports", "peer_udp_ports")} == {
+        "manager_ports": ["22", "2222"],
+        "peer_tcp_ports": ["2377", "7946"],
+        "peer_udp_ports": ["4789", "7946", "51820", "51821"],
+    }
+
+
+def test_every_set_has_a_kind_and_its_elements() -> None:
+    made = rules(dataclasses.replace(MINE, interfaces=("eth1",)))
+    assert made.sets.keys() == made.elements.keys()
+    assert made.sets["guarded"] == "type ifname"
+    assert {made.sets[name] for name in made.sets if name.endswith("4")} == {"type ipv4_addr; flags interval"}
+    assert {made.sets[name] for name in made.sets if name.endswith("6")} == {"type ipv6_addr; flags interval"}
+    assert {made.sets[name] for name in made.sets if name.endswith("_ports")} == {"type inet_service"}
+
+
+def test_a_firewall_holds_at_every_interface_unless_it_names_some() -> None:
+    assert rules().arrivals == "        jump firewall\n"
+
+
+def test_a_firewall_holds_at_the_interfaces_that_it_names() -> None:
+    made = rules(dataclasses.replace(MINE, interfaces=("eth1", "eth9")))
+    assert made.elements["guarded"] == ['"eth1"', '"eth9"']
+    assert made.arrivals == "        iifname @guarded jump firewall\n"
+
+
+def test_nobody_is_routed_from_outside_but_by_a_published_port() -> None:
+    text = render(NOTHING, MINE, ["eth0"])
+    assert chain("forward", text)[-1] == "iifname @outer ct direction original ct status ! dnat goto drop_routed"
+    assert "outer" not in render(NOTHING)
+
+
+def test_what_the_host_routes_between_others_is_theirs_and_sessions_come_first() -> None:
+    forward = chain("forward", render(NOTHING, MINE, ["br0"]))
+    assert forward[-2] == "iifname @outer oifname @outer return"
+    assert forward[:-2] == chain("forward", render(NOTHING))
+    assert not [rule for rule in forward[:-2] if rule.endswith("return")]
+
+
+def test_a_host_that_nobody_meets_has_an_empty_set_of_interfaces() -> None:
+    assert "    set outer { type ifname;  }\n" in render(NOTHING, MINE)
+    assert "fib saddr oifname" not in render(NOTHING, MINE)
+
+
+def test_nobody_outside_comes_under_an_address_of_something_inside() -> None:
+    arrivals = chain("arrivals", render(NOTHING, None, ["eth0", "eth1"]))
+    forged = arrivals.index("ct direction reply return") - 2
+    wrong = 'fib saddr oifname != { "eth0", "eth1" } goto drop_forged'
+    assert arrivals[forged : forged + 2] == [
+        f"iifname @outer ip saddr != 0.0.0.0 {wrong}",
+        f"iifname @outer ip6 saddr != {{ ::, fe80::/10 }} {wrong}",
+    ]
+
+
+def test_what_comes_to_a_tunnel_of_this_host_is_looked_at_once_by_the_chain_for_that() -> None:
+    """Not what is routed from there: it could be for a container."""
+    text = render(NOTHING, MINE, ["eth0"])
+    arrivals = chain("arrivals", text)
+    (tunnels,) = [number for number, rule in enumerate(arrivals) if "@tunnel_ports" in rule]
+    assert arrivals[tunnels] == "udp dport @tunnel_ports fib daddr type local return"
+    assert "goto drop_forged" in arrivals[tunnels + 1]
+    assert "udp dport @tunnel_ports jump tunnels" in chain("input", text)
+
+
+def test_the_operators_rules_come_after_the_published_ports_and_before_nothing() -> None:
+    text = render(NOTHING, MINE, ["eth0"])
+    assert chain("arrivals", text)[-3:] == [
+        "ip daddr . tcp dport @published4 goto published",
+        "ip6 daddr . tcp dport @published6 goto published",
+        "jump firewall",
+    ]
+    without = chain("arrivals", render(NOTHING, None, ["eth0"]))
+    assert without == chain("arrivals", text)[:-1]
+    assert "chain firewall {" not in render(NOTHING)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "ip saddr @managers4 tcp dport @manager_ports return",
+        "ip6 saddr @managers6 tcp dport @manager_ports return",
+        "ip saddr @peers4 tcp dport @peer_tcp_ports return",
+        "ip6 saddr @peers6 tcp dport @peer_tcp_ports return",
+        "ip saddr @peers4 udp dport @peer_udp_ports return",
+        "ip6 saddr @peers6 udp dport @peer_udp_ports return",
+        "ip saddr @friends4 icmp type echo-request return",
+        "ip6 saddr @friends6 icmpv6 type echo-request return",
+        # Sessions' own doors have chains of their own.
+        "tcp dport @ssh_ports return",
+        "ip saddr . ether saddr @host_pinned4 return",
+        "ip saddr . iifname @host_encrypted4 return",
+        "ip saddr @host_routed4 return",
+        # Without these IPv6 knows no neighbour, and a host loses the address that it leased.
+        "icmpv6 type { nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255 return",
+        "udp sport 67 udp dport 68 return",
+        "ip6 saddr fe80::/10 udp sport 547 udp dport 546 return",
+    ],
+)
+def test_who_has_business_with_a_host_comes_in(rule: str) -> None:
+    assert rule in chain("firewall", rules().chain)
+
+
+def test_what_goes_elsewhere_is_left_to_the_chain_for_that() -> None:
+    assert chain("firewall", rules().chain)[0] == "fib daddr type unicast return"
+
+
+def test_whoever_is_left_is_dropped_and_nobody_is_accepted() -> None:
+    own = chain("firewall", rules().chain)
+    assert own[-1] == "goto drop_arrival"
+    assert {rule.split()[-1] for rule in own[:-1]} == {"return"}
+    # No rule lets in whoever sends, without a word on what or who: the rest would be for nothing.
+    assert all(re.match(r"(ip6?|icmp(v6)?|udp|tcp|fib) ", rule) for rule in own[:-1])
+
+
+def test_an_allowance_of_both_families_is_a_rule_for_each() -> None:
+    both = Allowance("tcp", ("80", "9100-9199"), ("192.0.2.0/24", "198.51.100.7/32", "2001:db8::/32"))
+    assert allowing(both) == [
+        "ip saddr { 192.0.2.0/24, 198.51.100.7/32 } tcp dport { 80, 9100-9199 } return",
+        "ip6 saddr { 2001:db8::/32 } tcp dport { 80, 9100-9199 } return",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "rule"),
+    [
+        (Allowance("udp", ("161",), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } udp dport { 161 } return"),
+        (Allowance("udp", ("161",), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } udp dport { 161 } return"),
+        (Allowance("tcp", ("80",), ()), "tcp dport { 80 } return"),
+        (Allowance("any", (), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } return"),
+        (Allowance("any", (), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } return"),
+    ],
+    ids=["IPv4", "IPv6", "anybody", "any protocol over IPv4", "any protocol over IPv6"],
+)
+def test_an_allowance_is_a_rule_of_its_family(one: Allowance, rule: str) -> None:
+    assert allowing(one) == [rule]
+
+
+def test_allowances_stay_in_their_order() -> None:
+    assert allowing(Allowance("tcp", ("2",), ()), Allowance("tcp", ("1",), ())) == [
+        "tcp dport { 2 } return",
+        "tcp dport { 1 } return",
+    ]

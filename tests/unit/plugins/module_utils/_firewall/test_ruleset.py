@@ -1,0 +1,386 @@
+"""From the sessions that an agent holds to the rules that keep them apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
+    LOG_RATE,
+    Isolation,
+    isolation_of,
+    render,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from tests.unit.builders import agent_facts, plan
+
+NOTHING = Isolation((), (), (), {})
+COUNTS = {"agent1": 1, "agent2": 1, "agent3": 1}
+
+
+def agent(number: int, **underlay: object) -> AgentFacts:
+    """Return the facts of an agent that meets its peers at 192.0.2.<number>, or as told."""
+    mac = f"02:00:00:00:00:0{number}"
+    ordinary = {"address": f"192.0.2.{number}", "interface": "eth0", "mtu": 1500, "mac": mac}
+    return agent_facts(f"agent{number}", underlay={**ordinary, **underlay})
+
+
+def across(**underlay: object) -> SessionPlan:
+    """Return the plan of a session over three agents whose underlays are alike but for their numbers."""
+    return plan(COUNTS, [agent(number, **underlay) for number in (1, 2, 3)])
+
+
+def network_of(of: SessionPlan) -> Network:
+    assert of.network is not None
+    return of.network
+
+
+def bridge_of(of: SessionPlan) -> str:
+    bridge = network_of(of).bridge
+    assert bridge is not None
+    return bridge
+
+
+def elements(text: str, name: str) -> list[str]:
+    """Return the elements that a text gives to a set."""
+    found = re.search(rf"set {name} {{[^{{}}]*(?:{{ ([^{{}}]*) }})? }}", text)
+    assert found, f"{name} is not in the text"
+    return found[1].split(", ") if found[1] else []
+
+
+def test_peers_on_the_same_segment_are_known_by_address_mac_and_identifier() -> None:
+    made = across()
+    vni = str(network_of(made).vni)
+    assert isolation_of([(made, "agent2")], routed=()) == Isolation(
+        agents=("192.0.2.1/32", "192.0.2.2/31"),
+        bridges=(bridge_of(made),),
+        ports=(4789,),
+        senders={"pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni), ("192.0.2.3", "02:00:00:00:00:03", vni))},
+    )
+
+
+def test_a_peer_behind_a_router_is_known_by_its_address() -> None:
+    made = across()
+    vni = str(network_of(made).vni)
+    assert isolation_of([(made, "agent2")], routed={"192.0.2.3"}).senders == {
+        "pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni),),
+        "routed4": (("192.0.2.3", vni),),
+    }
+
+
+def test_a_peer_whose_interface_has_no_mac_is_known_by_its_address() -> None:
+    made = across(mac="")
+    vni = str(network_of(made).vni)
+    found = isolation_of([(made, "agent2")], routed=())
+    assert found.senders == {"routed4": (("192.0.2.1", vni), ("192.0.2.3", vni))}
+
+
+def test_a_peer_in_the_encrypted_underlay_is_known_by_address_and_interface() -> None:
+    made = across(interface="backendai-wg", mac="", public_key="KEY")
+    vni = str(network_of(made).vni)
+    assert isolation_of([(made, "agent2")], routed=()).senders == {
+        "encrypted4": (("192.0.2.1", "backendai-wg", vni), ("192.0.2.3", "backendai-wg", vni))
+    }
+
+
+@pytest.mark.parametrize(
+    ("underlay", "routed", "known_by", "beside"),
+    [
+        ({}, (), "pinned6", ("02:00:00:00:00:01",)),
+        ({}, ("2001:db8::1",), "routed6", ()),
+        ({"public_key": "KEY", "interface": "wg0"}, (), "encrypted6", ("wg0",)),
+    ],
+    ids=["on link", "behind a router", "encrypted"],
+)
+def test_ipv6_underlays_have_sets_of_their_own(
+    underlay: dict[str, str], routed: tuple[str, ...], known_by: str, beside: tuple[str, ...]
+) -> None:
+    agents = [agent(number, address=f"2001:db8::{number}", **underlay) for number in (1, 2)]
+    made = plan({"agent1": 1, "agent2": 1}, agents)
+    sender = ("2001:db8::1", *beside, str(network_of(made).vni))
+    assert isolation_of([(made, "agent2")], routed).senders == {known_by: (sender,)}
+
+
+def test_a_session_on_one_agent_has_a_bridge_and_nobody_who_sends() -> None:
+    made = plan({"agent1": 2})
+    found = isolation_of([(made, "agent1")], routed=())
+    assert (found.bridges, found.ports, found.senders) == ((bridge_of(made),), (), {})
+
+
+def test_a_session_of_one_has_the_addresses_of_agents_only() -> None:
+    assert isolation_of([(plan({"agent1": 1}), "agent1")], routed=()) == Isolation(("192.0.2.1/32",), (), (), {})
+
+
+def test_on_the_agents_own_network_each_sshd_is_open_to_the_agents_of_its_session() -> None:
+    made = plan({"agent1": 2, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
+    ports = made.host_ports("agent1")
+    assert len(ports) == 2
+    peer = ("192.0.2.2", "02:00:00:00:00:02")
+    pinned = tuple(sorted((*peer, str(port)) for port in ports))
+    senders = {"host_pinned4": (peer,), "ssh_pinned4": pinned}
+    assert isolation_of([(made, "agent1")], routed=()) == Isolation(
+        ("192.0.2.1/32", "192.0.2.2/32"), (), (), senders, tuple(sorted(ports))
+    )
+
+
+def test_nobody_sends_to_an_agent_of_a_session_that_has_no_container_of_it() -> None:
+    made = plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
+    empty = dataclasses.replace(made, kernels=made.kernels[:1])
+    assert isolation_of([(empty, "agent2")], routed=()).senders == {}
+
+
+@pytest.mark.parametrize(
+    ("underlay", "routed", "sender"),
+    [
+        ({}, ["192.0.2.2"], ("routed4", "192.0.2.2")),
+        (
+            {"interface": "wg0", "public_key": "k", "endpoint": "198.51.100.1:51820"},
+            [],
+            ("encrypted4", "192.0.2.2", "wg0"),
+        ),
+    ],
+    ids=["routed", "encrypted"],
+)
+def test_who_logs_in_is_known_as_whoever_sends_into_a_tunnel(
+    underlay: dict[str, str], routed: list[str], sender: tuple[str, ...]
+) -> None:
+    made = plan({"agent1": 1, "agent2": 1}, [agent(1, **underlay), agent(2, **underlay)], network_driver="host")
+    known_by, *rest = sender
+    (port,) = made.host_ports("agent1")
+    assert isolation_of([(made, "agent1")], routed).senders == {
+        f"host_{known_by}": (tuple(rest),),
+        f"ssh_{known_by}": ((*rest, str(port)),),
+    }
+
+
+def published(*ways: tuple[str, int], on: str = "agent1", gateways: tuple[str, ...] = ()) -> SessionPlan:
+    """Return the plan of a session whose main1 is on that agent and has these addresses and ports published."""
+    ports = tuple(PublishedPort("app", "tcp", 80, address, port) for address, port in ways)
+    made = plan({on: 1, "agent9": 1}, [agent(int(on[-1])), agent(9)])
+    return dataclasses.replace(made, published=ports, gateways=gateways)
+
+
+def test_what_an_agent_publishes_is_that_of_the_main1s_that_it_has() -> None:
+    first = published(("192.0.2.1", 30009), ("2001:db8::1", 30001), gateways=("198.51.100.7", "198.51.100.6"))
+    second = published(("192.0.2.1", 30002), gateways=("198.51.100.6", "2001:db8::9"))
+    found = isolation_of([(first, "agent1"), (second, "agent1")], routed=())
+    assert found.published == (("192.0.2.1", "30002"), ("192.0.2.1", "30009"), ("2001:db8::1", "30001"))
+    assert found.gateways == ("198.51.100.6/31", "2001:db8::9/128")
+    assert isolation_of([(first, "agent9")], routed=()).published == ()
+
+
+def test_the_ports_of_the_encryption_are_those_of_the_agents_own_endpoints() -> None:
+    def encrypted(number: int, endpoint: str) -> AgentFacts:
+        return agent(number, interface="wg0", public_key="k", endpoint=endpoint)
+
+    made = plan({"agent1": 1, "agent2": 1}, [encrypted(1, "198.51.100.1:51820"), encrypted(2, "[2001:db8::2]:51999")])
+    assert isolation_of([(made, "agent1")], routed=()).wireguard_ports == (51820,)
+    assert isolation_of([(made, "agent2"), (made, "agent2")], routed=()).wireguard_ports == (51999,)
+    assert isolation_of([(across(), "agent1")], routed=()).wireguard_ports == ()
+
+
+def test_an_identifier_is_open_to_the_agents_of_its_own_session_only() -> None:
+    first = across()
+    other = dataclasses.replace(network_of(first), vni=77, bridge="bai-other")
+    second = dataclasses.replace(plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)]), network=other)
+    found = isolation_of([(first, "agent1"), (second, "agent1")], routed=())
+    assert [sender for sender in found.senders["pinned4"] if sender[-1] == "77"] == [
+        ("192.0.2.2", "02:00:00:00:00:02", "77")
+    ]
+    assert len(found.senders["pinned4"]) == 3
+    assert found.bridges == tuple(sorted((bridge_of(first), "bai-other")))
+    assert found.ports == (4789,)
+
+
+def test_the_peers_of_a_session_count_as_agents_whatever_its_plan_knows_of_them() -> None:
+    made = dataclasses.replace(across(), agent_addresses=("10.0.0.0/24", "10.0.0.9", "2001:db8::1"))
+    assert isolation_of([(made, "agent1")], routed=()).agents == ("10.0.0.0/24", "192.0.2.1/32", "192.0.2.2/31")
+
+
+def test_the_same_sessions_give_the_same_text_in_any_order() -> None:
+    one, two = (across(), "agent1"), (plan({"agent1": 2}), "agent1")
+    assert render(isolation_of([one, two], ())) == render(isolation_of([two, one], ()))
+
+
+def test_the_text_replaces_the_table_and_touches_no_other() -> None:
+    text = render(NOTHING)
+    assert text.startswith("table inet backendai\ndelete table inet backendai\ntable inet backendai {\n")
+    assert re.findall(r"^\s*(?:add |delete |flush )?table (.*?)(?: {)?$", text, re.MULTILINE) == ["inet backendai"] * 3
+    assert "flush" not in text
+    assert "DOCKER" not in text
+
+
+FULL = Firewall(("192.0.2.7/32",), interfaces=("eth0",))
+TEXTS = pytest.mark.parametrize(
+    "text", [render(NOTHING), render(NOTHING, FULL), render(NOTHING, Firewall(("192.0.2.7/32",)), ["eth0"])]
+)
+ENDS = {
+    "drop_ipv6",
+    "drop_forged",
+    "drop_tunnel",
+    "drop_agent",
+    "drop_metadata",
+    "drop_neighbour",
+    "drop_session",
+    "drop_routed",
+    "drop_clear",
+    "drop_sshd",
+    "drop_published",
+    "drop_arrival",
+}
+
+
+def chains(text: str) -> dict[str, list[str]]:
+    """Return the rules of each chain, in their order."""
+    found = re.findall(r"^    chain (\w+) {\n(.*?)^    }", text, re.MULTILINE | re.DOTALL)
+    return {
+        name: [line.strip() for line in body.splitlines() if not line.strip().startswith("#")] for name, body in found
+    }
+
+
+@TEXTS
+def test_the_text_only_ever_drops(text: str) -> None:
+    rules = [rule for listed in chains(text).values() for rule in listed]
+    hooks = [rule for rule in rules if rule.startswith("type filter hook")]
+    assert len(hooks) == 5
+    assert all(hook.endswith("policy accept;") for hook in hooks)
+    assert [rule for rule in rules if "accept" in rule and rule not in hooks] == []
+    verdicts = {rule.split()[-1] for rule in rules if rule not in hooks and " packets log " not in rule}
+    assert verdicts <= {"return", "drop", "tunnels", "logins", "firewall", "published", *ENDS}
+
+
+@TEXTS
+def test_what_is_dropped_ends_where_its_kind_is_counted_and_logged_a_little(text: str) -> None:
+    found = chains(text)
+    assert {name for name in found if name.startswith("drop_")} == ENDS
+    for name in ENDS:
+        log = f'limit rate {LOG_RATE} burst 5 packets log prefix "backendai {name}: "'
+        assert found[name] == [log, "counter drop"]
+    # The kernel takes no longer prefix.
+    assert max(len(f"backendai {name}: ") for name in ENDS) < 128
+    elsewhere = [rule for name, rules in found.items() if name not in ENDS for rule in rules]
+    assert [rule for rule in elsewhere if rule.endswith(" drop")] == []
+
+
+@TEXTS
+def test_every_jump_leads_to_a_chain_and_every_chain_is_reached(text: str) -> None:
+    found = chains(text)
+    led = {rule.split()[-1] for rules in found.values() for rule in rules if re.search(r"\b(goto|jump) \w+$", rule)}
+    based = {name for name, rules in found.items() if rules[0].startswith("type filter hook")}
+    assert {"drop_arrival", *led, *based} == set(found)
+
+
+def test_only_a_firewall_of_the_operator_drops_what_arrives() -> None:
+    assert "goto drop_arrival" not in render(NOTHING)
+    assert "goto drop_arrival" in render(NOTHING, FULL)
+
+
+def test_what_is_meant_to_be_encrypted_leaves_by_no_other_interface() -> None:
+    rule = 'ip6 daddr fd62:6169::/48 oifname != { "lo", "baiwg0" } goto drop_clear'
+    assert chains(render(NOTHING))["output"][1:] == [rule]
+
+
+def test_a_published_port_is_for_gateways_and_for_the_agents_of_a_session_on_their_own_network() -> None:
+    found = chains(render(NOTHING))
+    assert found["published"] == [
+        "ip saddr @gateways4 return",
+        "ip6 saddr @gateways6 return",
+        "ip saddr . ether saddr @host_pinned4 return",
+        "ip saddr . iifname @host_encrypted4 return",
+        "ip saddr @host_routed4 return",
+        "goto drop_published",
+    ]
+    assert found["logins"] == [
+        "ip saddr . ether saddr . tcp dport @ssh_pinned4 return",
+        "ip saddr . iifname . tcp dport @ssh_encrypted4 return",
+        "ip saddr . tcp dport @ssh_routed4 return",
+        "ip daddr . tcp dport @published4 ip saddr @gateways4 return",
+        "goto drop_sshd",
+    ]
+
+
+PUBLISHED = dataclasses.replace(
+    NOTHING,
+    published=(("192.0.2.1", "30001"), ("192.0.2.1", "30002"), ("2001:db8::1", "30001")),
+    gateways=("198.51.100.6/31", "2001:db8::9/128"),
+)
+
+
+def test_without_a_firewall_gateways_are_those_that_sessions_know() -> None:
+    text = render(PUBLISHED)
+    assert elements(text, "published4") == ["192.0.2.1 . 30001", "192.0.2.1 . 30002"]
+    assert elements(text, "published6") == ["2001:db8::1 . 30001"]
+    assert elements(text, "gateways4") == ["198.51.100.6/31"]
+    assert elements(text, "gateways6") == ["2001:db8::9/128"]
+
+
+def test_with_a_firewall_gateways_are_those_that_it_names_too() -> None:
+    text = render(PUBLISHED, Firewall(("192.0.2.7/32",), gateways=("203.0.113.0/24", "2001:db8:1::/48")))
+    assert elements(text, "gateways4") == ["198.51.100.6/31", "203.0.113.0/24"]
+    assert elements(text, "gateways6") == ["2001:db8::9/128", "2001:db8:1::/48"]
+
+
+def test_the_ports_of_the_encryption_are_open_to_peers_where_there_is_a_firewall() -> None:
+    text = render(dataclasses.replace(NOTHING, wireguard_ports=(51820,)), FULL)
+    assert elements(text, "peer_udp_ports") == ["4789", "7946", "51820"]
+
+
+@TEXTS
+def test_every_set_is_asked_by_a_rule(text: str) -> None:
+    rules = " ".join(rule for listed in chains(text).values() for rule in listed)
+    # What is not the name of a set is an offset into a packet.
+    asked = {name for name in re.findall(r"@(\w+)", rules) if name != "th"}
+    assert asked == set(re.findall(r"set (\w+) {", text))
+
+
+def test_sets_have_their_elements_as_nft_writes_them() -> None:
+    text = render(
+        Isolation(
+            agents=("192.0.2.1/32", "192.0.2.2/31"),
+            bridges=("bai-1", "bai-2"),
+            ports=(4789, 4790),
+            senders={
+                "pinned4": (("192.0.2.1", "02:00:00:00:00:01", "4711"),),
+                "encrypted6": (("2001:db8::1", "wg0", "4711"),),
+                "routed4": (("192.0.2.3", "4711"), ("192.0.2.3", "4712")),
+                "ssh_routed4": (("192.0.2.3", "30000"),),
+                "host_pinned4": (("192.0.2.1", "02:00:00:00:00:01"),),
+                "host_routed4": (("192.0.2.3",),),
+            },
+            ssh_ports=(30000, 30001),
+        )
+    )
+    assert {name: elements(text, name) for name in re.findall(r"set (\w+) {", text)} == {
+        "agents": ["192.0.2.1/32", "192.0.2.2/31"],
+        "same": ['"bai-1" . "bai-1"', '"bai-2" . "bai-2"'],
+        "tunnel_ports": ["4789", "4790"],
+        "pinned4": ["192.0.2.1 . 02:00:00:00:00:01 . 4711"],
+        "pinned6": [],
+        "encrypted4": [],
+        "encrypted6": ["2001:db8::1 . wg0 . 4711"],
+        "routed4": ["192.0.2.3 . 4711", "192.0.2.3 . 4712"],
+        "routed6": [],
+        "ssh_ports": ["30000", "30001"],
+        "ssh_pinned4": [],
+        "ssh_encrypted4": [],
+        "ssh_routed4": ["192.0.2.3 . 30000"],
+        "host_pinned4": ["192.0.2.1 . 02:00:00:00:00:01"],
+        "host_encrypted4": [],
+        "host_routed4": ["192.0.2.3"],
+        "published4": [],
+        "published6": [],
+        "gateways4": [],
+        "gateways6": [],
+    }
+
+
+def test_a_set_of_nothing_has_no_elements_because_nft_refuses_an_empty_list() -> None:
+    assert "elements" not in render(NOTHING)
+    assert "{  }" not in render(NOTHING, FULL)
+    assert elements(render(NOTHING, FULL), "peers4") == []

@@ -1,0 +1,157 @@
+"""The operator's firewall as a host remembers it: which one holds now."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import (
+    FirewallState,
+    Trial,
+    seconds_up,
+    this_boot,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
+from tests.unit.uptime import Uptime, uptime_of_numbers
+
+OLD = Firewall(("192.0.2.7/32",))
+NEW = Firewall(
+    ("192.0.2.0/24",), ("198.51.100.7/32",), (), (22, 2222), (Allowance("tcp", ("9100",), ("10.0.0.0/8",)),), ("eth0",)
+)
+UNTIL = 1000.0
+
+
+@pytest.fixture(autouse=True)
+def uptime(tmp_path: Path) -> Iterator[Uptime]:
+    """Return the uptime of the host: trials of this boot last for another second."""
+    with uptime_of_numbers(tmp_path) as numbers:
+        numbers.up = UNTIL - 1
+        yield numbers
+
+
+def trial_of(boot: str, firewall: Firewall | None = NEW) -> Trial:
+    """Return a trial of that boot."""
+    return Trial(firewall, "n", UNTIL, boot, "")
+
+
+def test_a_host_that_never_had_a_firewall_has_none(store: Store) -> None:
+    state = FirewallState(store)
+    assert (state.confirmed, state.trial, state.in_force()) == (None, None, None)
+    assert not store.firewall_file.exists()
+
+
+@pytest.mark.parametrize("confirmed", [OLD, NEW, None])
+@pytest.mark.parametrize("trial", [None, Trial(NEW, "n", UNTIL, "boot", "a 1 b 22"), trial_of("boot", None)])
+def test_what_is_saved_is_read_again(store: Store, confirmed: Firewall | None, trial: Trial | None) -> None:
+    FirewallState(store).save(confirmed, trial)
+    state = FirewallState(store)
+    assert (state.confirmed, state.trial) == (confirmed, trial)
+
+
+def test_only_root_reads_who_may_come_in(store: Store) -> None:
+    FirewallState(store).save(OLD, None)
+    assert stat.S_IMODE(store.firewall_file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("tried", [NEW, None])
+def test_what_is_on_trial_holds_until_its_time_is_over(store: Store, uptime: Uptime, tried: Firewall | None) -> None:
+    state = FirewallState(store)
+    state.save(OLD, trial_of(uptime.boot, tried))
+    assert state.in_force() == FirewallState(store).in_force() == tried
+    uptime.up = UNTIL
+    assert state.in_force() == FirewallState(store).in_force() == OLD
+
+
+@pytest.mark.parametrize(
+    ("up", "over"), [(0.0, False), (UNTIL - 0.1, False), (UNTIL, True), (UNTIL + 0.1, True), (9e9, True)]
+)
+def test_a_trial_is_over_once_the_host_has_been_up_for_so_long(uptime: Uptime, up: float, over: bool) -> None:
+    uptime.up = up
+    assert trial_of(uptime.boot).over is over
+
+
+@pytest.mark.parametrize("up", [0.0, UNTIL - 1, UNTIL])
+def test_a_trial_of_another_boot_is_over(store: Store, uptime: Uptime, up: float) -> None:
+    state = FirewallState(store)
+    state.save(OLD, trial_of(uptime.boot))
+    uptime.reboot(up)
+    assert trial_of(this_boot()).over is (up == UNTIL)
+    assert state.trial is not None
+    assert state.trial.over is True
+    assert state.in_force() == FirewallState(store).in_force() == OLD
+
+
+@pytest.mark.parametrize("now", [0.0, 9e12])
+def test_a_clock_that_is_set_ends_no_trial_and_lengthens_none(
+    store: Store, uptime: Uptime, monkeypatch: pytest.MonkeyPatch, now: float
+) -> None:
+    state = FirewallState(store)
+    state.save(OLD, trial_of(uptime.boot))
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert state.in_force() == NEW
+    uptime.up = UNTIL
+    assert state.in_force() == OLD
+
+
+def test_a_host_knows_its_boot_and_for_how_long_it_is_up(uptime: Uptime) -> None:
+    assert (this_boot(), seconds_up()) == (uptime.boot, UNTIL - 1)
+
+
+def test_without_a_trial_what_is_confirmed_holds(store: Store) -> None:
+    state = FirewallState(store)
+    state.save(OLD, None)
+    assert state.in_force() == OLD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        "{}",
+        '{"confirmed": null}',
+        '{"confirmed": "x", "trial": null}',
+        '{"confirmed": {"managers": ["192.0.2.7/32"]}, "trial": null}',
+        '{"confirmed": {"allow": [], "friends": []}, "trial": null}',
+        '{"confirmed": null, "trial": {"nonce": "n"}}',
+        '{"confirmed": null, "trial": {"firewall": null, "nonce": "n"}}',
+        # By the clock of an older version.
+        '{"confirmed": null, "trial": {"firewall": null, "nonce": "n", "until": 9e12, "connection": ""}}',
+    ],
+)
+def test_a_file_that_cannot_be_read_says_what_to_do(store: Store, text: str) -> None:
+    store.firewall_file.write_text(text)
+    with pytest.raises(Damaged) as damaged:
+        FirewallState(store)
+    said = str(damaged.value)
+    assert said.startswith(f"{store.firewall_file} is damaged (")
+    assert said.endswith("): remove it, and provision this host again.")
+
+
+def test_a_file_that_is_none_says_what_to_do(store: Store) -> None:
+    store.firewall_file.mkdir()
+    with pytest.raises(Damaged, match=r"is damaged \(\[Errno 21\] Is a directory: '.*'\): remove it, and provision"):
+        FirewallState(store)
+
+
+def test_what_is_saved_is_plain_data(store: Store) -> None:
+    FirewallState(store).save(OLD, Trial(None, "n", UNTIL, "boot", "a 1 b 22"))
+    assert json.loads(store.firewall_file.read_text()) == {
+        "confirmed": {
+            "managers": ["192.0.2.7/32"],
+            "gateways": [],
+            "peers": [],
+            "ssh_ports": [22],
+            "allow": [],
+            "interfaces": [],
+        },
+        "trial": {"firewall": None, "nonce": "n", "until": UNTIL, "boot": "boot", "connection": "a 1 b 22"},
+    }

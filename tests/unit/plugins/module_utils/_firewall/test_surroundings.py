@@ -1,0 +1,142 @@
+"""What is around an agent, from the tables of its kernel."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import surroundings
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import (
+    engine_sockets,
+    look_around,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._network import host as host_survey
+
+HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+PORT = f"{2375:04X}"
+
+
+def entry(address: str, length: int, scope: str = "global") -> dict[str, Any]:
+    family = "inet6" if ":" in address else "inet"
+    return {"local": address, "prefixlen": length, "scope": scope, "family": family}
+
+
+LINKS: list[dict[str, Any]] = [
+    {"ifname": "lo", "mtu": 65536, "addr_info": [entry("127.0.0.1", 8, "host"), entry("::1", 128, "host")]},
+    {
+        "ifname": "eth0",
+        "mtu": 1500,
+        "addr_info": [entry("192.0.2.1", 24), entry("192.0.2.2", 24), entry("fe80::1", 64, "link")],
+    },
+    {"ifname": "eth1", "mtu": 1500, "addr_info": [entry("198.51.100.1", 24)]},
+    {"ifname": "docker0", "mtu": 1500, "addr_info": [entry("172.17.0.1", 16), entry("fe80::3", 64, "link")]},
+]
+
+
+def line(address: str, state: str, inode: int) -> str:
+    return f"   0: {address}:{PORT} 00000000:0000 {state} 0:0 0:0 0 0 0 {inode} 1\n"
+
+
+def words(family: socket.AddressFamily, address: str) -> str:
+    """Return an address as the kernel writes it: words in the order of the machine's bytes."""
+    packed = socket.inet_pton(family, address)
+    parts = [packed[start : start + 4] for start in range(0, len(packed), 4)]
+    return "".join(f"{int.from_bytes(part, sys.byteorder):08X}" for part in parts)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Path:
+    """Return a folder like ``/proc``, with an engine that holds three sockets and another program with one."""
+    for pid, name, inodes in (("7", "dockerd", (70, 71, 72)), ("8", "sshd", (80,)), ("self", "dockerd", (80,))):
+        folder = tmp_path / pid / "fd"
+        folder.mkdir(parents=True)
+        (folder.parent / "comm").write_text(f"{name}\n")
+        (folder / "0").symlink_to("/dev/null")
+        for inode in inodes:
+            (folder / str(inode)).symlink_to(f"socket:[{inode}]")
+    (tmp_path / "9").mkdir()
+    (tmp_path / "net").mkdir()
+    four, six = (words(socket.AF_INET, "127.0.0.1"), words(socket.AF_INET6, "fd00::1"))
+    (tmp_path / "net" / "tcp").write_text(HEADER + line(four, "0A", 70) + line(four, "01", 71) + line(four, "0A", 80))
+    (tmp_path / "net" / "tcp6").write_text(HEADER + line(six, "0A", 72))
+    return tmp_path
+
+
+def test_the_engines_listening_sockets_are_found_by_their_inodes(processes: Path) -> None:
+    assert engine_sockets(processes) == [("127.0.0.1", 2375), ("fd00::1", 2375)]
+
+
+def test_without_an_engine_or_without_ipv6_there_is_nothing_to_find(processes: Path) -> None:
+    (processes / "net" / "tcp6").unlink()
+    assert engine_sockets(processes) == [("127.0.0.1", 2375)]
+    (processes / "7" / "comm").write_text("dockerd-rootless\n")
+    assert engine_sockets(processes) == []
+
+
+def test_an_engine_that_ends_meanwhile_has_no_sockets(processes: Path) -> None:
+    for handle in (processes / "7" / "fd").iterdir():
+        handle.unlink()
+    (processes / "7" / "fd").rmdir()
+    assert engine_sockets(processes) == []
+
+
+def test_a_real_socket_of_this_host_is_read_as_the_kernel_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Path("/proc/self/comm").read_text().strip()
+    monkeypatch.setattr(surroundings, "ENGINE", mine)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as four,
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as six,
+    ):
+        expected = {("127.0.0.1", four.getsockname()[1]), ("::1", six.getsockname()[1])}
+        assert expected <= set(engine_sockets())
+    assert not expected & set(engine_sockets())
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with two networks, and no rules."""
+
+    def show(*command: str) -> list[dict[str, Any]]:
+        return [{"dst": "default", "dev": "eth0"}] if "default" in command else LINKS
+
+    for module in (surroundings, host_survey):
+        monkeypatch.setattr(module, "show", show)
+    monkeypatch.setattr(surroundings, "engine_sockets", lambda: [("0.0.0.0", 2375)])
+    monkeypatch.setattr(surroundings, "_ruleset", dict)
+
+
+@pytest.mark.usefixtures("host")
+def test_an_agents_surroundings_are_those_of_its_underlay() -> None:
+    around = look_around("")
+    assert around.addresses == ("192.0.2.1", "192.0.2.2", "198.51.100.1")
+    assert around.networks == ("192.0.2.0/24",)
+    assert around.engine == (("0.0.0.0", 2375),)
+    assert around.local_ipv6 == ("eth0",)
+    assert around.filtered6 is False
+    assert look_around("198.51.100.1").networks == ("198.51.100.0/24",)
+
+
+@pytest.mark.usefixtures("host")
+def test_without_an_underlay_no_network_is_the_agents() -> None:
+    assert look_around("203.0.113.9").networks == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "found"), [(0, json.dumps({"nftables": [1]}), {"nftables": [1]}), (1, "", {})]
+)
+def test_rules_are_what_nft_lists(
+    code: int, printed: str, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: subprocess.CompletedProcess([], code, printed, ""))
+    assert surroundings._ruleset() == found
+
+
+def test_without_nft_there_are_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert surroundings._ruleset() == {}

@@ -1,0 +1,220 @@
+"""The firewall table with the processes faked: what nft lists, and what is made of it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import (
+    AGENTS_TABLE,
+    FirewallError,
+    Table,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+
+
+@pytest.fixture(autouse=True)
+def kernel() -> None:
+    """Take the place of the one without a kernel: processes are faked here."""
+
+
+LISTING = """\
+table inet backendai {
+\tset agents {
+\t\ttype ipv4_addr
+\t\tflags interval
+\t\telements = { 192.0.2.1, 192.0.2.2,
+\t\t\t     192.0.2.3 }
+\t}
+
+\tset routed6 {
+\t\ttypeof ip6 saddr . @th,96,24
+\t}
+
+\tchain forward {
+\t\ttype filter hook forward priority filter; policy accept;
+\t\tiifname "bai-*" iifname . oifname != @same drop
+\t\toifname "bai-*" iifname . oifname != @same drop
+\t}
+}
+"""
+MISSING = "Error: No such file or directory\nlist table inet backendai\n                ^^^^^^^^^\n"
+
+
+class Host:
+    """What the processes of a host say, by the program that is run, and what they were given."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.given: list[tuple[Sequence[str], str]] = []
+
+    def __call__(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        self.given.append((command, options["input"]))
+        answer = self.answers[command[0]]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def said(out: str = "", err: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess((), 1 if err else 0, out, err)
+
+
+def host(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> Host:
+    """Let ``nft`` and ``unshare``, which lists what is wanted, answer like this."""
+    made = Host(**{"unshare": said(LISTING), **answers})
+    monkeypatch.setattr(subprocess, "run", made)
+    return made
+
+
+def drift(monkeypatch: pytest.MonkeyPatch, *edits: tuple[str, str]) -> list[Change]:
+    """Return the changes where the table is as wanted but for some text in it."""
+    found = LISTING
+    for old, new in edits:
+        assert old in found
+        found = found.replace(old, new)
+    host(monkeypatch, nft=said(found))
+    return AGENTS_TABLE.plan("wanted")
+
+
+def test_a_table_as_wanted_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drift(monkeypatch) == []
+
+
+def test_what_is_wanted_is_listed_in_a_namespace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = host(monkeypatch, nft=said(LISTING))
+    AGENTS_TABLE.plan("wanted")
+    assert made.given == [
+        (["nft", "--stateless", "list", "table", "inet", "backendai"], ""),
+        (
+            [
+                "unshare",
+                "--net",
+                "sh",
+                "-c",
+                "nft --file - && nft --stateless list table inet backendai",
+            ],
+            "wanted",
+        ),
+    ]
+
+
+def test_a_table_that_is_not_there_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    host(monkeypatch, nft=said(err=MISSING))
+    assert AGENTS_TABLE.read() == ""
+    assert AGENTS_TABLE.plan("wanted") == [Change("firewall table inet backendai", None, "3 sets and chains")]
+
+
+@pytest.mark.parametrize(
+    ("edit", "change"),
+    [
+        (("192.0.2.2,", "192.0.2.9,"), Change("firewall set agents", "192.0.2.9", "192.0.2.2")),
+        ((", 192.0.2.2,\n\t\t\t     192.0.2.3", ""), Change("firewall set agents", None, "192.0.2.2; 192.0.2.3")),
+        (("192.0.2.3 }", "192.0.2.3, 0.0.0.0 }"), Change("firewall set agents", "0.0.0.0", None)),
+        (("flags interval", "flags dynamic"), Change("firewall set agents", "flags dynamic", "flags interval")),
+        (
+            ('\t\toifname "bai-*" iifname . oifname != @same drop\n', ""),
+            Change("firewall chain forward", None, 'oifname "bai-*" iifname . oifname != @same drop'),
+        ),
+        (
+            ("\t\tiifname", "\t\taccept\n\t\tiifname"),
+            Change("firewall chain forward", "accept", None),
+        ),
+        (
+            ("priority filter", "priority 10"),
+            Change(
+                "firewall chain forward",
+                "type filter hook forward priority 10; policy accept;",
+                "type filter hook forward priority filter; policy accept;",
+            ),
+        ),
+        (
+            ("\tset agents", "\tflags dormant\n\tset agents"),
+            Change("firewall table inet backendai", "flags dormant", None),
+        ),
+        (
+            ("\tchain forward", "\tchain other {\n\t}\n\tchain forward"),
+            Change("firewall chain other", "not ours", None),
+        ),
+        (
+            ("\tset routed6 {\n\t\ttypeof ip6 saddr . @th,96,24\n\t}\n", ""),
+            Change("firewall set routed6", None, "1 lines"),
+        ),
+    ],
+    ids=[
+        "another element",
+        "elements missing",
+        "an element too many",
+        "a set's flags",
+        "a rule missing",
+        "a rule too many",
+        "another priority",
+        "the table asleep",
+        "a foreign chain",
+        "a set missing",
+    ],
+)
+def test_each_drift_is_noticed_and_named(
+    monkeypatch: pytest.MonkeyPatch, edit: tuple[str, str], change: Change
+) -> None:
+    assert drift(monkeypatch, edit) == [change]
+
+
+def test_rules_in_another_order_are_a_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    swapped = drift(monkeypatch, ("\t\tiifname", "\t\tx"), ("\t\toifname", "\t\tiifname"), ("\t\tx", "\t\toifname"))
+    assert len(swapped) == 1
+    assert (swapped[0].before or "").split("; ")[2:] == (swapped[0].after or "").split("; ")[:1:-1]
+
+
+def test_elements_in_another_order_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drift(monkeypatch, ("192.0.2.1, 192.0.2.2", "192.0.2.2, 192.0.2.1")) == []
+
+
+def test_several_drifts_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = drift(monkeypatch, ("192.0.2.2,", "192.0.2.9,"), ("\t\tiifname", "\t\taccept\n\t\tiifname"))
+    assert [change.subject for change in found] == ["firewall set agents", "firewall chain forward"]
+
+
+def test_the_table_is_replaced_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = host(monkeypatch, nft=said())
+    AGENTS_TABLE.apply("wanted")
+    assert made.given == [(["nft", "--file", "-"], "wanted")]
+
+
+def test_a_text_is_checked_on_this_host_and_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = host(monkeypatch, nft=said())
+    AGENTS_TABLE.check("wanted")
+    assert made.given == [(["nft", "--file", "-", "--check"], "wanted")]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        AGENTS_TABLE.read,
+        lambda: AGENTS_TABLE.plan("wanted"),
+        lambda: AGENTS_TABLE.apply("wanted"),
+        lambda: AGENTS_TABLE.check("wanted"),
+    ],
+)
+def test_what_nft_says_is_told(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    host(monkeypatch, nft=said(err="Error: Operation not permitted\n  (you must be root)\n"))
+    with pytest.raises(FirewallError, match=r"^nft: Error: Operation not permitted \(you must be root\)$"):
+        act()
+
+
+def test_a_text_that_nft_does_not_understand_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    host(monkeypatch, nft=said(LISTING), unshare=said(err="/dev/stdin:3:1-2: Error: syntax error\n"))
+    with pytest.raises(FirewallError, match=r"^nft: /dev/stdin:3:1-2: Error: syntax error$"):
+        AGENTS_TABLE.plan("wanted")
+
+
+@pytest.mark.parametrize("playbook", ["provision_agents", "provision_gateways"])
+def test_a_host_without_nft_says_what_to_do(monkeypatch: pytest.MonkeyPatch, playbook: str) -> None:
+    host(monkeypatch, nft=FileNotFoundError(2, "No such file or directory", "nft"))
+    with pytest.raises(
+        FirewallError, match=rf"^nft is not installed on this host: run backendai\.cluster\.{playbook} "
+    ):
+        Table("backendai", playbook).read()

@@ -1,0 +1,389 @@
+"""A new firewall is tried, and stays only if the operator still gets in."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial as trying
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import (
+    NotConfirmed,
+    Tried,
+    confirm,
+    try_firewall,
+    withdraw,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, NotProvisioned, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.kernel import Kernel
+from tests.unit.uptime import Uptime, uptime_of_numbers
+
+OLD = Firewall(("192.0.2.7/32",))
+NEW = Firewall(("192.0.2.0/24",), interfaces=("eth0",))
+CONNECTION = "192.0.2.7 51234 192.0.2.1 22"
+LATER = "192.0.2.7 51235 192.0.2.1 22"
+CHANGED = [Change("firewall table inet backendai", None, "there")]
+TOO_LATE = "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
+UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
+SAME = f"this connection is the one with which the new rules came, {UNPROVEN}"
+NO_SSH = f"this connection is not one of SSH, {UNPROVEN}"
+
+
+class Host:
+    """The uptime of a host, and the ways back that were prepared: each a nonce and after how many seconds."""
+
+    def __init__(self, uptime: Uptime) -> None:
+        self.uptime = uptime
+        self.timers: list[tuple[str, int]] = []
+
+    def start(self, nonce: str, seconds: int) -> None:
+        self.timers.append((nonce, seconds))
+
+
+@pytest.fixture(autouse=True)
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """Return the host, which has two interfaces."""
+    monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
+    with uptime_of_numbers(tmp_path) as uptime:
+        yield Host(uptime)
+
+
+def tried(
+    store: Store, host: Host, wanted: Firewall | None, connection: str = CONNECTION, *, dry: bool = False
+) -> Tried:
+    return try_firewall(store, wanted, 60, connection, host.start, dry=dry)
+
+
+def confirmed(store: Store, host: Host, wanted: Firewall | None) -> None:
+    """Let a firewall hold that is confirmed."""
+    confirm(store, tried(store, host, wanted).nonce, LATER, unproven=False)
+    host.timers.clear()
+
+
+def text(firewall: Firewall | None) -> str:
+    """Return the rules of a host without sessions."""
+    return render(isolation_of([], ()), firewall, ["eth0"])
+
+
+def refusal(store: Store, nonce: str, connection: str = LATER) -> str:
+    with pytest.raises(NotConfirmed) as refused:
+        confirm(store, nonce, connection, unproven=False)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("wanted", [NEW, None], ids=["another", "none"])
+def test_what_is_tried_holds_until_its_time_is_over(
+    store: Store, kernel: Kernel, host: Host, wanted: Firewall | None
+) -> None:
+    confirmed(store, host, OLD)
+    made = tried(store, host, wanted)
+    assert made.changes == CHANGED
+    assert host.timers == [(made.nonce, 60)]
+    assert kernel.table == text(wanted)
+    host.uptime.up += 59.9
+    assert isolate(store, dry=False) == []
+    host.uptime.up += 0.1
+    assert isolate(store, dry=False) == CHANGED
+    assert kernel.table == text(OLD)
+
+
+def test_a_trial_is_of_this_boot_and_of_the_connection_that_began_it(store: Store, host: Host) -> None:
+    nonce = tried(store, host, NEW).nonce
+    assert FirewallState(store).trial == Trial(NEW, nonce, host.uptime.up + 60, host.uptime.boot, CONNECTION)
+
+
+@pytest.mark.parametrize("up", [5.0, 1000.0])
+def test_a_host_that_boots_again_has_what_is_confirmed(store: Store, kernel: Kernel, host: Host, up: float) -> None:
+    confirmed(store, host, OLD)
+    nonce = tried(store, host, NEW).nonce
+    host.uptime.reboot(up)
+    kernel.table = ""
+    assert isolate(store, dry=False) == CHANGED
+    assert kernel.table == text(OLD)
+    assert refusal(store, nonce) == TOO_LATE
+    assert FirewallState(store).confirmed == OLD
+
+
+@pytest.mark.parametrize("now", [0.0, 9e12])
+def test_a_clock_that_is_set_ends_no_trial(
+    store: Store, host: Host, monkeypatch: pytest.MonkeyPatch, now: float
+) -> None:
+    nonce = tried(store, host, NEW).nonce
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert isolate(store, dry=False) == []
+    confirm(store, nonce, LATER, unproven=False)
+    assert FirewallState(store).confirmed == NEW
+
+
+def test_each_trial_has_a_nonce_of_its_own(store: Store, host: Host) -> None:
+    first, second = tried(store, host, NEW).nonce, tried(store, host, NEW).nonce
+    assert len(first) == len(second) == 32
+    assert first != second
+
+
+def test_what_is_confirmed_stays(store: Store, kernel: Kernel, host: Host) -> None:
+    confirm(store, tried(store, host, NEW).nonce, LATER, unproven=False)
+    host.uptime.up += 1e9
+    assert isolate(store, dry=False) == []
+    assert kernel.table == text(NEW)
+    assert (FirewallState(store).confirmed, FirewallState(store).trial) == (NEW, None)
+
+
+def test_to_have_no_firewall_any_more_is_confirmed_too(store: Store, kernel: Kernel, host: Host) -> None:
+    confirmed(store, host, OLD)
+    confirmed(store, host, None)
+    assert (FirewallState(store).in_force(), kernel.table) == (None, text(None))
+
+
+@pytest.mark.parametrize("wanted", [NEW, None], ids=["a firewall", "none"])
+def test_what_is_confirmed_already_is_made_true_again_without_a_trial(
+    store: Store, kernel: Kernel, host: Host, wanted: Firewall | None
+) -> None:
+    if wanted:
+        confirmed(store, host, wanted)
+    kernel.table = "flushed"
+    assert tried(store, host, wanted) == Tried(CHANGED, "")
+    assert (kernel.table, host.timers) == (text(wanted), [])
+    assert tried(store, host, wanted) == Tried([], "")
+
+
+def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
+    store: Store, kernel: Kernel, host: Host
+) -> None:
+    confirmed(store, host, OLD)
+    lost = tried(store, host, NEW).nonce
+    again = tried(store, host, OLD)
+    assert again.nonce not in ("", lost)
+    assert kernel.table == text(OLD)
+    assert refusal(store, lost) == TOO_LATE
+    confirm(store, again.nonce, LATER, unproven=False)
+    assert FirewallState(store).in_force() == OLD
+
+
+@pytest.mark.parametrize("late", [60, 61, 9e9])
+def test_a_trial_whose_time_is_over_is_not_confirmed(store: Store, host: Host, late: float) -> None:
+    nonce = tried(store, host, NEW).nonce
+    host.uptime.up += late
+    assert refusal(store, nonce) == TOO_LATE
+    assert FirewallState(store).in_force() is None
+
+
+def test_a_trial_is_confirmed_until_its_last_moment(store: Store, host: Host) -> None:
+    nonce = tried(store, host, NEW).nonce
+    host.uptime.up += 59.9
+    confirm(store, nonce, LATER, unproven=False)
+    assert FirewallState(store).confirmed == NEW
+
+
+def test_another_trial_is_not_confirmed(store: Store, host: Host) -> None:
+    nonce = tried(store, host, NEW).nonce
+    assert refusal(store, "0" * 32) == TOO_LATE
+    state = FirewallState(store)
+    assert (state.confirmed, state.trial and state.trial.nonce) == (None, nonce)
+
+
+def test_without_a_trial_nothing_is_confirmed(store: Store) -> None:
+    assert refusal(store, "") == TOO_LATE
+    assert not store.firewall_file.exists()
+
+
+def test_the_connection_that_began_a_trial_proves_nothing(store: Store, host: Host) -> None:
+    nonce = tried(store, host, NEW).nonce
+    assert refusal(store, nonce, CONNECTION) == SAME
+    assert FirewallState(store).confirmed is None
+    confirm(store, nonce, LATER, unproven=False)
+
+
+@pytest.mark.parametrize("began", ["", CONNECTION])
+def test_a_connection_that_is_not_one_of_ssh_proves_nothing(store: Store, host: Host, began: str) -> None:
+    nonce = tried(store, host, NEW, began).nonce
+    assert refusal(store, nonce, "") == NO_SSH
+    assert FirewallState(store).confirmed is None
+
+
+@pytest.mark.parametrize(("began", "ends"), [("", ""), (CONNECTION, ""), (CONNECTION, CONNECTION)])
+def test_who_says_so_confirms_without_a_proof(store: Store, host: Host, began: str, ends: str) -> None:
+    confirm(store, tried(store, host, NEW, began).nonce, ends, unproven=True)
+    assert FirewallState(store).confirmed == NEW
+
+
+def test_a_new_connection_of_ssh_confirms_what_began_in_another_way(store: Store, host: Host) -> None:
+    confirm(store, tried(store, host, NEW, "").nonce, LATER, unproven=False)
+    assert FirewallState(store).confirmed == NEW
+
+
+def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: Kernel, host: Host) -> None:
+    confirmed(store, host, OLD)
+    nonce = tried(store, host, NEW).nonce
+    assert withdraw(store, nonce) == CHANGED
+    assert kernel.table == text(OLD)
+    assert (FirewallState(store).confirmed, FirewallState(store).trial) == (OLD, None)
+    assert refusal(store, nonce) == TOO_LATE
+
+
+@pytest.mark.parametrize("nonce", ["", "0" * 32])
+def test_another_trial_is_not_withdrawn(store: Store, kernel: Kernel, host: Host, nonce: str) -> None:
+    tried(store, host, NEW)
+    assert withdraw(store, nonce) == []
+    assert kernel.table == text(NEW)
+
+
+def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: Kernel, host: Host) -> None:
+    nonce = tried(store, host, NEW).nonce
+    confirm(store, nonce, LATER, unproven=False)
+    kernel.table = "flushed"
+    assert withdraw(store, nonce) == CHANGED
+    assert kernel.table == text(NEW)
+
+
+def test_the_way_back_is_prepared_before_the_rules_are_replaced(store: Store, kernel: Kernel, host: Host) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def start(_nonce: str, _seconds: int) -> None:
+        seen.append((kernel.table, store.firewall_file.exists()))
+
+    try_firewall(store, NEW, 60, CONNECTION, start, dry=False)
+    assert seen == [("", False)]
+    assert (kernel.table, host.timers) == (text(NEW), [])
+
+
+def test_a_trial_is_begun_under_the_lock_of_the_rules(store: Store) -> None:
+    held_by_others: list[bool] = []
+
+    def start(_nonce: str, _seconds: int) -> None:
+        folder = os.open(store.folder(SESSION_ID).parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held_by_others.append(True)
+        finally:
+            os.close(folder)
+
+    try_firewall(store, NEW, 60, CONNECTION, start, dry=False)
+    assert held_by_others == [True]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotProvisioned("restore.pyz is missing"),
+        subprocess.CalledProcessError(1, ["systemd-run"], stderr="Failed"),
+        OSError("fork"),
+    ],
+)
+def test_without_a_way_back_nothing_is_tried(store: Store, kernel: Kernel, error: Exception) -> None:
+    def start(_nonce: str, _seconds: int) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        try_firewall(store, NEW, 60, CONNECTION, start, dry=False)
+    assert (kernel.table, store.firewall_file.exists()) == ("", False)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: Kernel, host: Host, dry: bool) -> None:
+    kernel.refuses = "nft: Error: syntax error"
+    with pytest.raises(FirewallError, match=r"^nft: Error: syntax error$"):
+        tried(store, host, NEW, dry=dry)
+    assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_an_interface_that_is_not_there_is_refused(store: Store, kernel: Kernel, host: Host, dry: bool) -> None:
+    with pytest.raises(Refused) as refused:
+        tried(store, host, Firewall(("192.0.2.7/32",), interfaces=("eth0", "eth8", "eth9")), dry=dry)
+    assert str(refused.value) == "firewall_interfaces: 'eth8' is no interface of this host"
+    assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
+
+
+def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: Kernel, host: Host) -> None:
+    assert tried(store, host, NEW, dry=True) == Tried(CHANGED, "")
+    assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
+
+
+def test_a_dry_run_of_what_holds_tells_nothing(store: Store, host: Host) -> None:
+    confirmed(store, host, NEW)
+    assert tried(store, host, NEW, dry=True) == Tried([], "")
+
+
+@pytest.mark.parametrize("error", [FirewallError("nft: no"), KeyboardInterrupt()], ids=["nft", "interrupted"])
+def test_rules_that_are_not_replaced_take_the_trial_back(
+    store: Store, kernel: Kernel, host: Host, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    confirmed(store, host, OLD)
+    apply, fails = kernel.apply_table, [error]
+
+    def fail_once(wanted: str) -> None:
+        apply(wanted)
+        if fails:
+            raise fails.pop()
+
+    monkeypatch.setattr(kernel, "apply_table", fail_once)
+    with pytest.raises(type(error)):
+        tried(store, host, NEW)
+    assert (FirewallState(store).confirmed, FirewallState(store).trial) == (OLD, None)
+    assert kernel.table == text(OLD)
+
+
+def test_rules_that_are_confirmed_and_cannot_be_replaced_stay_confirmed(
+    store: Store, kernel: Kernel, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirmed(store, host, OLD)
+    kernel.table = "flushed"
+
+    def fail(_wanted: str) -> None:
+        raise FirewallError("nft: no")
+
+    monkeypatch.setattr(kernel, "apply_table", fail)
+    with pytest.raises(FirewallError):
+        tried(store, host, OLD)
+    assert FirewallState(store).confirmed == OLD
+
+
+def test_sessions_of_the_host_are_part_of_what_is_tried(store: Store, kernel: Kernel, host: Host) -> None:
+    made = plan({"agent1": 1, "agent2": 1})
+    store.save(held(made))
+    tried(store, host, NEW)
+    assert kernel.table == render(isolation_of([(made, "agent1")], ()), NEW, ["eth0"])
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_while_a_session_cannot_be_read_nothing_is_tried_because_the_rules_would_stay(
+    store: Store, kernel: Kernel, host: Host, dry: bool
+) -> None:
+    confirmed(store, host, OLD)
+    store.save(held(plan({"agent1": 1})))
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    with pytest.raises(Damaged, match=r"session\.json is damaged \("):
+        tried(store, host, NEW, dry=dry)
+    assert (kernel.table, host.timers, FirewallState(store).trial) == (text(OLD), [], None)
+    assert tried(store, host, OLD, dry=dry) == Tried([], "")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store: try_firewall(store, NEW, 60, CONNECTION, lambda _nonce, _seconds: None, dry=False),
+        lambda store: confirm(store, "n", LATER, unproven=False),
+        lambda store: withdraw(store, "n"),
+    ],
+    ids=["try", "confirm", "withdraw"],
+)
+def test_a_host_that_is_not_provisioned_says_so(store: Store, act: Any) -> None:
+    store.folder(SESSION_ID).parent.rmdir()
+    with pytest.raises(NotProvisioned, match=r"sessions is missing: run backendai\.cluster\.provision_agents on this"):
+        act(store)

@@ -1,0 +1,124 @@
+"""The way back from rules that lock out: a timer of systemd, else a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial_timer
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial_timer import start_withdrawal
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
+
+NONCE = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the program that is installed on a host with systemd."""
+    path = tmp_path / "restore.pyz"
+    path.touch()
+    monkeypatch.setattr(trial_timer, "PROGRAM", path)
+    (tmp_path / "systemd").mkdir()
+    monkeypatch.setattr(trial_timer, "SYSTEMD", tmp_path / "systemd")
+    return path
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the commands that were run and ended well."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], *, check: bool, capture_output: bool, text: bool) -> None:
+        assert check, "a timer that was not started is a failure"
+        assert (capture_output, text) == (True, True), "what it says is for the operator"
+        commands.append(command)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return commands
+
+
+def detached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[], None], str]]:
+    """Return what is to be done in a process of its own, each with the file that it keeps open."""
+    found: list[tuple[Callable[[], None], str]] = []
+    monkeypatch.setattr(
+        trial_timer, "detach", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}")))
+    )
+    return found
+
+
+def command(program: Path) -> list[str]:
+    """Return what ends the trial."""
+    given = ["--state-path", "/state", "--docker-host", "unix:///engine.sock", "--withdraw", NONCE]
+    return [sys.executable, str(program), *given]
+
+
+def start() -> None:
+    start_withdrawal("/state", "unix:///engine.sock", NONCE, 60)
+
+
+def test_systemd_withdraws_a_trial_by_a_timer_of_its_own(
+    program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(trial_timer, "detach")
+    start()
+    unit = ["--unit=backendai-firewall-01234567", "--on-active=60", "--timer-property=AccuracySec=100ms"]
+    assert ran == [["systemd-run", "--quiet", *unit, *command(program)]]
+
+
+def test_what_systemd_refuses_is_raised(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = subprocess.CalledProcessError(1, ["systemd-run"], stderr="Failed to start transient timer unit")
+
+    def run(*_command: Any, **_how: Any) -> None:
+        raise refused
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        start()
+    assert raised.value is refused
+    assert program.exists()
+
+
+def test_without_systemd_a_process_of_its_own_waits_and_becomes_the_program(
+    program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program.parent / "systemd").rmdir()
+    found = detached(monkeypatch)
+    done: list[object] = []
+    monkeypatch.setattr(trial_timer.time, "sleep", done.append)
+    monkeypatch.setattr(trial_timer.os, "execv", lambda path, argv: done.append((path, argv)))
+    start()
+    ((act, _kept),) = found
+    assert (ran, done) == ([], [])
+    act()
+    assert done == [60, (sys.executable, command(program))]
+
+
+def test_a_process_of_its_own_keeps_no_file_of_a_connection_which_would_wait_for_it(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program.parent / "systemd").rmdir()
+    found = detached(monkeypatch)
+    before = os.listdir("/proc/self/fd")
+    start()
+    assert [kept for _act, kept in found] == [os.devnull]
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@pytest.mark.parametrize("with_systemd", [True, False])
+def test_without_the_program_no_way_back_is_promised(
+    program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, with_systemd: bool
+) -> None:
+    if not with_systemd:
+        (program.parent / "systemd").rmdir()
+    found = detached(monkeypatch)
+    program.unlink()
+    with pytest.raises(NotProvisioned) as refused:
+        start()
+    assert str(refused.value) == f"{program} is missing: apply the role backendai.cluster.firewall to this host."
+    assert (ran, found) == ([], [])

@@ -1,0 +1,208 @@
+"""Routes: what is refused, to whom a name or an endpoint belongs, which ports and links sessions get."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import (
+    APPS,
+    HOSTS,
+    SSH,
+    Endpoint,
+    Route,
+    RoutedApp,
+    host_of,
+    links_of,
+    maps_of,
+    next_routes,
+    parse_routes,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+
+GATEWAY = Gateway("door.example.org", "", 443, 31001, 31004)
+NAMED = dataclasses.replace(GATEWAY, domain="apps.example.org", https_port=8443)
+IDS = [f"{number:08x}-3c0e-4f5e-9d0a-0f3c1d2e4b6a" for number in range(10)]
+WEB = {"name": "web", "protocol": "http", "address": "192.0.2.11", "port": 30001}
+ASKED = {
+    "id": IDS[0],
+    "name": "train-llm",
+    "apps": [WEB],
+    "ssh": {"address": "2001:DB8::1", "port": 30002},
+}
+
+
+def route(number: int, **changes: Any) -> Route:
+    """Return the route of a session with an app and an sshd at endpoints of its own."""
+    made = Route(
+        IDS[number],
+        f"session-{number}",
+        (RoutedApp("web", "http", Endpoint("192.0.2.11", 30000 + 2 * number)),),
+        Endpoint("192.0.2.11", 30001 + 2 * number),
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def added(held: dict[str, Route], *new: Route, ended: tuple[str, ...] = (), exact: bool = False) -> dict[str, Route]:
+    return next_routes(held, new, ended, exact, GATEWAY)
+
+
+def test_what_is_given_is_read() -> None:
+    web = RoutedApp("web", "http", Endpoint("192.0.2.11", 30001))
+    assert parse_routes([ASKED]) == [Route(IDS[0], "train-llm", (web,), Endpoint("2001:db8::1", 30002))]
+    assert parse_routes([{**ASKED, "apps": None, "ssh": None}]) == [Route(IDS[0], "train-llm")]
+
+
+def test_what_was_stored_is_read_back() -> None:
+    for one in (route(1, ssh_port=31001), Route(IDS[0], "train-llm")):
+        assert Route.from_dict(one.to_dict()) == one
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"id": "x"}, "routes[0].id: 'x' must be the id of a session, such as"),
+        ({"id": ""}, "routes[0].id is required."),
+        ({"name": "x"}, "routes[0].name: 'x' must have 4 to 64 characters of a-z, 0-9 and -"),
+        ({"image": "x"}, "routes[0].image is not known; allowed are id, name, apps, ssh."),
+        ({"apps": [{**WEB, "name": "Web"}]}, "routes[0].apps[0].name: 'Web' must have 1 to 32 of a-z"),
+        ({"ssh": {"address": "here", "port": 1}}, "routes[0].ssh.address: 'here' must be an IPv4 or IPv6 address."),
+        ({"ssh": {"address": "fe80::1%e", "port": 1}}, "routes[0].ssh.address: 'fe80::1%e' must be an IPv4 or IPv6"),
+        ({"ssh": {"address": "::1", "port": 0}}, "routes[0].ssh.port: 0 must be a whole number from 1 to 65535."),
+        ({"ssh": {"address": "192.0.2.11", "port": 30001}}, "routes: '192.0.2.11 port 30001' is the endpoint of more"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refusal:
+        parse_routes([{**ASKED, **changes}])
+    assert str(refusal.value).startswith(sentence)
+    assert "\n" not in str(refusal.value)
+
+
+def test_two_of_one_name_are_refused() -> None:
+    other = {**ASKED, "id": IDS[1], "apps": [], "ssh": None}
+    with pytest.raises(SpecError, match="routes: 'train-llm' is the name of more than one"):
+        parse_routes([ASKED, other])
+    app = {"name": "web", "address": "192.0.2.12", "port": 1}
+    with pytest.raises(SpecError, match=r"routes\[0\]\.apps: 'web' is the name of more than one app"):
+        parse_routes([{**ASKED, "apps": [app, {**app, "port": 2}]}])
+
+
+def test_routes_come_stay_and_go() -> None:
+    first = added({}, route(1), route(2))
+    assert added(first) == first
+    assert added(first, route(1)) == first
+    assert added(first, ended=(IDS[1], IDS[9])) == {IDS[2]: first[IDS[2]]}
+    assert set(added(first, route(3), exact=True)) == {IDS[3]}
+    assert added(first, exact=True) == {}
+
+
+def test_a_route_that_changes_keeps_its_port() -> None:
+    first = added({}, route(1))
+    moved = added(first, route(1, apps=(), ssh=Endpoint("192.0.2.12", 30000)))
+    assert moved[IDS[1]].ssh_port == first[IDS[1]].ssh_port
+    assert moved[IDS[1]].apps == ()
+
+
+def test_a_session_without_sshd_has_no_port() -> None:
+    first = added({}, route(1))
+    assert added(first, route(1, ssh=None))[IDS[1]].ssh_port is None
+
+
+def test_an_endpoint_belongs_to_who_says_so_last() -> None:
+    first = added({}, route(1), route(2))
+    taken = added(first, route(3, apps=route(1).apps, ssh=route(2).ssh))
+    assert taken[IDS[1]].apps == ()
+    assert taken[IDS[1]].ssh_port == first[IDS[1]].ssh_port
+    assert (taken[IDS[2]].ssh, taken[IDS[2]].ssh_port) == (None, None)
+    assert taken[IDS[3]].endpoints == [route(2).ssh, route(1).apps[0].endpoint]
+
+
+def test_an_older_session_of_the_same_name_is_gone() -> None:
+    assert set(added(added({}, route(1)), route(2, name="session-1"))) == {IDS[2]}
+
+
+def test_a_port_outside_of_a_range_that_changed_is_replaced() -> None:
+    held = {IDS[1]: route(1, ssh_port=40000)}
+    port = added(held)[IDS[1]].ssh_port
+    assert port is not None
+    assert 31001 <= port <= 31004
+
+
+def test_no_port_left_is_one_sentence() -> None:
+    full = added({}, *(route(number) for number in range(4)))
+    assert sorted(one.ssh_port or 0 for one in full.values()) == [31001, 31002, 31003, 31004]
+    with pytest.raises(SpecError, match=r"^gateway_ssh_ports: 31001-31004 has no port left for session session-4\.$"):
+        added(full, route(4))
+    assert len(added(full, route(4), ended=(IDS[0],))) == 4
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=12))
+def test_no_two_sessions_ever_share_a_name_an_endpoint_or_a_port(steps: list[tuple[int, int, bool]]) -> None:
+    held: dict[str, Route] = {}
+    wide = dataclasses.replace(GATEWAY, last_ssh_port=31010)
+    for number, other, ends in steps:
+        new = route(number, name=f"session-{other}", apps=route(other).apps)
+        held = next_routes(held, [new], [IDS[other]] if ends else [], False, wide)
+        endpoints = [end for one in held.values() for end in one.endpoints]
+        ports = [one.ssh_port for one in held.values() if one.ssh]
+        assert len(endpoints) == len(set(endpoints))
+        assert len(ports) == len(set(ports)) == len([port for port in ports if port and 31001 <= port <= 31010])
+        assert len({one.name for one in held.values()}) == len(held)
+        assert held[new.id].name == new.name
+
+
+def test_the_maps_say_session_and_place_in_one_entry() -> None:
+    db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
+    six = RoutedApp("six", "http", Endpoint("2001:db8::1", 30009))
+    made = route(1, ssh_port=31002, apps=(*route(1).apps, db, six))
+    assert maps_of([made, route(2, ssh=None, apps=())], GATEWAY) == {
+        APPS: {
+            "session-1/web": f"{IDS[1]}@30002@192.0.2.11",
+            "session-1/six": f"{IDS[1]}@30009@2001:db8::1",
+        },
+        HOSTS: {},
+        SSH: {"31002": f"{IDS[1]}@30003@192.0.2.11"},
+    }
+    assert maps_of([made], NAMED)[HOSTS] == {
+        "session-1--web.apps.example.org": "session-1/web",
+        "session-1--six.apps.example.org": "session-1/six",
+    }
+
+
+@pytest.mark.parametrize(
+    ("session", "app", "host"),
+    [
+        ("a" * 58, "web", f"{'a' * 58}--web.apps.example.org"),
+        ("a" * 59, "web", ""),
+        ("a--b", "web", "a--b--web.apps.example.org"),
+        ("a", "b--web", ""),
+    ],
+)
+def test_an_app_has_a_host_name_where_dns_allows_it_and_it_means_one_app(session: str, app: str, host: str) -> None:
+    assert host_of(session, app, NAMED) == host
+    assert host_of(session, app, GATEWAY) == ""
+
+
+def test_links_say_where_users_find_a_session() -> None:
+    db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
+    made = route(1, ssh_port=31002, apps=(*route(1).apps, db))
+    links = links_of(made, GATEWAY)
+    assert links == {
+        "id": IDS[1],
+        "name": "session-1",
+        "ssh": {"host": "door.example.org", "port": 31002},
+        "apps": [
+            {"name": "web", "protocol": "http", "url": "https://door.example.org/s/session-1/web/"},
+            {"name": "db", "protocol": "tcp", "url": None},
+        ],
+    }
+    assert links_of(made, NAMED)["apps"][0]["url"] == "https://session-1--web.apps.example.org:8443/"
+    long = dataclasses.replace(made, name="a" * 64)
+    assert links_of(long, NAMED)["apps"][0]["url"] == f"https://door.example.org:8443/s/{'a' * 64}/web/"
+    assert links_of(route(1, ssh=None), GATEWAY)["ssh"] is None

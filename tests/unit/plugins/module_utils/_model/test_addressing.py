@@ -1,0 +1,152 @@
+"""Subnets, identifiers, addresses, MACs and MTUs."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import (
+    address_of,
+    free_ports,
+    mac_of,
+    overhead,
+    pick_subnet,
+    pick_vni,
+    vxlan_mtu,
+)
+
+POOL = "10.9.8.0/25"
+
+
+@st.composite
+def networks_in_use(draw: st.DrawFn) -> list[str]:
+    """Draw networks within and around the small pool, some of them nested, some of a single address."""
+    drawn = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(24, 32)), max_size=12))
+    first = int(ipaddress.IPv4Address("10.9.7.0"))
+    return [f"{ipaddress.IPv4Address(first + offset)}/{prefix}" for offset, prefix in drawn]
+
+
+def overlaps_any(network: ipaddress.IPv4Network, used: list[str]) -> bool:
+    return any(network.overlaps(ipaddress.IPv4Network(one, strict=False)) for one in used)
+
+
+@given(st.integers(1, 130), networks_in_use(), st.text(max_size=4))
+def test_a_subnet_is_found_whenever_the_pool_has_one(containers: int, used: list[str], seed: str) -> None:
+    pool = ipaddress.IPv4Network(POOL)
+    smallest = next(prefix for prefix in range(32, 0, -1) if 1 << (32 - prefix) >= containers + 3)
+    free = (
+        {str(one) for one in pool.subnets(new_prefix=smallest) if not overlaps_any(one, used)}
+        if smallest >= 25
+        else set()
+    )
+    found = pick_subnet(POOL, containers, used, seed)
+    assert found in free if free else found is None
+
+
+@pytest.mark.parametrize("seed", ["one", "two", "three", "four"])
+@pytest.mark.parametrize(
+    ("used", "free"),
+    [
+        ("10.9.8.0", "10.9.8.8/29"),
+        ("10.9.8.7", "10.9.8.8/29"),
+        ("10.9.8.8", "10.9.8.0/29"),
+        ("10.9.8.15", "10.9.8.0/29"),
+    ],
+)
+def test_a_single_address_at_the_edge_takes_its_whole_subnet(used: str, free: str, seed: str) -> None:
+    assert pick_subnet("10.9.8.0/28", 4, [used], seed) == free
+
+
+@pytest.mark.parametrize(
+    ("containers", "prefix"),
+    [(1, 30), (2, 29), (4, 29), (5, 29), (6, 28), (13, 28), (14, 27), (29, 27), (30, 26), (1024, 21)],
+)
+def test_a_subnet_has_just_room_for_containers_gateway_network_and_broadcast(containers: int, prefix: int) -> None:
+    found = ipaddress.IPv4Network(pick_subnet("10.128.0.0/9", containers, [], "seed") or "")
+    assert found.prefixlen == prefix
+    assert ipaddress.IPv4Address(address_of(str(found), containers - 1)) in list(found.hosts())
+
+
+@pytest.mark.parametrize(
+    "used", [["0.0.0.0/0"], ["fd00::/8", "::/0"], ["10.127.255.255/32"], ["11.0.0.0/8"], ["192.0.2.7"]], ids=" ".join
+)
+def test_networks_elsewhere_are_not_in_the_way(used: list[str]) -> None:
+    assert pick_subnet("10.128.0.0/9", 4, used, "seed") == pick_subnet("10.128.0.0/9", 4, [], "seed")
+
+
+@pytest.mark.parametrize("used", [["10.0.0.0/8"], ["10.128.0.0/9"], ["10.128.0.0/10", "10.192.0.1/10"]], ids=" ".join)
+def test_a_pool_that_is_routed_already_is_exhausted(used: list[str]) -> None:
+    assert pick_subnet("10.128.0.0/9", 4, used, "seed") is None
+
+
+def test_two_operators_at_once_rarely_want_the_same_subnet() -> None:
+    found = {pick_subnet("10.128.0.0/9", 4, [], f"session {number}") for number in range(100)}
+    assert len(found) == 100
+
+
+@given(st.integers(1, 20), st.integers(0, 12), st.sets(st.integers(0, 40)), st.text(max_size=4))
+def test_an_identifier_is_found_whenever_one_is_left(first: int, more: int, used: set[int], seed: str) -> None:
+    free = set(range(first, first + more + 1)) - used
+    found = pick_vni(first, first + more, used, seed)
+    assert found in free if free else found is None
+
+
+@given(st.integers(1024, 1040), st.integers(0, 12), st.sets(st.integers(1020, 1060)), st.text(max_size=4))
+def test_every_port_that_is_free_is_given_once(first: int, more: int, used: set[int], seed: str) -> None:
+    given_out = list(free_ports(first, first + more, used, seed))
+    assert sorted(given_out) == sorted(set(range(first, first + more + 1)) - used)
+
+
+def test_two_operators_at_once_rarely_want_the_same_port() -> None:
+    assert len({next(free_ports(30000, 32767, (), str(seed))) for seed in range(20)}) > 15
+
+
+@pytest.mark.parametrize(
+    ("subnet", "rank", "address"),
+    [
+        ("10.128.3.0/29", 0, "10.128.3.2"),
+        ("10.128.3.0/29", 3, "10.128.3.5"),
+        ("10.128.3.8/29", 0, "10.128.3.10"),
+        ("10.128.0.0/23", 254, "10.128.1.0"),
+    ],
+)
+def test_addresses_follow_the_rank_after_the_gateway(subnet: str, rank: int, address: str) -> None:
+    assert address_of(subnet, rank) == address
+
+
+@pytest.mark.parametrize(
+    ("address", "mac"),
+    [
+        ("10.128.3.2", "02:ba:0a:80:03:02"),
+        ("255.255.255.255", "02:ba:ff:ff:ff:ff"),
+        ("0.0.0.1", "02:ba:00:00:00:01"),
+    ],
+)
+def test_a_mac_is_its_address_in_a_locally_administered_unicast_range(address: str, mac: str) -> None:
+    assert mac_of(address) == mac
+    assert int(mac[:2], 16) & 0b11 == 0b10
+
+
+@pytest.mark.parametrize(
+    ("underlays", "mtu"),
+    [
+        ([("192.0.2.1", 1500)], 1450),
+        ([("192.0.2.1", 1500), ("192.0.2.2", 1450)], 1400),
+        ([("192.0.2.1", 9000), ("192.0.2.2", 9000)], 8950),
+        ([("fd00::1", 1500)], 1430),
+        ([("192.0.2.1", 1500), ("fd00::1", 1500)], 1430),
+        ([("192.0.2.1", 1400), ("fd00::1", 1500)], 1350),
+    ],
+)
+def test_an_overlay_carries_the_smallest_underlay_less_what_vxlan_adds(
+    underlays: list[tuple[str, int]], mtu: int
+) -> None:
+    assert vxlan_mtu(underlays) == mtu
+
+
+@pytest.mark.parametrize(("address", "added"), [("192.0.2.1", 14 + 20 + 8 + 8), ("fd00::1", 14 + 40 + 8 + 8)])
+def test_vxlan_adds_its_headers_and_those_of_what_carries_it(address: str, added: int) -> None:
+    assert overhead(address) == added

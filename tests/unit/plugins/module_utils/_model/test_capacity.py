@@ -1,0 +1,82 @@
+"""How much room an agent has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import UNLIMITED, Bundle, fits, room_for
+from tests.unit.builders import GIB, agent_facts
+from tests.unit.possible import cluster, described_agents, holds, requests
+
+ONE_CORE = {"cpu": 1, "mem": GIB}
+
+
+@given(described_agents, st.lists(requests, min_size=1, max_size=5))
+def test_containers_fit_together_when_each_rule_is_kept(
+    described: list[dict[str, int]], asked: list[dict[str, int]]
+) -> None:
+    for agent in cluster(described, taken={"cpu": 1}):
+        assert fits(agent, asked) == holds(agent, asked)
+
+
+@given(described_agents, requests)
+def test_room_is_the_most_that_fit_together(described: list[dict[str, int]], request_of_one: dict[str, int]) -> None:
+    for agent in cluster(described):
+        room = room_for(agent, request_of_one)
+        assert holds(agent, [request_of_one] * room)
+        assert not holds(agent, [request_of_one] * (room + 1))
+
+
+@pytest.mark.parametrize(
+    ("request_of_one", "changes", "room"),
+    [
+        (ONE_CORE, {}, 8),
+        ({"cpu": 3, "mem": GIB}, {}, 2),
+        ({"cpu": 1, "mem": 5 * GIB}, {}, 3),
+        (ONE_CORE, {"taken": {"cpu": 5}}, 3),
+        (ONE_CORE, {"taken": {"cpu": 99}}, 0),
+        (ONE_CORE, {"max_containers": 3}, 3),
+        (ONE_CORE, {"max_containers": 3, "containers": 2}, 1),
+        (ONE_CORE, {"max_containers": 3, "containers": 5}, 0),
+        (ONE_CORE, {"capacity": {"cpu": 64, "mem": 64 * GIB}}, 64),
+        ({"cpu": 8, "mem": GIB}, {"capacity": {"cpu": 64, "mem": 64 * GIB}}, 8),
+        ({"cpu": 9, "mem": GIB}, {"capacity": {"cpu": 64, "mem": 64 * GIB}}, 0),
+        ({**ONE_CORE, "cuda.device": 1}, {}, 0),
+        ({**ONE_CORE, "cuda.device": 0}, {}, 8),
+        ({**ONE_CORE, "cuda.device": 1}, {"capacity": {"cpu": 8, "mem": 16 * GIB, "cuda.device": 2}}, 2),
+        ({**ONE_CORE, "shmem": GIB}, {}, 8),
+        ({"cpu": 0}, {}, UNLIMITED),
+    ],
+    ids=[
+        "one core each",
+        "three cores each",
+        "memory binds",
+        "some is taken",
+        "more is taken than there is",
+        "the limit of containers binds",
+        "others count towards the limit",
+        "the limit was lowered",
+        "overcommitted",
+        "as wide as the agent",
+        "wider than the agent, whatever the overcommit",
+        "a slot that the agent lacks",
+        "a slot of amount zero that the agent lacks",
+        "accelerators bind",
+        "shared memory is a part of memory",
+        "nothing is asked",
+    ],
+)
+def test_room_is_how_many_more_containers_fit(
+    request_of_one: dict[str, int], changes: dict[str, Any], room: int
+) -> None:
+    assert room_for(agent_facts("agent1", 8, **changes), request_of_one) == room
+
+
+def test_a_bundle_fits_as_often_as_all_its_containers_together() -> None:
+    bundle = Bundle.of([({"cpu": 2, "mem": GIB}, 1), ({"cpu": 1}, 2)])
+    limited = agent_facts("agent2", 8, max_containers=5)
+    assert bundle.rooms([agent_facts("agent1", 8), limited, agent_facts("agent3", 1)]) == [2, 1, 0]

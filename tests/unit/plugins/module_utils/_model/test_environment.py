@@ -1,0 +1,231 @@
+"""The environment of containers, as the reference's first section has it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+    MPI_SELECTIONS,
+    complete,
+    derived,
+    parse_environment,
+    session_environment,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SpecError
+from tests.unit.builders import IMAGE, SESSION_ID, plan, spec
+
+TWO_AND_TWO = {"agent1": 2, "agent2": 2}
+DERIVED = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+WORKERS = ["main1:29500", "sub1:29501", "sub2:29502", "sub3:29503"]
+
+
+def of(rank: int, counts: dict[str, int] | None = None) -> dict[str, str]:
+    """Return what the session sets in the container of that rank."""
+    made = plan(counts or TWO_AND_TWO)
+    return session_environment(made, made.kernels[rank])
+
+
+def test_sub2_of_four_over_two_agents() -> None:
+    made = plan(TWO_AND_TWO)
+    assert session_environment(made, made.kernels[2]) == {
+        "BACKENDAI_SESSION_ID": SESSION_ID,
+        "BACKENDAI_SESSION_NAME": "train-llm",
+        "BACKENDAI_KERNEL_ID": made.kernels[2].id,
+        "BACKENDAI_KERNEL_IMAGE": IMAGE,
+        "BACKENDAI_CLUSTER_SIZE": "4",
+        "BACKENDAI_CLUSTER_HOSTS": "main1,sub1,sub2,sub3",
+        "BACKENDAI_CLUSTER_REPLICAS": "main:1,sub:3",
+        "BACKENDAI_CLUSTER_HOST": "sub2",
+        "BACKENDAI_CLUSTER_IDX": "2",
+        "BACKENDAI_CLUSTER_ROLE": "sub",
+        "BACKENDAI_CLUSTER_LOCAL_RANK": "2",
+        "BACKENDAI_CLUSTER_MODE": "multi-node",
+        "BACKENDAI_SERVICE_PORTS": "",
+        "BACKENDAI_PREOPEN_PORTS": "",
+        "LOCAL_USER_ID": "1000",
+        "LOCAL_GROUP_ID": "1000",
+    }
+
+
+def test_a_session_of_one_has_every_variable_too() -> None:
+    assert of(0, {"agent1": 1}) == {
+        "BACKENDAI_SESSION_ID": SESSION_ID,
+        "BACKENDAI_SESSION_NAME": "train-llm",
+        "BACKENDAI_KERNEL_ID": SESSION_ID,
+        "BACKENDAI_KERNEL_IMAGE": IMAGE,
+        "BACKENDAI_CLUSTER_SIZE": "1",
+        "BACKENDAI_CLUSTER_HOSTS": "main1",
+        "BACKENDAI_CLUSTER_REPLICAS": "main:1",
+        "BACKENDAI_CLUSTER_HOST": "main1",
+        "BACKENDAI_CLUSTER_IDX": "1",
+        "BACKENDAI_CLUSTER_ROLE": "main",
+        "BACKENDAI_CLUSTER_LOCAL_RANK": "0",
+        "BACKENDAI_CLUSTER_MODE": "single-node",
+        "BACKENDAI_SERVICE_PORTS": "",
+        "BACKENDAI_PREOPEN_PORTS": "",
+        "LOCAL_USER_ID": "1000",
+        "LOCAL_GROUP_ID": "1000",
+    }
+
+
+def test_apps_are_told_in_main1_alone() -> None:
+    made = plan(
+        TWO_AND_TWO, apps=[{"name": "jupyter", "port": 8888, "command": "jupyter lab"}, {"name": "w", "port": 80}]
+    )
+    told = [session_environment(made, kernel) for kernel in made.kernels]
+    assert [one["BACKENDAI_SERVICE_PORTS"] for one in told] == ["jupyter:http:8888,w:http:80", "", "", ""]
+    assert [one["BACKENDAI_PREOPEN_PORTS"] for one in told] == ["80", "", "", ""]
+
+
+def test_the_ids_of_the_user_are_told_where_images_look_for_them() -> None:
+    told = session_environment(made := plan(TWO_AND_TWO, uid=1234, gid=2345), made.kernels[1])
+    assert (told["LOCAL_USER_ID"], told["LOCAL_GROUP_ID"]) == ("1234", "2345")
+
+
+def test_roles_are_told_in_rank_order_each_with_its_image() -> None:
+    worker = {"replicas": 2, "image": "other:1"}
+    made = plan(TWO_AND_TWO, cluster_size=1, roles={"ps": {}, "worker": worker, "main": {}})
+    told = session_environment(made, made.kernels[3])
+    assert {key.removeprefix("BACKENDAI_"): told[key] for key in told if "CLUSTER" in key or "IMAGE" in key} == {
+        "KERNEL_IMAGE": "other:1",
+        "CLUSTER_SIZE": "4",
+        "CLUSTER_HOSTS": "main1,ps1,worker1,worker2",
+        "CLUSTER_REPLICAS": "main:1,ps:1,worker:2",
+        "CLUSTER_HOST": "worker2",
+        "CLUSTER_IDX": "2",
+        "CLUSTER_ROLE": "worker",
+        "CLUSTER_LOCAL_RANK": "3",
+        "CLUSTER_MODE": "multi-node",
+    }
+
+
+def test_four_on_one_agent_are_told_the_mode_in_effect() -> None:
+    assert of(3, {"agent1": 4})["BACKENDAI_CLUSTER_MODE"] == "single-node"
+
+
+def test_frameworks_find_the_main_container_and_their_place() -> None:
+    whole = complete({}, of(2))
+    assert {name: whole[name] for name in DERIVED if name != "TF_CONFIG"} == {
+        "MASTER_ADDR": "main1",
+        "MASTER_PORT": "29500",
+        "NCCL_SOCKET_IFNAME": "cluster0",
+        "GLOO_SOCKET_IFNAME": "cluster0",
+    }
+    assert json.loads(whole["TF_CONFIG"]) == {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": 2}}
+
+
+def test_open_mpi_is_told_the_networks_at_which_all_meet() -> None:
+    whole = complete({"OMPI_MCA_btl_tcp_if_include": "ib0"}, of(1), networks="10.128.3.0/29")
+    assert {name: value for name, value in whole.items() if "MCA" in name} == {
+        "OMPI_MCA_oob_tcp_if_include": "10.128.3.0/29",
+        "OMPI_MCA_btl_tcp_if_include": "ib0",
+        "PRTE_MCA_prte_if_include": "10.128.3.0/29",
+    }
+
+
+@pytest.mark.parametrize("selection", MPI_SELECTIONS)
+def test_open_mpi_that_is_told_what_to_leave_out_is_not_told_what_to_take(selection: str) -> None:
+    whole = complete({}, {**of(1), f"{selection}exclude": "lo"}, networks="10.128.3.0/29")
+    assert f"{selection}include" not in whole
+    assert len([name for name in whole if name.endswith("_include")]) == len(MPI_SELECTIONS) - 1
+
+
+def test_an_interface_that_is_not_known_before_the_start_is_left_to_it() -> None:
+    names = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
+    assert names & complete({}, of(1), "").keys() == set()
+    assert complete({}, {**of(1), "NCCL_SOCKET_IFNAME": "ib0"}, "")["NCCL_SOCKET_IFNAME"] == "ib0"
+
+
+def test_a_session_of_two_is_distributed_already() -> None:
+    assert complete({}, of(1, {"agent1": 2}))["MASTER_ADDR"] == "main1"
+
+
+def test_a_session_of_one_has_nothing_derived() -> None:
+    given_to_it = of(0, {"agent1": 1})
+    assert complete({"PATH": "/bin"}, given_to_it) == {"PATH": "/bin", **given_to_it}
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
+def test_what_launchers_own_is_never_set(size: int, name: str) -> None:
+    assert name not in complete({}, of(0, {"agent1": size}))
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_what_the_user_sets_stays(name: str) -> None:
+    assert complete({name: "image"}, {**of(1), name: "user"})[name] == "user"
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_what_the_image_sets_stays(name: str) -> None:
+    assert complete({name: "image"}, of(1))[name] == "image"
+
+
+@pytest.mark.parametrize("name", DERIVED)
+@pytest.mark.parametrize(("image", "given_value"), [("", None), (None, ""), ("image", "")])
+def test_an_empty_value_is_replaced(name: str, image: str | None, given_value: str | None) -> None:
+    brought = {} if image is None else {name: image}
+    asked = of(1) if given_value is None else {**of(1), name: given_value}
+    assert complete(brought, asked)[name] == complete({}, of(1))[name]
+
+
+def test_a_port_that_the_user_chose_does_not_move_the_workers() -> None:
+    whole = complete({}, {**of(1), "MASTER_PORT": "1234"})
+    assert whole["MASTER_PORT"] == "1234"
+    assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"] == WORKERS
+
+
+@pytest.mark.parametrize(("set_to", "base"), [("30000", 30000), ("", 29500)])
+def test_the_image_may_move_the_base_port(set_to: str, base: int) -> None:
+    whole = complete({"BACKENDAI_DIST_MASTER_PORT": set_to}, of(1))
+    assert whole["MASTER_PORT"] == str(base)
+    assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"][3] == f"sub3:{base + 3}"
+
+
+@pytest.mark.parametrize("port", ["http", "0", "029500", "65536", "-1", " 1"])
+def test_a_base_port_that_is_none_is_refused_by_its_name(port: str) -> None:
+    with pytest.raises(ValueError, match=rf"^BACKENDAI_DIST_MASTER_PORT: '{port}' is not a port$"):
+        complete({"BACKENDAI_DIST_MASTER_PORT": port}, of(1))
+
+
+def test_what_is_derived_is_what_nobody_has_set() -> None:
+    asked = {**of(1), "MASTER_PORT": "1234", "TF_CONFIG": ""}
+    assert list(derived({"GLOO_SOCKET_IFNAME": "eth9"}, asked)) == ["MASTER_ADDR", "TF_CONFIG", "NCCL_SOCKET_IFNAME"]
+    assert derived({}, of(0, {"agent1": 1})) == {}
+
+
+def test_the_session_has_the_last_word_over_the_image() -> None:
+    assert complete({"BACKENDAI_CLUSTER_SIZE": "9", "HOME": "/root"}, of(1))["BACKENDAI_CLUSTER_SIZE"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("text", "variables"),
+    [
+        ("", {}),
+        ("A=1\nB=2\n", {"A": "1", "B": "2"}),
+        ("A=a=b\nB=\n", {"A": "a=b", "B": ""}),
+        ("# A=1\n  # B=2\n\nC\nD=#4\n", {"D": "#4"}),
+        ("A= 1 \n B=2", {"A": " 1 ", "B": "2"}),
+        ("A=1\nA=2\n", {"A": "2"}),
+    ],
+)
+def test_an_environment_file_has_a_variable_in_each_line(text: str, variables: dict[str, str]) -> None:
+    assert parse_environment(text) == variables
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True), st.text(max_size=8), max_size=4))
+def test_every_environment_that_is_taken_comes_back_from_its_file(env: dict[str, str]) -> None:
+    try:
+        asked = spec(env=env).env
+    except SpecError:
+        return
+    assert parse_environment("".join(f"{name}={value}\n" for name, value in asked.items())) == asked
+
+
+@pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"], ids=repr)
+def test_no_other_mark_than_the_newline_ends_a_variable(mark: str) -> None:
+    assert parse_environment(f"A=1{mark}BACKENDAI_CLUSTER_SIZE=9\n") == {"A": f"1{mark}BACKENDAI_CLUSTER_SIZE=9"}

@@ -1,0 +1,70 @@
+"""Which bits the name of an image stands for on each agent."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
+    KnownImage,
+    disagreement,
+    found_images,
+    reference_to,
+)
+from tests.unit.builders import IMAGE, image_data
+
+LOADED, OTHER = KnownImage("sha256:1", "sha256:1"), KnownImage("sha256:2", "sha256:2")
+PULLED = KnownImage("sha256:1", "sha256:a", "lab/python@sha256:a")
+KEPT_OTHERWISE = KnownImage("sha256:a", "sha256:a", "lab/python@sha256:a")
+
+
+def test_plain_data_of_agents_is_read() -> None:
+    data = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
+    assert found_images(data) == {"agent1": {IMAGE: PULLED}, "agent2": {}}
+
+
+@pytest.mark.parametrize(
+    ("there", "reference"),
+    [
+        ({}, IMAGE),
+        ({"agent1": {}, "agent2": {"other:1": PULLED}}, IMAGE),
+        ({"agent1": {IMAGE: LOADED}}, IMAGE),
+        ({"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: PULLED}}, "lab/python@sha256:a"),
+    ],
+    ids=["no agents", "none has it", "it was loaded", "it was pulled"],
+)
+def test_what_another_agent_has_from_a_registry_is_what_is_pulled(
+    there: dict[str, dict[str, KnownImage]], reference: str
+) -> None:
+    assert reference_to(IMAGE, there) == reference
+
+
+def test_a_name_that_is_a_digest_is_pulled_as_it_is() -> None:
+    name = "lab/python:1@sha256:b"
+    assert reference_to(name, {"agent1": {name: PULLED}}) == name
+
+
+@pytest.mark.parametrize(
+    "images",
+    [[], [LOADED], [LOADED, LOADED], [LOADED, PULLED], [PULLED, KEPT_OTHERWISE]],
+    ids=["none", "one", "loaded on both", "loaded and pulled", "kept in different ways"],
+)
+def test_the_same_bits_are_agreed_upon(images: list[KnownImage]) -> None:
+    assert disagreement({f"agent{number}": {IMAGE: one} for number, one in enumerate(images)}) == ""
+
+
+def test_other_bits_of_one_name_are_told_with_who_has_them() -> None:
+    long = KnownImage("sha256:3", f"sha256:{'c' * 64}")
+    found = {"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: long}, "agent3": {IMAGE: LOADED}, "agent4": {}}
+    assert disagreement(found) == (
+        "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1 and agent3,"
+        " sha256:cccccccccccc… on agent2; remove it there (docker rmi) or name it by its digest"
+    )
+
+
+def test_images_of_different_names_may_differ() -> None:
+    assert disagreement({"agent1": {IMAGE: LOADED}, "agent2": {"other:1": OTHER}}) == ""
+
+
+def test_each_name_is_looked_at() -> None:
+    found = {"agent1": {IMAGE: LOADED, "other:1": LOADED}, "agent2": {IMAGE: LOADED, "other:1": OTHER}}
+    assert disagreement(found).startswith("session_image: 'other:1' is not the same on all agents: ")

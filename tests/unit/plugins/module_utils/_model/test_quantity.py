@@ -1,0 +1,99 @@
+"""Amounts of slots as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import (
+    format_slot,
+    format_slots,
+    parse_bytes,
+    parse_count,
+    parse_slot,
+)
+
+SLOTS = st.sampled_from(["cpu", "mem", "shmem", "cuda.device"])
+
+
+@pytest.mark.parametrize(
+    ("written", "amount"),
+    [
+        (0, 0),
+        (1073741824, 1 << 30),
+        ("1073741824", 1 << 30),
+        ("512m", 512 << 20),
+        ("1g", 1 << 30),
+        ("1.5g", 3 << 29),
+        ("64k", 64 << 10),
+        ("2T", 2 << 40),
+        ("1GiB", 1 << 30),
+        ("1gb", 1 << 30),
+        ("100b", 100),
+        (" 1 g ", 1 << 30),
+        (1e9, 1_000_000_000),
+    ],
+)
+def test_bytes_are_read_as_people_write_them(written: object, amount: int) -> None:
+    assert parse_bytes(written) == amount
+
+
+@pytest.mark.parametrize(
+    "written", ["", "-1g", -1, "1e9", "1x", "g", "1 2", "0x10", "1,5g", True, None, [1], float("nan")]
+)
+def test_what_is_not_bytes_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match=r"^must be bytes, such as 1g, 512m or 1073741824$"):
+        parse_bytes(written)
+
+
+@pytest.mark.parametrize(("written", "count"), [(0, 0), (4, 4), ("4", 4), (" 4 ", 4), (4.0, 4), ("4.0", 4)])
+def test_counts_are_read_as_numbers_or_text(written: object, count: int) -> None:
+    assert parse_count(written) == count
+
+
+@pytest.mark.parametrize("written", ["", "-1", -1, 1.5, "1.5", "four", "1e3", "1k", True, False, None, [1]])
+def test_what_is_not_a_count_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match=r"^must be a whole number, zero or more$"):
+        parse_count(written)
+
+
+@pytest.mark.parametrize(
+    ("slot", "amount", "written"),
+    [
+        ("mem", 1 << 30, "1g"),
+        ("mem", 3 << 29, "1536m"),
+        ("shmem", 1 << 20, "1m"),
+        ("mem", 5 << 40, "5t"),
+        ("mem", 2048, "2k"),
+        ("mem", 1000, "1000"),
+        ("mem", 0, "0"),
+        ("cpu", 1024, "1024"),
+        ("cuda.device", 2, "2"),
+    ],
+)
+def test_amounts_are_written_in_their_largest_whole_unit(slot: str, amount: int, written: str) -> None:
+    assert format_slot(slot, amount) == written
+
+
+@given(SLOTS, st.integers(0, 1 << 70))
+def test_what_is_written_is_read_back_exactly(slot: str, amount: int) -> None:
+    assert parse_slot(slot, format_slot(slot, amount)) == amount
+
+
+@given(SLOTS, st.integers(0, 1 << 70))
+def test_whole_numbers_mean_themselves(slot: str, amount: int) -> None:
+    assert parse_slot(slot, amount) == parse_slot(slot, str(amount)) == amount
+
+
+@given(SLOTS, st.one_of(st.text(), st.floats(), st.integers(), st.text("0123456789.", max_size=400)))
+def test_anything_else_is_an_amount_or_a_refusal(slot: str, written: object) -> None:
+    try:
+        amount = parse_slot(slot, written)
+    except ValueError:
+        return
+    assert amount >= 0
+
+
+def test_slots_are_one_phrase() -> None:
+    assert format_slots({"cpu": 4, "mem": 1 << 30, "cuda.device": 2}) == "cpu 4, mem 1g, cuda.device 2"

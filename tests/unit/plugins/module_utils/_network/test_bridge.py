@@ -1,0 +1,98 @@
+"""The bridge of a session: up, wide enough, and without an address of the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge import (
+    Bridge,
+    desired_bridge,
+    plan_bridge,
+    plan_filtering,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
+from tests.unit.builders import plan
+
+WANTED = Bridge("bai-1", 1450)
+LINK = {"ifname": "bai-1", "flags": ["BROADCAST", "UP"], "mtu": 1450, "inet6_addr_gen_mode": "none"}
+
+FILTER = Step(
+    Change("bridge bai-1", "frames not filtered", "filtered"),
+    ("link set dev bai-1 type bridge nf_call_iptables 1 nf_call_ip6tables 1",),
+)
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addresses: str) -> list[Step]:
+    """Return what must change where the bridge is such a link with these addresses."""
+    entries = [dict(zip(("local", "prefixlen"), address.split("/"), strict=True)) for address in addresses]
+    look = Look()
+    monkeypatch.setattr(Look, "links", {"bai-1": link} if link else {})
+    monkeypatch.setattr(Look, "addresses", {"bai-1": entries})
+    return plan_bridge(WANTED, look)
+
+
+def test_a_bridge_as_planned_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned(monkeypatch, LINK) == []
+
+
+def test_a_wider_bridge_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned(monkeypatch, {**LINK, "mtu": 1500}) == []
+
+
+def test_a_missing_bridge_is_made_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("link add bai-1 mtu 1450 type bridge", "link set dev bai-1 addrgenmode none up")
+    assert planned(monkeypatch, None) == [Step(Change("bridge bai-1", None, "mtu 1450"), lines)]
+
+
+@pytest.mark.parametrize(
+    ("drift", "change", "line"),
+    [
+        (
+            {"inet6_addr_gen_mode": "eui64"},
+            ("IPv6 addresses eui64", "IPv6 addresses none"),
+            "link set dev bai-1 addrgenmode none",
+        ),
+        ({"mtu": 1280}, ("mtu 1280", "mtu 1450"), "link set dev bai-1 mtu 1450"),
+        ({"flags": ["BROADCAST"]}, ("down", "up"), "link set dev bai-1 up"),
+    ],
+    ids=["IPv6", "mtu", "down"],
+)
+def test_what_drifted_is_put_right(
+    monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], line: str
+) -> None:
+    assert planned(monkeypatch, {**LINK, **drift}) == [Step(Change("bridge bai-1", *change), (line,))]
+
+
+def test_an_address_on_the_bridge_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned(monkeypatch, LINK, "10.128.3.1/29", "fe80::1/64") == [
+        Step(Change("address 10.128.3.1/29 on bai-1", "there", None), ("addr del 10.128.3.1/29 dev bai-1",)),
+        Step(Change("address fe80::1/64 on bai-1", "there", None), ("addr del fe80::1/64 dev bai-1",)),
+    ]
+
+
+def test_the_plan_names_the_bridge() -> None:
+    made = plan({"agent1": 1, "agent2": 1})
+    assert made.network is not None
+    assert made.network.bridge is not None
+    assert desired_bridge(made) == Bridge(made.network.bridge, 1450)
+    assert desired_bridge(plan({"agent1": 1})) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "steps"),
+    [
+        ({"nf_call_iptables": 1, "nf_call_ip6tables": 1}, []),
+        ({"nf_call_iptables": 1, "nf_call_ip6tables": 0}, [FILTER]),
+        ({"nf_call_iptables": 0, "nf_call_ip6tables": 0}, [FILTER]),
+    ],
+    ids=["filtered", "IPv4 alone", "not filtered"],
+)
+def test_frames_of_a_bridge_pass_the_firewall_whatever_the_host_is_set_to(
+    monkeypatch: pytest.MonkeyPatch, data: dict[str, int], steps: list[Step]
+) -> None:
+    monkeypatch.setattr(Look, "links", {"bai-1": {**LINK, "linkinfo": {"info_kind": "bridge", "info_data": data}}})
+    assert plan_filtering("bai-1", Look()) == steps
+    assert plan_filtering("bai-2", Look()) == []

@@ -1,0 +1,161 @@
+"""What an agent's network has in use, and where it meets its peers."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._network import host
+
+LINKS = [
+    {"ifname": "lo", "mtu": 65536, "addr_info": [{"local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
+    {
+        "ifname": "eth0",
+        "mtu": 1500,
+        "addr_info": [
+            {"local": "169.254.1.1", "prefixlen": 16, "scope": "link"},
+            {"local": "192.0.2.1", "prefixlen": 24, "scope": "global"},
+            {"local": "192.0.2.99", "prefixlen": 24, "scope": "global"},
+        ],
+    },
+    {"ifname": "eth1", "mtu": 9000, "addr_info": [{"local": "198.51.100.1", "prefixlen": 24, "scope": "global"}]},
+    {"ifname": "eth2", "mtu": 1400, "addr_info": [{"local": "fd00::1", "prefixlen": 64, "scope": "global"}]},
+]
+DEFAULT = [{"dst": "default", "gateway": "192.0.2.254", "dev": "eth0"}]
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, **answers: list[dict[str, Any]]) -> None:
+    """Let the listings of iproute2 be these, by what they list, where nobody came in over SSH."""
+
+    def show(*command: str) -> list[dict[str, Any]]:
+        if command[-1] == "default":
+            return answers.get("default", [])
+        return answers.get(next(word for word in command if word in ("route", "addr", "link")), [])
+
+    monkeypatch.setattr(host, "show", show)
+    monkeypatch.setattr(host, "ssh_connection", str)
+
+
+def test_routes_and_addresses_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = [*DEFAULT, {"dst": "10.8.0.0/16"}, {"dst": "10.9.0.1"}, {"dst": "192.0.2.0/24"}]
+    answer(monkeypatch, route=routes, addr=LINKS[:2])
+    assert host.networks_in_use() == [
+        "10.8.0.0/16",
+        "10.9.0.1",
+        "127.0.0.1/8",
+        "169.254.1.1/16",
+        "192.0.2.0/24",
+        "192.0.2.1/24",
+        "192.0.2.99/24",
+    ]
+
+
+def test_identifiers_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [{"linkinfo": {"info_data": data}} for data in ({"id": 9}, {"id": 7}, {"id": 9}, {"external": True})]
+    answer(monkeypatch, link=links)
+    assert host.vnis_in_use() == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("address", "default", "connection", "underlay"),
+    [
+        ("198.51.100.1", DEFAULT, "", Underlay("198.51.100.1", "eth1", 9000)),
+        ("fd00::1", DEFAULT, "", Underlay("fd00::1", "eth2", 1400)),
+        ("203.0.113.1", DEFAULT, "", None),
+        ("", DEFAULT, "", Underlay("192.0.2.1", "eth0", 1500)),
+        ("", [{**DEFAULT[0], "prefsrc": "192.0.2.99"}], "", Underlay("192.0.2.99", "eth0", 1500)),
+        ("", [], "203.0.113.7 51234 198.51.100.1 22", Underlay("198.51.100.1", "eth1", 9000)),
+        ("", DEFAULT, "203.0.113.7 51234 198.51.100.1 22", Underlay("192.0.2.1", "eth0", 1500)),
+        ("", [], "UNKNOWN 65535 UNKNOWN 65535", None),
+        ("", [], "203.0.113.7 51234 198.51.100.1", None),
+        ("", [], "", None),
+        ("", [{"dst": "default", "dev": "gone"}], "", None),
+    ],
+    ids=[
+        "asked for",
+        "asked for, IPv6",
+        "asked for, not here",
+        "default route",
+        "default route with a source",
+        "this connection",
+        "default route before this connection",
+        "a connection without addresses",
+        "half a connection",
+        "neither",
+        "default route over a link that is gone",
+    ],
+)
+def test_the_underlay_is_what_was_asked_for_or_where_others_come_from(
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    default: list[dict[str, Any]],
+    connection: str,
+    underlay: Underlay | None,
+) -> None:
+    answer(monkeypatch, addr=LINKS, default=default)
+    monkeypatch.setattr(host, "ssh_connection", lambda: connection)
+    assert host.find_underlay(address) == underlay
+
+
+def test_tcp_ports_are_those_that_somebody_listens_at() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as outgoing:
+            assert port in host.tcp_ports()
+            assert outgoing.getsockname()[1] not in host.tcp_ports()
+    assert port not in host.tcp_ports()
+
+
+def link(name: str, address: str | None = None, kind: str | None = None, scope: str = "global") -> dict[str, Any]:
+    """Return an interface as iproute2 lists it."""
+    info = [{"local": address, "scope": scope}] if address else []
+    return {"ifname": name, "addr_info": info, **({"linkinfo": {"info_kind": kind}} if kind else {})}
+
+
+def test_interfaces_are_outside_that_have_an_address_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [
+        link("lo", "192.0.2.77"),
+        link("eth1", "192.0.2.1"),
+        link("eth0", "2001:db8::1"),
+        link("eth2"),
+        link("eth3", "fe80::1", scope="link"),
+        link("veth0", "192.0.2.2", "veth"),
+        link("docker0", "172.17.0.1", "bridge"),
+        link("bai-5f0c6a523c", None, "bridge"),
+    ]
+    answer(monkeypatch, addr=links)
+    assert host.outer_interfaces() == ["eth0", "eth1", "veth0"]
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        {"dst": "default", "gateway": "192.0.2.254", "dev": "br0"},
+        {"dst": "10.0.0.0/8", "via": {"family": "inet6", "host": "fe80::9"}, "dev": "br0"},
+    ],
+    ids=["a router", "a router of the other family"],
+)
+def test_a_bridge_that_leads_to_a_router_is_outside(monkeypatch: pytest.MonkeyPatch, route: dict[str, Any]) -> None:
+    links = [link("br0", "192.0.2.1", "bridge"), link("br1", "192.0.2.2", "bridge"), link("br2", None, "bridge")]
+    inside = {"dst": "172.18.0.0/16", "dev": "br1"}
+    nowhere = {"type": "blackhole", "dst": "10.9.0.0/16"}
+    answer(monkeypatch, addr=links, route=[route, inside, nowhere, {**route, "dev": "br2"}])
+    assert host.outer_interfaces() == ["br0"]
+
+
+def test_routers_of_both_families_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def show(*command: str) -> list[dict[str, Any]]:
+        if "route" in command:
+            return [{"dst": "default", "gateway": "fe80::9", "dev": "br6"}] if "-6" in command else []
+        return [link("br6", "2001:db8::1", "bridge")]
+
+    monkeypatch.setattr(host, "show", show)
+    assert host.outer_interfaces() == ["br6"]
+
+
+def test_all_interfaces_are_known_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, link=[link("lo"), link("eth0"), link("docker0")])
+    assert host.interfaces() == {"lo", "eth0", "docker0"}

@@ -1,0 +1,62 @@
+"""ICMP echoes: the sums that need no network."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import (
+    echo_request,
+    internet_checksum,
+    is_reply,
+)
+
+HEADER = bytes.fromhex("45000073000040004011b861c0a80001c0a800c7")
+
+
+def sum_of(data: bytes) -> int:
+    """Return the one's complement sum that RFC 1071 wants to be all ones over a checked message."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("data", "checksum"),
+    [
+        (bytes.fromhex("0001f203f4f5f6f7"), 0xFFFF - 0xDDF2),
+        (HEADER[:10] + b"\0\0" + HEADER[12:], 0xB861),
+        (b"", 0xFFFF),
+        (b"\x01", 0xFEFF),
+    ],
+    ids=["RFC 1071, section 3", "an IPv4 header", "nothing", "an odd byte"],
+)
+def test_the_internet_checksum(data: bytes, checksum: int) -> None:
+    assert internet_checksum(data) == checksum
+
+
+@given(st.integers(0, 1500), st.integers(0, 0xFFFF))
+def test_an_echo_request_fills_the_frame_and_carries_its_own_checksum(size: int, sequence: int) -> None:
+    request = echo_request(size, sequence)
+    assert len(request) == size + 8
+    assert request[:2] == b"\x08\0"
+    assert sum_of(request + b"\0" * (len(request) % 2)) == 0xFFFF
+
+
+def test_a_reply_is_known_by_its_kind_and_its_sequence() -> None:
+    request = echo_request(56, 3)
+    reply = HEADER + b"\0" + request[1:]
+    assert is_reply(reply, 3)
+    assert not is_reply(reply, 4)
+    assert not is_reply(HEADER + request, 3)
+    assert not is_reply(b"", 3)
+
+
+def test_the_reply_to_another_process_is_not_ours() -> None:
+    reply = bytearray(HEADER + b"\0" + echo_request(56)[1:])
+    reply[24] ^= 0xFF
+    assert not is_reply(bytes(reply))

@@ -1,0 +1,124 @@
+"""The commands of iproute2, with the process faked: what they answer, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import (
+    Look,
+    NetworkError,
+    ProcessGone,
+    Step,
+    apply,
+    show,
+)
+
+
+class Ran:
+    """The processes that were run, each answered with the same result."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.result = subprocess.CompletedProcess((), code, out, err)
+        self.seen: list[tuple[tuple[str, ...], str | None]] = []
+
+    def __call__(self, command: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess[str]:
+        self.seen.append((tuple(command), options.get("input")))
+        return self.result
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, code: int = 0, out: str = "", err: str = "") -> Ran:
+    """Let every process end like this."""
+    made = Ran(code, out, err)
+    monkeypatch.setattr(subprocess, "run", made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("out", "entries"),
+    [("", []), ("[]", []), ('[{"a": 1}]', [{"a": 1}]), ('[{},{"a": 1}]', [{"a": 1}])],
+    ids=["nothing", "empty list", "an entry", "an empty entry"],
+)
+def test_a_listing_is_its_entries(monkeypatch: pytest.MonkeyPatch, out: str, entries: list[dict[str, int]]) -> None:
+    ran(monkeypatch, out=out)
+    assert show("ip", "-j", "link") == entries
+
+
+@pytest.mark.parametrize("err", ['Device "bax-1" does not exist.\n', 'Cannot find device "bax-1"\n'])
+def test_a_device_that_is_not_there_is_an_empty_listing(monkeypatch: pytest.MonkeyPatch, err: str) -> None:
+    ran(monkeypatch, code=1, err=err)
+    assert show("ip", "-j", "link", "show", "dev", "bax-1") == []
+
+
+def test_any_other_error_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(monkeypatch, code=2, err="Operation not permitted\n")
+    with pytest.raises(NetworkError, match=r"^ip -j link: Operation not permitted$"):
+        show("ip", "-j", "link")
+
+
+@pytest.mark.parametrize(("pid", "gone"), [(0, True), (os.getpid(), False), (None, False)])
+def test_a_container_that_has_ended_is_an_error_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, pid: int | None, gone: bool
+) -> None:
+    ran(monkeypatch, code=1, err="nsenter: cannot open\n")
+    with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as told:
+        show("ip", "-j", "link", pid=pid)
+    assert isinstance(told.value, ProcessGone) is gone
+
+
+def test_a_listing_can_be_that_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch)
+    show("ip", "-j", "link", pid=42)
+    assert processes.seen == [(("nsenter", "--target=42", "--net", "ip", "-j", "link"), None)]
+
+
+def test_all_steps_take_a_process_for_each_tool_and_one_for_each_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch)
+    change = Change("link a", None, "there")
+    apply(
+        [
+            Step(change, ("link set c mtu 9",), pid=42),
+            Step(change, ("link add a", "link set a up"), ("fdb add b",)),
+            Step(change, ("link set d up",), pid=42),
+        ]
+    )
+    assert processes.seen == [
+        (("ip", "-batch", "-"), "link add a\nlink set a up\n"),
+        (("bridge", "-batch", "-"), "fdb add b\n"),
+        (("nsenter", "--target=42", "--net", "ip", "-batch", "-"), "link set c mtu 9\nlink set d up\n"),
+    ]
+
+
+def test_no_steps_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = ran(monkeypatch)
+    apply([])
+    assert processes.seen == []
+
+
+def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
+    with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
+        apply([Step(Change("entry b", None, "there"), bridge=("fdb add",))])
+
+
+def test_a_look_reads_each_listing_once_and_sorts_it_by_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    one: dict[str, Any] = {"ifname": "a", "dev": "a", "addr_info": [{"local": "::1"}]}
+    other: dict[str, Any] = {"ifname": "b", "dev": "a", "addr_info": []}
+    processes = ran(monkeypatch, out=json.dumps([one, other]))
+    look = Look()
+    assert look.links == {"a": one, "b": other}
+    assert look.addresses == {"a": [{"local": "::1"}], "b": []}
+    assert look.forwarding == {"a": [one], "b": [other]}
+    assert look.neighbours == {"a": [one, other]}
+    assert len(look.links) == 2
+    assert [command for command, _text in processes.seen] == [
+        ("ip", "-j", "-d", "link", "show"),
+        ("ip", "-j", "addr", "show"),
+        ("bridge", "-j", "fdb", "show"),
+        ("ip", "-j", "neigh", "show", "nud", "permanent"),
+    ]

@@ -1,0 +1,110 @@
+"""Whether containers meet, seen on this host's own loopback address."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+    Endpoint,
+    Met,
+    Target,
+    meetings,
+)
+
+HERE = Endpoint("main1", os.getpid())
+
+
+@pytest.fixture
+def says() -> list[bytes]:
+    """Return what the server of :func:`peer` greets with."""
+    return [b"SSH-2.0-test\r\n"]
+
+
+@pytest.fixture
+def peer(says: list[bytes]) -> Iterator[Target]:
+    """Return a container at the loopback address, with somebody who listens where its sshd would be."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _peer = server.accept()
+            except OSError:
+                return
+            with client:
+                client.sendall(says[0])
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield Target("sub1", "127.0.0.1", server.getsockname()[1])
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+
+
+def test_a_peer_that_greets_and_echoes_is_met(peer: Target) -> None:
+    assert meetings([HERE], [peer, Target("main1", "192.0.2.9")], 1500, 5) == [Met("main1", "sub1", True, True)]
+
+
+def test_a_peer_that_is_no_sshd_is_told(peer: Target, says: list[bytes]) -> None:
+    says[0] = b"HTTP/1.1 400\r\n"
+    assert meetings([HERE], [peer], 1500, 0.2) == [Met("main1", "sub1", False, True)]
+
+
+def test_a_frame_that_does_not_fit_is_told(peer: Target) -> None:
+    assert meetings([HERE], [peer], 65537, 0.2) == [Met("main1", "sub1", True, False)]
+
+
+def test_every_source_meets_every_other_target_one_after_the_other(peer: Target) -> None:
+    sources = [HERE, Endpoint("sub1", os.getpid())]
+    targets = [peer, Target("main1", "127.0.0.1", peer.port)]
+    assert meetings(sources, targets, 1500, 5) == [Met("main1", "sub1", True, True), Met("sub1", "main1", True, True)]
+
+
+def test_a_container_that_died_meets_nobody(peer: Target) -> None:
+    assert meetings([Endpoint("main1", 2**22 + 1)], [peer], 1500, 0.2) == [Met("main1", "sub1", False, False)]
+
+
+def test_a_container_need_not_meet_itself() -> None:
+    assert meetings([HERE], [Target("main1", "192.0.2.9")], 1500, 0.2) == []
+
+
+@contextmanager
+def asked(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
+    """Have a container met whose sshd does this with its socket."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=[server])
+        thread.start()
+        target = Target("sub1", "127.0.0.1", server.getsockname()[1])
+        assert meetings([HERE], [target], 1500, 10) == [Met("main1", "sub1", True, True)]
+        thread.join()
+        yield server
+
+
+def test_who_has_taken_a_connection_is_waited_for_and_not_asked_again() -> None:
+    """On a busy host a greeting takes longer than a round, and each connection costs the sshd a process."""
+
+    def serve(server: socket.socket) -> None:
+        with server.accept()[0] as client:
+            time.sleep(1.3)
+            client.sendall(b"SSH-2.0-test\r\n")
+
+    with asked(serve) as server:
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_who_closes_a_connection_without_a_greeting_is_asked_again() -> None:
+    def serve(server: socket.socket) -> None:
+        server.accept()[0].close()
+        with server.accept()[0] as client:
+            client.sendall(b"SSH-2.0-test\r\n")
+
+    with asked(serve):
+        pass

@@ -1,0 +1,147 @@
+"""The SSH connection by which somebody works on a host: their own variable, or that of a process above."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._network import ssh_connection as module
+from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
+
+CONNECTION = "203.0.113.7 51234 192.0.2.1 2222"
+OTHER = "203.0.113.7 51299 192.0.2.1 2222"
+FOUND = f"SSH_CONNECTION={CONNECTION}"
+OURS, SUDO, SHELL, SSHD = 500, 400, 300, 200
+
+Runs = Callable[..., Path]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Return what lets a process run: its id, its parent's, its program's name and its variables."""
+    monkeypatch.setattr(module, "PROC", tmp_path)
+    monkeypatch.setattr(module.os, "getpid", lambda: OURS)
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+
+    def run(process: int, parent: int, *variables: str, name: str = "python3") -> Path:
+        folder = tmp_path / str(process)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{process} ({name}) S {parent} {process} {process} 34816 7 4194304 1 2 3\n")
+        (folder / "environ").write_bytes("".join(f"{one}\0" for one in variables).encode())
+        return folder
+
+    return run
+
+
+def test_the_variable_of_ones_own_is_the_connection(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(OURS, SUDO)
+    runs(SUDO, SHELL, f"SSH_CONNECTION={OTHER}")
+    monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
+    assert ssh_connection() == CONNECTION
+
+
+@pytest.mark.parametrize("own", [None, ""], ids=["dropped", "emptied"])
+def test_where_sudo_dropped_the_variable_a_process_above_has_it(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, own: str | None
+) -> None:
+    if own is not None:
+        monkeypatch.setenv("SSH_CONNECTION", own)
+    runs(OURS, SUDO)
+    runs(SUDO, SHELL, "LANG=C.UTF-8", "SUDO_USER=alice", name="sudo")
+    runs(SHELL, SSHD, "LANG=C.UTF-8", FOUND, "HOME=/home/alice", name="sh")
+    assert ssh_connection() == CONNECTION
+
+
+def test_the_nearest_process_that_has_it_counts(runs: Runs) -> None:
+    runs(OURS, SUDO)
+    runs(SUDO, SHELL, FOUND)
+    runs(SHELL, SSHD, f"SSH_CONNECTION={OTHER}")
+    assert ssh_connection() == CONNECTION
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sh", "a) b (c", "(sd-pam)", ") S 7 (", "))", "", "tmux: server", "Zażółć", "two\\nlines", "two\nlines"],
+)
+def test_a_program_may_be_called_anything(runs: Runs, name: str) -> None:
+    runs(OURS, SUDO, name=name)
+    runs(SUDO, SHELL, name=name)
+    runs(SHELL, SSHD, FOUND, name=name)
+    assert ssh_connection() == CONNECTION
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        ("MY_SSH_CONNECTION=no", "SSH_CONNECTIONS=no", "LINE=SSH_CONNECTION=no"),
+        ("SSH_CONNECTION",),
+        ("SSH_CONNECTION=",),
+        (),
+    ],
+    ids=["others", "no value", "an empty value", "none"],
+)
+def test_other_variables_are_not_taken_for_it(runs: Runs, variables: tuple[str, ...]) -> None:
+    runs(OURS, SUDO)
+    runs(SUDO, SHELL, *variables)
+    runs(SHELL, SSHD, FOUND)
+    assert ssh_connection() == CONNECTION
+
+
+def test_variables_that_are_no_text_do_not_hide_it(runs: Runs) -> None:
+    runs(OURS, SUDO)
+    (runs(SUDO, SHELL) / "environ").write_bytes(b"NAME=caf\xe9\0" + FOUND.encode() + b"\0")
+    assert ssh_connection() == CONNECTION
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["gone", "unreadable"])
+def test_a_process_whose_variables_cannot_be_read_is_passed_over(runs: Runs, there: bool) -> None:
+    runs(OURS, SUDO)
+    hidden = runs(SUDO, SHELL) / "environ"
+    hidden.unlink()
+    if there:
+        hidden.mkdir()
+    runs(SHELL, SSHD, FOUND)
+    assert ssh_connection() == CONNECTION
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["gone", "unreadable"])
+def test_behind_a_process_whose_parent_is_not_known_nothing_is_found(runs: Runs, there: bool) -> None:
+    runs(OURS, SUDO)
+    hidden = runs(SUDO, SHELL) / "stat"
+    hidden.unlink()
+    if there:
+        hidden.mkdir()
+    runs(SHELL, SSHD, FOUND)
+    assert ssh_connection() == ""
+
+
+@pytest.mark.parametrize(("variables", "found"), [((), ""), ((FOUND,), CONNECTION)], ids=["none", "its own"])
+def test_the_first_process_of_a_host_is_the_last_that_is_asked(
+    runs: Runs, variables: tuple[str, ...], found: str
+) -> None:
+    runs(OURS, SUDO)
+    runs(SUDO, 1, "LANG=C.UTF-8")
+    runs(1, SHELL, *variables, name="systemd")
+    runs(SHELL, SSHD, f"SSH_CONNECTION={OTHER}")
+    assert ssh_connection() == found
+
+
+def test_the_second_process_of_a_container_asks_the_first(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.os, "getpid", lambda: 2)
+    runs(2, 1)
+    runs(1, 0, FOUND, name="sshd")
+    assert ssh_connection() == CONNECTION
+
+
+def test_the_first_process_of_a_container_has_nobody_above(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.os, "getpid", lambda: 1)
+    runs(1, SHELL)
+    runs(SHELL, SSHD, FOUND)
+    assert ssh_connection() == ""
+
+
+def test_a_parent_outside_of_the_container_has_no_number(runs: Runs) -> None:
+    runs(OURS, 0)
+    assert ssh_connection() == ""

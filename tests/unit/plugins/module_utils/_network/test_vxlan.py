@@ -1,0 +1,207 @@
+"""A static VXLAN: what must change for a link to be as the plan has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network import vxlan
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.vxlan import Peer, Vxlan, desired_vxlan
+from tests.unit.builders import plan
+
+MAC2, MAC3 = "02:ba:0a:80:03:04", "02:ba:0a:80:03:05"
+WANTED = Vxlan(
+    "bax-1",
+    4711,
+    "192.0.2.1",
+    4789,
+    1450,
+    "bai-1",
+    (Peer("10.128.3.4", MAC2, "192.0.2.2"), Peer("10.128.3.5", MAC3, "192.0.2.3")),
+)
+SETTINGS = {"id": 4711, "local": "192.0.2.1", "port": 4789, "learning": False, "proxy": True}
+LINK = {
+    "ifname": "bax-1",
+    "flags": ["BROADCAST", "UP", "LOWER_UP"],
+    "mtu": 1450,
+    "master": "bai-1",
+    "linkinfo": {"info_kind": "vxlan", "info_data": SETTINGS},
+}
+FORWARDING = [{"mac": MAC2, "dst": "192.0.2.2"}, {"mac": MAC3, "dst": "192.0.2.3"}, {"mac": "33:33:00:00:00:01"}]
+NEIGHBOURS = [{"dst": "10.128.3.4", "lladdr": MAC2}, {"dst": "10.128.3.5", "lladdr": MAC3}]
+CREATE = (
+    "link add bax-1 mtu 1450 type vxlan id 4711 local 192.0.2.1 dstport 4789 nolearning proxy",
+    "link set dev bax-1 addrgenmode none master bai-1",
+    "link set dev bax-1 up",
+    f"neigh replace 10.128.3.4 lladdr {MAC2} nud permanent dev bax-1",
+    f"neigh replace 10.128.3.5 lladdr {MAC3} nud permanent dev bax-1",
+)
+FILL = (
+    f"fdb replace {MAC2} dev bax-1 dst 192.0.2.2 self permanent",
+    f"fdb replace {MAC3} dev bax-1 dst 192.0.2.3 self permanent",
+)
+PHRASE = "vni 4711, mtu 1450, on bai-1, 2 remote containers"
+
+Planned = Callable[..., list[Step]]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """Return what plans the wanted link on a host whose commands of iproute2 answer as told."""
+
+    def plan_it(**differently: Any) -> list[Step]:
+        seen = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}
+        monkeypatch.setattr(Look, "links", {"bax-1": seen["link"]} if seen["link"] else {})
+        monkeypatch.setattr(Look, "forwarding", {"bax-1": seen["forwarding"]})
+        monkeypatch.setattr(Look, "neighbours", {"bax-1": seen["neighbours"]})
+        return vxlan.plan_vxlan(WANTED, Look())
+
+    return plan_it
+
+
+def test_a_link_as_planned_is_no_change(planned: Planned) -> None:
+    assert planned() == []
+
+
+def test_a_missing_link_is_made_with_every_remote_container(planned: Planned) -> None:
+    assert planned(link=None) == [Step(Change("link bax-1", None, PHRASE), CREATE, FILL)]
+
+
+@pytest.mark.parametrize(
+    ("drift", "why"),
+    [
+        ({"id": 99}, "vni 99"),
+        ({"local": "192.0.2.9"}, "local address 192.0.2.9"),
+        ({"port": 8472}, "port 8472"),
+        ({"learning": True}, "learning True"),
+        ({"proxy": False}, "proxy False"),
+        ({"id": 99, "port": 8472}, "vni 99, port 8472"),
+    ],
+)
+def test_what_cannot_be_changed_in_place_makes_the_link_anew_and_says_why(
+    planned: Planned, drift: dict[str, Any], why: str
+) -> None:
+    link = {**LINK, "linkinfo": {"info_data": {**SETTINGS, **drift}}}
+    assert planned(link=link) == [Step(Change("link bax-1", why, PHRASE), ("link del dev bax-1", *CREATE), FILL)]
+
+
+def test_something_else_under_the_same_name_is_replaced(planned: Planned) -> None:
+    why = "vni None, local address None, port None, proxy False"
+    assert planned(link={"ifname": "bax-1", "linkinfo": {"info_kind": "dummy"}})[0].change.before == why
+
+
+def test_an_ipv6_underlay_is_compared_under_its_own_key(planned: Planned) -> None:
+    six = {key: value for key, value in SETTINGS.items() if key != "local"} | {"local6": "fd00::9"}
+    assert planned(link={**LINK, "linkinfo": {"info_data": six}})[0].change.before == "local address fd00::9"
+
+
+@pytest.mark.parametrize(
+    ("drift", "change", "line"),
+    [
+        ({"mtu": 1500}, ("mtu 1500", "mtu 1450"), "link set dev bax-1 mtu 1450"),
+        ({"master": None}, ("bridge None", "bridge bai-1"), "link set dev bax-1 master bai-1"),
+        ({"master": "docker0"}, ("bridge docker0", "bridge bai-1"), "link set dev bax-1 master bai-1"),
+        ({"flags": ["BROADCAST"]}, ("down", "up"), "link set dev bax-1 up"),
+    ],
+    ids=["mtu", "no bridge", "another bridge", "down"],
+)
+def test_what_can_be_changed_in_place_is(
+    planned: Planned, drift: dict[str, Any], change: tuple[str, str], line: str
+) -> None:
+    assert planned(link={**LINK, **drift}) == [Step(Change("link bax-1", *change), (line,))]
+
+
+def test_a_missing_forwarding_entry_comes_back(planned: Planned) -> None:
+    assert planned(forwarding=FORWARDING[1:]) == [
+        Step(Change(f"forwarding entry {MAC2} on bax-1", None, "to 192.0.2.2"), bridge=(FILL[0],))
+    ]
+
+
+def test_a_missing_neighbour_comes_back(planned: Planned) -> None:
+    assert planned(neighbours=NEIGHBOURS[:1]) == [
+        Step(Change("neighbour 10.128.3.5 on bax-1", None, MAC3), (CREATE[4],))
+    ]
+
+
+def test_entries_that_are_not_in_the_plan_go(planned: Planned) -> None:
+    stray = "02:ba:0a:80:03:09"
+    assert planned(
+        forwarding=[*FORWARDING, {"mac": stray, "dst": "192.0.2.9"}, {"mac": "00:00:00:00:00:00", "dst": "192.0.2.9"}],
+        neighbours=[*NEIGHBOURS, {"dst": "10.128.3.9", "lladdr": stray}],
+    ) == [
+        Step(
+            Change("forwarding entry 00:00:00:00:00:00 on bax-1", "to 192.0.2.9", None),
+            bridge=("fdb del 00:00:00:00:00:00 dev bax-1 dst 192.0.2.9",),
+        ),
+        Step(
+            Change(f"forwarding entry {stray} on bax-1", "to 192.0.2.9", None),
+            bridge=(f"fdb del {stray} dev bax-1 dst 192.0.2.9",),
+        ),
+        Step(Change("neighbour 10.128.3.9 on bax-1", stray, None), ("neigh del 10.128.3.9 dev bax-1",)),
+    ]
+
+
+def test_an_entry_with_a_port_of_its_own_is_another_entry(planned: Planned) -> None:
+    steps = planned(forwarding=[{**FORWARDING[0], "port": 9999}, FORWARDING[1]])
+    assert [step.bridge for step in steps] == [(f"fdb del {MAC2} dev bax-1 dst 192.0.2.2 port 9999",), (FILL[0],)]
+
+
+def test_an_entry_that_points_elsewhere_is_removed_before_it_is_put_right(planned: Planned) -> None:
+    steps = planned(
+        forwarding=[{"mac": MAC2, "dst": "192.0.2.9"}, FORWARDING[1]],
+        neighbours=[{"dst": "10.128.3.4", "lladdr": MAC3}, NEIGHBOURS[1]],
+    )
+    assert [line for step in steps for line in step.bridge] == [
+        f"fdb del {MAC2} dev bax-1 dst 192.0.2.9",
+        FILL[0],
+    ]
+    assert [line for step in steps for line in step.ip] == [
+        "neigh del 10.128.3.4 dev bax-1",
+        CREATE[3],
+    ]
+
+
+def test_the_plan_names_the_containers_of_other_agents_as_peers() -> None:
+    made = plan({"agent1": 2, "agent2": 1, "agent3": 1})
+    assert made.network is not None
+    link = desired_vxlan(made, "agent2")
+    assert link is not None
+    assert (link.name, link.vni, link.port, link.mtu, link.bridge, link.local) == (
+        made.network.link,
+        made.network.vni,
+        4789,
+        1450,
+        made.network.bridge,
+        "192.0.2.2",
+    )
+    assert {peer.underlay for peer in link.peers} == {"192.0.2.1", "192.0.2.3"}
+    assert {(peer.address, peer.mac) for peer in link.peers} == {
+        (kernel.address, kernel.mac) for kernel in made.kernels if kernel.agent != "agent2"
+    }
+
+
+def test_the_order_of_peers_does_not_depend_on_how_addresses_are_written() -> None:
+    made = plan({"agent1": 1, "agent2": 12})
+    link = desired_vxlan(made, "agent1")
+    assert link is not None
+    assert [peer.address for peer in link.peers] == sorted(peer.address for peer in link.peers)
+
+
+@pytest.mark.parametrize("counts", [{"agent1": 1}, {"agent1": 4}], ids=["session of one", "one agent"])
+def test_a_session_on_one_agent_needs_no_link(counts: dict[str, int]) -> None:
+    assert desired_vxlan(plan(counts), "agent1") is None
+
+
+@pytest.mark.parametrize(("there", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["there", "gone"])
+def test_removing_a_link_may_be_repeated(
+    monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, ...]]
+) -> None:
+    seen: list[tuple[str, ...]] = []
+    monkeypatch.setattr(vxlan, "show", lambda *_command: there)
+    monkeypatch.setattr(vxlan, "apply", lambda steps: seen.extend(step.ip for step in steps))
+    vxlan.remove_link("bax-1")
+    assert seen == ran

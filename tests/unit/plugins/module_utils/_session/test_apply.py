@@ -1,0 +1,557 @@
+"""One agent's slice of a session: made true, left alone, taken away."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, ImagesDiffer, apply_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import Host
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
+from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
+
+MADE = plan(
+    {"agent1": 2, "agent2": 1},
+    resources={"cpu": 1, "mem": GIB, "shmem": "64m"},
+    mounts=[{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b", "read_only": True}],
+)
+CONTENTS = Contents(
+    hosts="127.0.0.1 localhost\n",
+    ssh_config="Host *\n",
+    environments={"main1": "TOKEN=hunter2\nBACKENDAI_CLUSTER_SIZE=1\n", "sub1": "TOKEN=hunter2\n"},
+    keys=public_keys(MADE),
+    user_keys=("ssh-ed25519 ALICE alice@laptop",),
+)
+FILES = ("derived", "environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
+
+HOST = Host({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
+
+
+def apply(engine: Engine, store: Store, nonce: str = "nonce-1", *, dry: bool = False, **changes: Any) -> list[Change]:
+    client: Any = engine
+    asked = Asked(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
+    return apply_claimed(client, store, asked, dry=dry)
+
+
+def subjects(changes: list[Change], store: Store) -> list[str]:
+    return [change.subject.replace(str(store.folder(SESSION_ID)), "…") for change in changes]
+
+
+EVERYTHING = [
+    "file …/main1/hosts",
+    "file …/main1/environment",
+    "file …/main1/derived",
+    "file …/main1/ssh/config",
+    "file …/main1/ssh/known_hosts",
+    "file …/main1/ssh/authorized_keys",
+    "file …/sub1/hosts",
+    "file …/sub1/environment",
+    "file …/sub1/derived",
+    "file …/sub1/ssh/config",
+    "file …/sub1/ssh/known_hosts",
+    "file …/sub1/ssh/authorized_keys",
+    "network backendai-train-llm",
+    "firewall table inet backendai",
+    f"link {MADE.network and MADE.network.link}",
+    "container backendai-train-llm-main1",
+    "container backendai-train-llm-sub1",
+]
+
+
+def test_a_claimed_slice_is_made_from_the_ground_up(engine: Engine, store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    assert subjects(apply(engine, store), store) == EVERYTHING
+    assert engine.calls[0] == "create network backendai-train-llm"
+    assert len(kernel.links) == 1
+    assert [one["State"] for one in engine.made] == ["running", "running"]
+    for hostname in ("main1", "sub1"):
+        folder = store.kernel_folder(SESSION_ID, hostname)
+        assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == list(FILES)
+
+
+def test_a_slice_that_is_true_is_left_alone(engine: Engine, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    engine.calls.clear()
+    assert apply(engine, store) == []
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("hurt", "repaired"),
+    [
+        ("file", ["file …/sub1/hosts"]),
+        ("container", ["container backendai-train-llm-sub1"]),
+        (
+            "network",
+            ["network backendai-train-llm", *(f"container backendai-train-llm-{name}" for name in ("main1", "sub1"))],
+        ),
+        ("link", [f"link {MADE.network and MADE.network.link}"]),
+    ],
+)
+def test_what_drifted_is_repaired_and_nothing_else(
+    engine: Engine, store: Store, kernel: Kernel, hurt: str, repaired: list[str]
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    if hurt == "file":
+        (store.kernel_folder(SESSION_ID, "sub1") / "hosts").write_text("x")
+    elif hurt == "container":
+        engine.made[1]["State"] = "exited"
+    elif hurt == "network":
+        engine.joined.clear()
+    else:
+        kernel.links.clear()
+    assert subjects(apply(engine, store), store) == repaired
+    assert apply(engine, store) == []
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["exited", "removed"])
+def test_a_command_that_was_started_never_runs_a_second_time(engine: Engine, store: Store, there: bool) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    store.go_file(SESSION_ID).touch()
+    if there:
+        engine.made[0]["State"] = "exited"
+    else:
+        del engine.made[0]
+    engine.made[-1]["State"] = "exited"
+    assert subjects(apply(engine, store), store) == ["container backendai-train-llm-sub1"]
+
+
+def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(engine: Engine, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    engine.joined[0]["Labels"][labels.DIGEST] = "another"
+    repaired = subjects(apply(engine, store), store)
+    assert repaired == [
+        "network backendai-train-llm",
+        "container backendai-train-llm-main1",
+        "container backendai-train-llm-sub1",
+    ]
+    assert [one["State"] for one in engine.made] == ["running", "running"]
+    assert apply(engine, store) == []
+
+
+@pytest.mark.parametrize("claimed_before", [True, False], ids=["claimed", "not claimed"])
+def test_check_mode_tells_everything_and_touches_nothing(
+    engine: Engine, store: Store, kernel: Kernel, claimed_before: bool
+) -> None:
+    if claimed_before:
+        store.save(held(MADE, expires_at=9e12))
+    assert subjects(apply(engine, store, dry=True), store) == EVERYTHING
+    assert engine.calls == []
+    assert kernel.links == set()
+    assert not store.kernel_folder(SESSION_ID, "main1").exists()
+
+
+def test_no_change_of_a_slice_shows_a_secret(engine: Engine, store: Store) -> None:
+    store.save(held(MADE))
+    assert "hunter2" not in str(apply(engine, store))
+    assert "hunter3" not in str(apply(engine, store, environments={"main1": "TOKEN=hunter3\n", "sub1": ""}))
+
+
+def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(store: Store) -> None:
+    engine = Engine({})
+    store.save(held(MADE, expires_at=9e12))
+    with pytest.raises(ImageUnavailable) as refused:
+        apply(engine, store)
+    assert str(refused.value) == "session_image: 'lab/python:1' is not on agent1"
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (
+            None,
+            f"the session {SESSION_ID} is not claimed on this agent: its claim expired, or was removed",
+        ),
+        (
+            {"nonce": "nonce-2", "expires_at": 9e12},
+            "session_name: 'train-llm' was taken over by a later run; this one gives way",
+        ),
+    ],
+    ids=["gone", "taken over"],
+)
+def test_a_run_without_a_claim_changes_nothing(
+    engine: Engine, store: Store, state: dict[str, Any] | None, sentence: str
+) -> None:
+    if state:
+        store.save(held(MADE, **state))
+    with pytest.raises(NotClaimed) as refused:
+        apply(engine, store)
+    assert str(refused.value) == sentence
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("state", "nonce", "removed"),
+    [
+        ({}, None, True),
+        ({"expires_at": 9e12}, None, True),
+        ({"expires_at": 9e12}, "nonce-1", True),
+        ({"expires_at": 9e12}, "nonce-2", False),
+        ({}, "nonce-1", True),
+        ({"nonce": "nonce-0"}, "nonce-1", False),
+    ],
+    ids=[
+        "end",
+        "end of a creation",
+        "rollback",
+        "rollback after another took over",
+        "rollback of what this run committed",
+        "rollback of what an earlier run committed",
+    ],
+)
+def test_only_an_end_removes_what_the_run_did_not_claim(
+    engine: Any, store: Store, kernel: Kernel, state: dict[str, Any], nonce: str | None, removed: bool
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    apply(engine, store)
+    store.save(held(MADE, **state))
+    changes = remove_claimed(engine, store, SESSION_ID, nonce, dry=False)
+    assert bool(changes) is removed
+    assert (store.session(SESSION_ID) is None) is removed
+    assert (not engine.made and not engine.joined and not kernel.links) is removed
+
+
+def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, kernel: Kernel, tmp_path: Path) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    changes = remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert changes == [
+        Change("container backendai-train-llm-main1", "running", None),
+        Change("container backendai-train-llm-sub1", "running", None),
+        Change("network backendai-train-llm", "id-backendai", None),
+        Change("session train-llm", "held", None),
+    ]
+    assert (engine.made, engine.joined, kernel.links) == ([], [], set())
+    assert list((tmp_path / "sessions").iterdir()) == []
+    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
+
+
+def test_an_end_whose_rules_cannot_be_changed_can_be_repeated(
+    engine: Any, store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+
+    def refuse(_wanted: str) -> None:
+        raise FirewallError("nft: Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "apply_table", refuse)
+        with pytest.raises(FirewallError):
+            remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert store.session(SESSION_ID)
+    assert MADE.network
+    assert MADE.network.bridge
+    assert MADE.network.bridge in kernel.table
+    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == [Change("session train-llm", "held", None)]
+    assert MADE.network.bridge not in kernel.table
+
+
+def test_an_end_removes_the_link_although_the_folder_was_lost(
+    engine: Any, store: Store, kernel: Kernel, tmp_path: Path
+) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    shutil.rmtree(tmp_path / "sessions" / SESSION_ID)
+    remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert (engine.made, engine.joined, kernel.links) == ([], [], set())
+
+
+def test_an_end_in_check_mode_tells_what_would_go_and_touches_nothing(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    engine.calls.clear()
+    changes = remove_claimed(engine, store, SESSION_ID, None, dry=True)
+    assert [change.subject for change in changes] == [
+        "container backendai-train-llm-main1",
+        "container backendai-train-llm-sub1",
+        "network backendai-train-llm",
+        "session train-llm",
+    ]
+    assert engine.calls == []
+    assert store.session(SESSION_ID) is not None
+
+
+def test_containers_whose_folder_was_lost_go_too(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    apply(engine, store)
+    store.remove(SESSION_ID)
+    remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert (engine.made, engine.joined) == ([], [])
+
+
+def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
+    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}), "sub1": Pinned([3])}
+    images = {IMAGE: Image("sha256:1", {"PATH": "/bin"})}
+    wanted = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
+    main, sub = wanted.containers
+    folder = store.kernel_folder(SESSION_ID, "main1")
+    assert (main.name, main.hostname, main.image) == ("backendai-train-llm-main1", "main1", "lab/python:1")
+    assert main.given == {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
+    assert main.image_environment == {"PATH": "/bin"}
+    assert main.kit == store.kit()
+    assert main.binds == (
+        f"{folder}:/run/backendai:ro",
+        f"{folder}/hosts:/etc/hosts",
+        "/mnt/a:/a:rw",
+        "/mnt/b:/b:ro",
+    )
+    assert (main.cpus, sub.cpus) == ((0,), (3,))
+    assert (main.devices, sub.devices) == (("/dev/fuse", "/dev/net/tun"), ())
+    assert (main.memory, main.shm_size) == (GIB, 64 << 20)
+    assert (main.default_network, main.network) == ("backendai-default", "backendai-train-llm")
+    assert (main.address, main.mac) == (MADE.kernels[0].address, MADE.kernels[0].mac)
+    assert main.labels == {
+        "ai.backend.owner": "backendai.cluster",
+        "ai.backend.session-id": SESSION_ID,
+        "ai.backend.session-name": "train-llm",
+        "ai.backend.kernel-id": SESSION_ID,
+        "ai.backend.cluster-host": "main1",
+        "ai.backend.slots": json.dumps({"cpu": 1, "mem": GIB, "shmem": 64 << 20}),
+        "ai.backend.devices": '{"lab.device": ["/dev/fuse", "/dev/net/tun"]}',
+        "ai.backend.image-digest": "sha256:1",
+    }
+    assert sub.labels["ai.backend.devices"] == "{}"
+
+
+def test_a_container_is_told_the_nodes_of_its_devices(store: Store) -> None:
+    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
+    wanted = desired_slice(
+        store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST
+    )
+    (told,) = [file for file in wanted.files if file.path.name == "devices"]
+    assert told.path.parent == store.kernel_folder(SESSION_ID, "main1")
+    assert told.content == "/dev/kvm\n/dev/fuse\n"
+
+
+def test_a_container_that_shares_infiniband_has_its_folder_and_is_told_its_nodes(store: Store) -> None:
+    shared = dataclasses.replace(MADE, infiniband=True)
+    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/fuse"]}), "sub1": Pinned([3])}
+    images = {IMAGE: Image("sha256:1", {})}
+    wanted = desired_slice(store, held(shared, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
+    assert [one.devices for one in wanted.containers] == [("/dev/fuse", "/dev/infiniband"), ("/dev/infiniband",)]
+    told = {file.path.parent.name: file.content for file in wanted.files if file.path.name == "devices"}
+    assert told == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
+
+
+def test_containers_get_what_their_agent_can_give(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "read_host", lambda _client: HOST)
+    store.save(held(MADE, pinned={"main1": Pinned([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": Pinned([3])}))
+    apply(engine, store)
+    main, sub = (one["host_config"] for one in engine.asked if "host_config" in one)
+    limits = [("nofile", 20000, 20000), ("memlock", -1, -1)]
+    assert [[tuple(limit.values()) for limit in host["ulimits"]] for host in (main, sub)] == [limits, limits]
+    assert (main["device_requests"][0]["Driver"], sub["device_requests"]) == ("cdi", None)
+    # An agent that can give less today leaves them as they are.
+    monkeypatch.setattr(slicing, "read_host", lambda _client: Host())
+    assert apply(engine, store) == []
+
+
+def mixed() -> SessionPlan:
+    """Return the plan with another image and other resources for sub1."""
+    main, sub, *others = MADE.kernels
+    other = dataclasses.replace(sub, image="lab/busybox:1", resources={"cpu": 2, "mem": 2 * GIB})
+    return dataclasses.replace(MADE, kernels=(main, other, *others))
+
+
+def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Store) -> None:
+    images = {IMAGE: Image("sha256:1", {"PATH": "/bin"}), "lab/busybox:1": Image("sha256:2", {"A": "b"})}
+    wanted = desired_slice(store, held(mixed()), CONTENTS, images, "backendai-default", HOST)
+    main, sub = wanted.containers
+    assert (main.image, main.image_environment, main.memory, main.shm_size) == (IMAGE, {"PATH": "/bin"}, GIB, 64 << 20)
+    assert (sub.image, sub.image_environment, sub.memory, sub.shm_size) == ("lab/busybox:1", {"A": "b"}, 2 * GIB, None)
+    assert [json.loads(one.labels[labels.SLOTS])["cpu"] for one in (main, sub)] == [1, 2]
+    assert [one.labels[labels.IMAGE_DIGEST] for one in (main, sub)] == ["sha256:1", "sha256:2"]
+
+
+@pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
+def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
+    engine: Engine, store: Store, dry: bool
+) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    client: Any = engine
+    # What this agent was told to have is no matter: what it has now is.
+    said = {agent: {IMAGE: KnownImage("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
+    with pytest.raises(ImagesDiffer) as refused:
+        apply_claimed(client, store, Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said), dry=dry)
+    assert str(refused.value) == (
+        "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent2;"
+        " remove it there (docker rmi) or name it by its digest"
+    )
+    assert (engine.calls, [path.name for path in store.folder(SESSION_ID).iterdir()]) == ([], ["session.json"])
+
+
+def test_an_image_that_check_mode_would_pull_differs_from_none(store: Store) -> None:
+    client: Any = Engine({})
+    said = {"agent2": {IMAGE: KnownImage("sha256:2", "sha256:2")}}
+    store.save(held(MADE, expires_at=9e12))
+    asked = Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said)
+    assert apply_claimed(client, store, asked, dry=True)
+
+
+def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"Id": "sha256:1", "Config": {"Env": []}}
+    engine = Engine({IMAGE: known, "lab/busybox:1": known})
+    looked_up: list[str] = []
+    inspect = engine.inspect_image
+
+    def inspect_image(name: str) -> dict[str, Any]:
+        looked_up.append(name)
+        return inspect(name)
+
+    monkeypatch.setattr(engine, "inspect_image", inspect_image)
+    store.save(held(MADE, expires_at=9e12))
+    apply(engine, store)
+    assert looked_up == [IMAGE]
+    looked_up.clear()
+    store.save(held(mixed(), expires_at=9e12))
+    apply(engine, store)
+    assert looked_up == [IMAGE, "lab/busybox:1"]
+
+
+def test_the_image_that_is_not_there_is_named(store: Store) -> None:
+    store.save(held(mixed(), expires_at=9e12))
+    with pytest.raises(ImageUnavailable, match=r"^session_image: 'lab/busybox:1' is not on agent1$"):
+        apply(Engine(), store)
+
+
+def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> None:
+    wanted = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST)
+    folder = store.kernel_folder(SESSION_ID, "main1")
+    files = {str(file.path.relative_to(folder)): file for file in wanted.files if folder in file.path.parents}
+    assert tuple(sorted(files)) == FILES
+    assert {name: oct(file.mode) for name, file in files.items() if file.mode != 0o600} == {"hosts": "0o644"}
+    assert [name for name, file in files.items() if file.secret] == ["environment"]
+    assert files["ssh/authorized_keys"].content.splitlines()[-1] == "ssh-ed25519 ALICE alice@laptop"
+    assert len(files["ssh/known_hosts"].content.splitlines()) == 3
+
+
+def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) -> None:
+    alone = plan({"agent1": 1})
+    wanted = desired_slice(
+        store,
+        held(alone),
+        dataclasses.replace(CONTENTS, keys=public_keys(alone)),
+        {IMAGE: Image("sha256:1", {})},
+        "backendai-default",
+        HOST,
+    )
+    assert wanted.network is None
+    assert (wanted.containers[0].network, wanted.containers[0].address, wanted.containers[0].mac) == (None, None, None)
+
+
+def test_contents_are_read_from_the_options_of_a_module() -> None:
+    options = {
+        "hosts": CONTENTS.hosts,
+        "ssh_config": CONTENTS.ssh_config,
+        "environments": CONTENTS.environments,
+        "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in CONTENTS.keys.items()},
+        "user_keys": list(CONTENTS.user_keys),
+        "bootstrap": "export A=1",
+        "state": "present",
+    }
+    assert Contents.from_options(options) == dataclasses.replace(CONTENTS, bootstrap="export A=1")
+
+
+def test_scripts_of_the_user_are_files_of_those_who_run_them_and_never_shown(store: Store) -> None:
+    made = plan(
+        {"agent1": 2},
+        apps=[{"name": "web", "port": 80, "command": "serve"}, {"name": "own", "port": 81}],
+        command="train",
+    )
+    contents = dataclasses.replace(CONTENTS, keys=public_keys(made), bootstrap="export A=1")
+    wanted = desired_slice(store, held(made), contents, {IMAGE: Image("", {})}, "backendai-default", Host())
+    scripts = {
+        str(file.path.relative_to(store.folder(SESSION_ID))): (file.content, file.mode, file.secret)
+        for file in wanted.files
+        if file.path.name in ("bootstrap", "command", "web", "own")
+    }
+    assert scripts == {
+        "main1/bootstrap": ("export A=1", 0o600, True),
+        "main1/command": ("train", 0o600, True),
+        "main1/apps/web": ("serve", 0o600, True),
+        "sub1/bootstrap": ("export A=1", 0o600, True),
+    }
+
+
+def test_what_depends_on_others_is_derived_again_unless_somebody_has_set_it(store: Store) -> None:
+    environments = {"main1": "BACKENDAI_CLUSTER_SIZE=1\n", "sub1": "\n".join(["MASTER_PORT=1", *SIZE_2, ""])}
+    contents = dataclasses.replace(CONTENTS, environments=environments)
+    image = Image("", {"TF_CONFIG": "{}"})
+    wanted = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", Host())
+    assert [file.content for file in wanted.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
+
+
+SIZE_2 = ("BACKENDAI_CLUSTER_SIZE=2", "BACKENDAI_CLUSTER_HOSTS=main1,sub1", "BACKENDAI_CLUSTER_LOCAL_RANK=1")
+
+
+def test_a_start_is_waited_for_without_the_lock_and_leaves_time_to_prove_the_session(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(_client: object, names: list[str], until: float) -> None:
+        seen.append((sorted(names), store.is_busy(SESSION_ID), until > time.monotonic() + 20))
+
+    seen: list[tuple[list[str], bool, bool]] = []
+    monkeypatch.setattr(slicing, "await_ready", waited)
+    store.save(held(MADE, expires_at=time.time() + 1))
+    apply(engine, store)
+    assert seen == [(["backendai-train-llm-main1", "backendai-train-llm-sub1"], False, True)]
+    left = store.session(SESSION_ID)
+    assert left is not None
+    assert left.expires_at is not None
+    assert left.expires_at > time.time() + 50
+
+
+def test_a_session_that_was_ended_while_its_containers_started_is_no_longer_this_runs(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: store.remove(SESSION_ID))
+    store.save(held(MADE, expires_at=time.time() + 600))
+    with pytest.raises(NotClaimed, match="its claim expired, or was removed"):
+        apply(engine, store)
+
+
+WAYS = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001), PublishedPort("web", "http", 80, "192.0.2.1", 30000))
+
+
+def ports_of(engine: Engine) -> dict[str, Any]:
+    """Return what containers publish, by hostname."""
+    return {one["hostname"]: one["host_config"]["port_bindings"] for one in engine.asked if "hostname" in one}
+
+
+def test_main1_alone_publishes_its_ports(engine: Engine, store: Store, kernel: Kernel) -> None:
+    made = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
+    store.save(held(made, expires_at=9e12))
+    client: Any = engine
+    apply_claimed(client, store, Asked(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
+    assert kernel.table == render(isolation_of([(made, "agent1")], ()), None, ["eth0"])
+    assert "192.0.2.1 . 30000" in kernel.table

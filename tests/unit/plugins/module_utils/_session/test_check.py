@@ -1,0 +1,164 @@
+"""A session proves itself, or says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._session import check
+from ansible_collections.backendai.cluster.plugins.module_utils._session.check import Unhealthy, findings, prove
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.engine import Engine
+
+MADE = plan({"agent1": 2, "agent2": 1})
+PIDS = {"main1": 101, "sub1": 102, "sub2": 103}
+Probing = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
+    """Return what lets containers meet like this, and returns what was probed."""
+    asked: list[tuple[Any, ...]] = []
+
+    def let_meet(*met: Met) -> list[tuple[Any, ...]]:
+        def meetings(*probe: Any) -> list[Met]:
+            asked.append(probe)
+            return list(met)
+
+        monkeypatch.setattr(check, "meetings", meetings)
+        return asked
+
+    let_meet(Met("main1", "sub1", True, True))
+    return let_meet
+
+
+@pytest.fixture(autouse=True)
+def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
+    """Return what logins from a container to a peer say that fail; those that are not in it succeed."""
+    said: dict[tuple[str, str], str] = {}
+
+    def ask(_client: Engine, container: str, peers: list[str]) -> Said:
+        hostname = container.rpartition("-")[2]
+        return Said({}, {peer: said[hostname, peer] for peer in peers if (hostname, peer) in said})
+
+    monkeypatch.setattr(check, "ask", ask)
+    return said
+
+
+def run_containers(engine: Engine, *hostnames: str, state: str = "running") -> None:
+    for hostname in hostnames:
+        bears = {
+            labels.OWNER: labels.OWNER_VALUE,
+            labels.SESSION_ID: SESSION_ID,
+            labels.HOSTNAME: hostname,
+            labels.IMAGE_DIGEST: "sha256:1",
+        }
+        there = {"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+        engine.made.append({**there, "Pid": PIDS[hostname]})
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_healthy_slice_has_no_findings(engine: Any) -> None:
+    run_containers(engine, "main1", "sub1")
+    assert findings(engine, held(MADE), 1) == []
+
+
+def test_every_container_here_is_probed_towards_every_container_anywhere(engine: Any, probing: Probing) -> None:
+    run_containers(engine, "main1", "sub1")
+    asked = probing()
+    findings(engine, held(MADE), 1)
+    assert asked == [
+        (
+            [Endpoint("main1", 101), Endpoint("sub1", 102)],
+            [Target(one.hostname, one.address or "") for one in MADE.kernels],
+            1450,
+            1,
+        )
+    ]
+
+
+@pytest.mark.usefixtures("probing")
+def test_containers_that_are_missing_or_stopped_are_named(engine: Any) -> None:
+    run_containers(engine, "sub1", state="exited")
+    assert findings(engine, held(MADE), 1) == ["main1 is missing on agent1", "sub1 is exited on agent1"]
+
+
+def test_pairs_that_do_not_meet_are_named(engine: Any, probing: Probing) -> None:
+    run_containers(engine, "main1", "sub1")
+    probing(Met("main1", "sub1", True, True), Met("main1", "sub2", False, True), Met("sub1", "sub2", False, False))
+    assert findings(engine, held(MADE), 1) == [
+        "main1 does not reach sub2 with ssh over tcp",
+        "sub1 does not reach sub2 with ssh over tcp",
+        "sub1 does not reach sub2 with frames of 1450 bytes",
+    ]
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_login_that_fails_is_told_with_what_ssh_said(engine: Any, logins: dict[tuple[str, str], str]) -> None:
+    run_containers(engine, "main1", "sub1")
+    logins["sub1", "sub2"] = "Host key verification failed."
+    assert findings(engine, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
+
+
+@pytest.mark.usefixtures("probing")
+def test_the_last_container_logs_in_to_the_first(engine: Any, logins: dict[tuple[str, str], str]) -> None:
+    run_containers(engine, "sub2")
+    logins["sub2", "main1"] = "no"
+    assert findings(engine, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
+
+
+def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(
+    engine: Any, probing: Probing, logins: dict[tuple[str, str], str]
+) -> None:
+    run_containers(engine, "main1")
+    asked = probing()
+    logins["main1", "main1"] = "no"
+    assert findings(engine, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
+    assert asked == []
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_containers(engine, "main1")
+    said = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
+    monkeypatch.setattr(check, "ask", lambda *_login: Said({}, said.pop(0)))
+    assert findings(engine, held(plan({"agent1": 1})), 5) == []
+    assert said == []
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("commit", [True, False], ids=["run", "check mode"])
+def test_a_session_that_proved_itself_is_committed(engine: Any, store: Store, commit: bool) -> None:
+    run_containers(engine, "main1", "sub1")
+    store.save(held(MADE, expires_at=9e12))
+    running = {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}
+    assert prove(engine, store, SESSION_ID, "nonce-1", 1, commit=commit) == {"main1": running, "sub1": running}
+    noted = store.session(SESSION_ID)
+    assert noted is not None
+    assert noted.committed is commit
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_session_that_did_not_prove_itself_is_not_committed(engine: Any, store: Store) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    with pytest.raises(Unhealthy) as refused:
+        prove(engine, store, SESSION_ID, "nonce-1", 1, commit=True)
+    assert str(refused.value) == "main1 is missing on agent1; sub1 is missing on agent1"
+    noted = store.session(SESSION_ID)
+    assert noted is not None
+    assert not noted.committed
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_run_that_lost_its_claim_commits_nothing(engine: Any, store: Store) -> None:
+    run_containers(engine, "main1", "sub1")
+    store.save(held(MADE, nonce="nonce-2", expires_at=9e12))
+    with pytest.raises(NotClaimed):
+        prove(engine, store, SESSION_ID, "nonce-1", 1, commit=True)

@@ -1,0 +1,135 @@
+"""How a slice differs from its plan, in the words of a repair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels, networks
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session import drift, links
+from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import drift_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.kernel import Kernel
+
+MADE = plan({"agent1": 2, "agent2": 1})
+
+
+@pytest.fixture
+def slice_here(engine: Any, store: Store) -> Held:
+    """Return a session that is on this agent as it should be."""
+    here = held(MADE)
+    store.save(here)
+    wanted = networks.desired_network(MADE)
+    assert wanted is not None
+    networks.create_network(engine, wanted)
+    for kernel in here.kernels:
+        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: kernel.hostname}
+        engine.made.append(
+            {"Id": kernel.hostname, "Names": [f"/{kernel.container}"], "Labels": bears, "State": "running"}
+        )
+    isolate(store, dry=False)
+    iproute.apply(plan_links(MADE, "agent1", iproute.Look()))
+    return here
+
+
+def test_a_healthy_slice_has_no_drift(engine: Any, store: Store, slice_here: Held) -> None:
+    assert drift_of(engine, store, slice_here) == []
+
+
+def test_containers_that_do_not_run_or_are_gone_are_named(engine: Any, store: Store, slice_here: Held) -> None:
+    engine.made[0]["State"] = "exited"
+    del engine.made[1]
+    assert drift_of(engine, store, slice_here) == [
+        Change("container backendai-train-llm-main1", "exited", "running"),
+        Change("container backendai-train-llm-sub1", None, "running"),
+    ]
+
+
+def test_a_container_that_lost_an_interface_is_named(
+    engine: Any, store: Store, slice_here: Held, kernel: Kernel
+) -> None:
+    kernel.unplugged = {"sub1": "cluster0"}
+    assert drift_of(engine, store, slice_here) == [
+        Change("container backendai-train-llm-sub1", "running, without cluster0", "running")
+    ]
+
+
+def test_ports_that_differ_are_named(
+    engine: Any, store: Store, slice_here: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detached = Change("port of sub1 on bai-5f0c6a523c", "detached", "attached")
+    monkeypatch.setattr(drift, "plan_plugs", lambda _client, _held: Ports([Step(detached)], {}))
+    assert drift_of(engine, store, slice_here) == [detached]
+
+
+def test_a_link_that_is_gone_is_named_as_a_repair_would(
+    engine: Any, store: Store, slice_here: Held, kernel: Kernel
+) -> None:
+    kernel.links.clear()
+    assert drift_of(engine, store, slice_here) == [step.change for step in plan_links(MADE, "agent1", iproute.Look())]
+    assert kernel.links == set()
+
+
+def test_rules_that_are_gone_are_named_and_stay_so(engine: Any, store: Store, slice_here: Held, kernel: Kernel) -> None:
+    kernel.table = ""
+    assert [change.subject for change in drift_of(engine, store, slice_here)] == ["firewall table inet backendai"]
+    assert kernel.table == ""
+
+
+def test_files_that_hold_something_else_or_are_gone_are_named(engine: Any, store: Store, slice_here: Held) -> None:
+    folder = store.kernel_folder(SESSION_ID, "main1")
+    folder.mkdir()
+    hosts, environment = folder / "hosts", folder / "environment"
+    hosts.write_text("10.128.0.2 main1\n")
+    environment.write_text("A=1\n")
+    store.seal(SESSION_ID, [hosts, environment])
+    assert drift_of(engine, store, slice_here) == []
+    hosts.write_text("10.128.0.9 main1\n")
+    environment.unlink()
+    assert drift_of(engine, store, slice_here) == [
+        Change(f"file {hosts}", "changed", "as it was made"),
+        Change(f"file {environment}", None, "as it was made"),
+    ]
+
+
+def test_a_network_that_is_gone_is_named(engine: Any, store: Store, slice_here: Held) -> None:
+    engine.joined.clear()
+    (change,) = drift_of(engine, store, slice_here)
+    assert (change.subject, change.before) == ("network backendai-train-llm", None)
+
+
+def test_a_session_that_is_not_committed_is_named(engine: Any, store: Store, slice_here: Held) -> None:
+    assert slice_here.committed
+    store.save(held(MADE, expires_at=9e12))
+    half = store.session(SESSION_ID)
+    assert half is not None
+    assert drift_of(engine, store, half) == [Change("session train-llm", "not committed", "committed")]
+
+
+def test_what_cannot_be_read_is_named_and_hides_nothing(
+    engine: Any, store: Store, slice_here: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_bridge: object, _look: object) -> list[Step]:
+        raise NetworkError("ip -j link show:\nno")
+
+    monkeypatch.setattr(links, "plan_bridge", fail)
+    engine.made[0]["State"] = "exited"
+    assert drift_of(engine, store, slice_here) == [
+        Change("links", "unreadable: ip -j link show: no", "readable"),
+        Change("container backendai-train-llm-main1", "exited", "running"),
+    ]
+
+
+def test_a_session_of_one_has_no_network_to_differ(engine: Any, store: Store) -> None:
+    alone = held(plan({"agent1": 1}))
+    store.save(alone)
+    isolate(store, dry=False)
+    assert drift_of(engine, store, alone) == [Change("container backendai-train-llm-main1", None, "running")]

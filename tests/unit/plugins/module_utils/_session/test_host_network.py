@@ -1,0 +1,121 @@
+"""An agent whose own network is shared with containers: claimed port by port, and nothing made but the containers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look
+from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, ClaimRefused, claim
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_files import ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
+from tests.unit.builders import SESSION_ID, agent_data, held, plan, public_keys
+from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
+
+MADE = plan({"agent1": 2, "agent2": 1}, network_driver="host")
+FIRST, SECOND = MADE.host_ports("agent1")
+CONTENTS = Contents(
+    hosts="127.0.0.1 localhost\n",
+    ssh_config="Host *\n",
+    environments={
+        kernel.hostname: "".join(f"{name}={value}\n" for name, value in session_environment(MADE, kernel).items())
+        for kernel in MADE.kernels
+    },
+    keys=public_keys(MADE),
+    user_keys=(),
+)
+
+
+def apply(engine: Engine, store: Store) -> list[str]:
+    client: Any = engine
+    asked = Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    return [change.subject for change in apply_claimed(client, store, asked, dry=False)]
+
+
+def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
+    """Claim the session on agent1 with these facts, and return whose keys were made."""
+    client: Any = Engine()
+    monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_data("agent1", **facts))
+    monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
+    monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
+    settings = Settings("default", True, (), {}, 1, 0, "", bool(facts.get("allow_host_network")))
+    return sorted(claim(client, store, settings, Claim(MADE, {}, "agent1", "nonce-1", 600), dry=False).keys)
+
+
+def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    made = [subject.rpartition("/")[2] for subject in apply(engine, store)]
+    of_each = ["hosts", "environment", "derived", "config", "known_hosts", "authorized_keys", "ports"]
+    assert made == [
+        *of_each * 2,
+        "firewall table inet backendai",
+        "container backendai-train-llm-main1",
+        "container backendai-train-llm-sub1",
+    ]
+    assert engine.calls[0].startswith("create backendai-train-llm-")
+    assert (kernel.links, kernel.plugged, plan_links(MADE, "agent1", Look())) == (set(), [], [])
+    assert (store.kernel_folder(SESSION_ID, "sub1") / "ports").read_text() == ports(MADE.kernels)
+    assert apply(engine, store) == []
+    assert kernel.plugged == []
+
+
+def test_containers_are_on_the_agents_network_alone_under_their_own_names(engine: Engine, store: Store) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    apply(engine, store)
+    assert sorted(one["hostname"] for one in engine.asked) == ["main1", "sub1"]
+    for one in engine.asked:
+        assert (one["networking_config"], one["mac_address"]) == (None, None)
+        assert one["host_config"]["network_mode"] == "host"
+        assert one["environment"]["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert [call for call in engine.calls if call.startswith("connect")] == []
+
+
+def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine: Engine, store: Store) -> None:
+    ways = (PublishedPort("ssh", "tcp", FIRST, "192.0.2.1", FIRST),)
+    made = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
+    store.save(held(made, expires_at=9e12))
+    client: Any = engine
+    apply_claimed(client, store, Asked(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    assert [(one["ports"], one["host_config"]["port_bindings"]) for one in engine.asked] == [([], {})] * 2
+
+
+def test_the_firewall_lets_the_other_agents_in(engine: Engine, store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    apply(engine, store)
+    assert f"elements = {{ {', '.join(map(str, sorted((FIRST, SECOND))))} }}" in kernel.table
+    assert f"192.0.2.2 . {FIRST}" in kernel.table
+
+
+def test_ports_that_nobody_has_taken_are_claimed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert claimed(store, monkeypatch, allow_host_network=True, tcp_ports=[22, 8080]) == ["main1", "sub1"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        (
+            {"allow_host_network": True, "tcp_ports": [SECOND]},
+            f"the port {SECOND} was taken on agent1 by another run",
+        ),
+        ({}, "agent_allow_host_network: agent1 no longer shares its network with containers"),
+    ],
+    ids=["port", "permission"],
+)
+def test_what_changed_since_the_facts_were_read_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ClaimRefused) as refused:
+        claimed(store, monkeypatch, **facts)
+    assert str(refused.value) == sentence
+    assert store.session(SESSION_ID) is None

@@ -1,0 +1,18 @@
+"""What containers get of their agent that no plan knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._session import host_resources
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import Host, read_host
+
+
+def test_an_agent_is_asked_for_its_limits_its_gpus_and_its_nodes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.cdi_folders = ["/etc/cdi"]
+    monkeypatch.setattr(host_resources, "read_limits", lambda: {"nofile": 20000})
+    monkeypatch.setattr(host_resources, "named_gpus", frozenset)
+    monkeypatch.setattr(host_resources, "infiniband_nodes", lambda: ["/dev/infiniband/uverbs0"])
+    assert read_host(engine) == Host({"nofile": 20000}, frozenset({"/etc/cdi"}), ("/dev/infiniband/uverbs0",))

@@ -1,0 +1,78 @@
+"""What a container says of its peers, from what is printed inside of it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._session import logins
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said, ask
+
+ENGINE: Any = None
+HOSTS = "127.0.0.1 localhost # 192.0.2.9 sub9\n\n10.128.0.2\tmain1 main\n10.128.0.3 sub1\n10.128.0.4 sub1\n"
+KNOWN = {
+    "localhost": ["127.0.0.1"],
+    "main1": ["10.128.0.2"],
+    "main": ["10.128.0.2"],
+    "sub1": ["10.128.0.3", "10.128.0.4"],
+}
+CLIENT = """#!/bin/sh
+case $7 in
+    sub9) echo "* no" ;;
+    *) echo "$7" ;;
+esac
+"""
+
+
+def told(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> Said:
+    """Return what is made of what a container prints."""
+    monkeypatch.setattr(logins, "run_as_work", lambda _client, _container, _line: printed)
+    return ask(ENGINE, "backendai-x-main1", list(peers))
+
+
+def test_names_and_logins_are_read_from_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, f"sub1 sub1\nmain1 main1\n\n{HOSTS}", "main1", "sub1") == Said(KNOWN, {})
+
+
+def test_a_login_that_fails_is_told_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = f"main1 main1\nsub1 Host key verification failed.\n\n{HOSTS}"
+    assert told(monkeypatch, printed, "main1", "sub1").refusals == {"sub1": "Host key verification failed."}
+
+
+def test_a_login_that_ends_up_elsewhere_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, f"sub1 sub2\n\n{HOSTS}", "sub1").refusals == {"sub1": "sub2"}
+
+
+def test_a_login_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, f"sub1\n\n{HOSTS}", "sub1", "sub2").refusals == {"sub1": "", "sub2": ""}
+
+
+def test_names_are_told_where_there_is_nobody_to_log_in_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, f"\n{HOSTS}") == Said(KNOWN, {})
+
+
+def test_what_cannot_be_run_is_a_failure_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(monkeypatch, "OCI runtime exec failed", "main1") == Said({}, {"main1": ""})
+
+
+def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ssh").write_text(CLIENT)
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setattr(logins, "_SCRIPT", logins._SCRIPT.replace("/opt/backendai/bin/busybox ", ""))
+
+    def here(_client: Any, _container: str, line: str) -> str:
+        words = ["sh", *shlex.split(line)[2:]]
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        return subprocess.run(words, capture_output=True, text=True, check=True, env=environment, cwd="/").stdout
+
+    monkeypatch.setattr(logins, "run_as_work", here)
+    peers = [f"sub{number}" for number in range(1, 10)]
+    said = ask(ENGINE, "backendai-x-main1", peers)
+    assert said.refusals == {"sub9": "* no"}
+    assert "localhost" in said.addresses

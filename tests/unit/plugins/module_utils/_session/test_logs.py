@@ -1,0 +1,67 @@
+"""An agent's part of a session's logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import logs_of
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.plugins.module_utils._docker.test_logs import archived
+
+APPS = [{"name": "jupyter", "port": 8080}, {"name": "tensorboard", "port": 6006}]
+MADE = plan({"agent1": 2, "agent2": 1}, apps=APPS)
+TIME = b"2026-03-01T02:59:57.120395714Z "
+FILES = {"/var/log/backendai/jupyter.log": archived(b"served\n")}
+
+
+def add(engine: Any, hostname: str, *, state: str = "running", **more: Any) -> None:
+    """Add a container of the session to an engine."""
+    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
+    bears[labels.IMAGE_DIGEST] = "sha256:1"
+    engine.made.append({"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state, **more})
+
+
+def test_each_container_says_what_it_printed_and_main1_what_its_apps_wrote(engine: Any) -> None:
+    add(engine, "main1", Log=[(TIME, b"one\n"), (TIME, b"two\n")], Files=FILES)
+    ended = {"ExitCode": 3, "FinishedAt": "2026-03-01T03:00:00.5Z"}
+    add(engine, "sub1", state="exited", Log=[(TIME, b"out of memory\n")], Files=FILES, **ended)
+    told = logs_of(engine, held(MADE, expires_at=1.0), "", 1)
+    assert told["plan"] == MADE.to_dict()
+    assert {name: (one["status"], one["exit_code"]) for name, one in told["containers"].items()} == {
+        "main1": ("running", None),
+        "sub1": ("exited", 3),
+    }
+    assert told["logs"] == {
+        "main1": {"log": [f"{TIME.decode()}two"], "apps": {"jupyter": ["served"]}, "error": None},
+        "sub1": {"log": [f"{TIME.decode()}out of memory"], "apps": {}, "error": None},
+    }
+
+
+def test_the_logs_of_one_container_are_read_where_it_is_named(engine: Any) -> None:
+    add(engine, "main1", Log=APIError("never asked"))
+    add(engine, "sub1")
+    assert logs_of(engine, held(MADE), "sub1", 9)["logs"] == {"sub1": {"log": [], "apps": {}, "error": None}}
+    assert logs_of(engine, held(MADE), "sub2", 9)["logs"] == {}
+
+
+def test_containers_that_are_gone_have_no_logs(engine: Any) -> None:
+    add(engine, "sub1")
+    assert list(logs_of(engine, held(MADE), "", 9)["logs"]) == ["sub1"]
+
+
+@pytest.mark.parametrize("driver", [False, True], ids=["app", "app and driver"])
+def test_what_cannot_be_read_is_told_and_the_rest_is_read(engine: Any, driver: bool) -> None:
+    refusal = APIError("501", None, "configured logging driver does not support reading")
+    broken = {**FILES, "/var/log/backendai/tensorboard.log": APIError("500", None, "no space left")}
+    add(engine, "main1", Log=refusal if driver else [(TIME, b"one\n")], Files=broken)
+    sentences = ["its log cannot be read: configured logging driver does not support reading"] if driver else []
+    sentences.append("/var/log/backendai/tensorboard.log cannot be read: no space left")
+    assert logs_of(engine, held(MADE), "", 9)["logs"]["main1"] == {
+        "log": [] if driver else [f"{TIME.decode()}one"],
+        "apps": {"jupyter": ["served"]},
+        "error": "; ".join(sentences),
+    }

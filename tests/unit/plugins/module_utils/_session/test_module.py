@@ -1,0 +1,86 @@
+"""Where the failures of all modules end: in one sentence, or in a traceback where the program is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any, NoReturn
+
+import pytest
+from docker.errors import APIError, DockerException
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.module import finish
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+
+
+class Ended(Exception):
+    """A module ended with this result."""
+
+    def __init__(self, **result: Any) -> None:
+        super().__init__(result)
+        self.result = result
+
+
+class Module:
+    """As much of an AnsibleModule as an end needs."""
+
+    def exit_json(self, **result: Any) -> NoReturn:
+        raise Ended(**result)
+
+    def fail_json(self, msg: str) -> NoReturn:
+        raise Ended(failed=True, msg=msg)
+
+
+def end(error: Exception) -> dict[str, Any]:
+    """Return how a module ends whose work raises this."""
+
+    def act() -> dict[str, Any]:
+        raise error
+
+    module: Any = Module()
+    with pytest.raises(Ended) as ended:
+        finish(module, act)
+    return ended.value.result
+
+
+def test_a_module_ends_with_its_result() -> None:
+    module: Any = Module()
+    with pytest.raises(Ended) as ended:
+        finish(module, lambda: {"changed": True})
+    assert ended.value.result == {"changed": True}
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (Refused("agent1 no longer has room"), "agent1 no longer has room."),
+        (EngineUnavailable("start docker."), "start docker."),
+        (ImageUnavailable("no image"), "no image."),
+        (NotProvisioned("not ready"), "not ready."),
+        (NetworkError("ip -batch: no"), "ip -batch: no."),
+        (ValueError("did you mean that?"), "did you mean that?"),
+        (FileNotFoundError(2, "No such file or directory", "/x"), "[Errno 2] No such file or directory: '/x'."),
+        (
+            subprocess.CalledProcessError(1, ["dropbearkey", "-t"], "", "no entropy\n"),
+            "dropbearkey failed: no entropy.",
+        ),
+        (APIError("500", explanation="driver failed"), "the Docker engine refused: driver failed."),
+        (APIError("500 Server Error"), "the Docker engine refused: 500 Server Error."),
+        (DockerException("bad certificate"), "the Docker engine refused: bad certificate."),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_may_happen_is_one_sentence(error: Exception, sentence: str) -> None:
+    assert end(error) == {"failed": True, "msg": sentence}
+
+
+def test_what_may_not_happen_is_a_traceback() -> None:
+    def act() -> dict[str, Any]:
+        raise KeyError("slots")
+
+    module: Any = Module()
+    with pytest.raises(KeyError, match="slots"):
+        finish(module, act)

@@ -1,0 +1,117 @@
+"""Marks in mounts, left and looked for by the scripts themselves, in folders of this host."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_markers
+from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_markers import leave, look, remove
+from tests.unit.builders import SESSION_ID, plan
+from tests.unit.engine import Engine
+
+MARK = "2c4e0d7a"
+
+
+@pytest.fixture(autouse=True)
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Run what is meant for a container on this host; return the containers, in order."""
+    ran: list[str] = []
+
+    def here(_client: Any, container: str, line: str) -> str:
+        ran.append(container)
+        words = [word for word in shlex.split(line) if word != mount_markers.BUSYBOX]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+    monkeypatch.setattr(mount_markers, "run_as_work", here)
+    return ran
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> SessionPlan:
+    """Return a session that mounts a folder, another one read-only, and one whose name has a space."""
+    targets = [tmp_path / "data", tmp_path / "read only", tmp_path / "more data"]
+    for target in targets:
+        target.mkdir()
+    mounts = [{"source": "/mnt", "target": str(target), "read_only": "read" in target.name} for target in targets]
+    return plan({"agent1": 2, "agent2": 1}, mounts=mounts)
+
+
+def runs(engine: Engine, **states: str) -> None:
+    for hostname, state in states.items():
+        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
+        engine.made.append({"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state})
+
+
+def marked(tmp_path: Path) -> list[str]:
+    return sorted(path.parent.name for path in tmp_path.rglob(f"*{MARK}"))
+
+
+def test_a_mark_is_left_by_main1_where_it_may_write_and_removed_again(
+    engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
+) -> None:
+    assert leave(engine, made, MARK) == [str(tmp_path / "data"), str(tmp_path / "more data")]
+    assert marked(tmp_path) == ["data", "more data"]
+    assert (tmp_path / "data" / f".backendai-verify-{MARK}").read_text() == ""
+    assert remove(engine, made, MARK) == []
+    assert marked(tmp_path) == []
+    assert commands == ["backendai-train-llm-main1"] * 2
+
+
+def test_a_mark_replaces_nothing_and_one_refusal_hides_no_other(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+    mine = tmp_path / "data" / f".backendai-verify-{MARK}"
+    mine.write_text("mine")
+    assert leave(engine, made, MARK) == [str(tmp_path / "more data")]
+    assert mine.read_text() == "mine"
+
+
+def test_a_mark_that_cannot_be_removed_is_named(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+    (tmp_path / "data" / f".backendai-verify-{MARK}").mkdir()
+    assert remove(engine, made, MARK) == [str(tmp_path / "data")]
+
+
+def test_each_running_container_tells_what_it_sees_of_each_mount(
+    engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
+) -> None:
+    runs(engine, main1="running", sub1="exited")
+    leave(engine, made, MARK)
+    seen = look(engine, made, MARK)
+    data, read_only = seen["main1"][str(tmp_path / "data")], seen["main1"][str(tmp_path / "read only")]
+    assert list(seen) == ["main1"]
+    assert commands == ["backendai-train-llm-main1", "id-main1"]
+    assert (data["mark"], read_only["mark"]) == (True, False)
+    there = (tmp_path / "data").stat()
+    assert data["folder"] == f"{there.st_dev}:{there.st_ino}"
+
+
+def test_the_names_in_a_folder_are_compared_and_marks_are_not_among_them(
+    engine: Any, made: SessionPlan, tmp_path: Path
+) -> None:
+    runs(engine, main1="running")
+    target = str(tmp_path / "data")
+    empty = look(engine, made, MARK)["main1"][target]["names"]
+    leave(engine, made, MARK)
+    assert look(engine, made, MARK)["main1"][target]["names"] == empty
+    (tmp_path / "data" / "a").touch()
+    assert look(engine, made, MARK)["main1"][target]["names"] not in (empty, "-")
+
+
+def test_a_folder_that_is_not_there_cannot_be_read(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+    runs(engine, main1="running")
+    (tmp_path / "data").rmdir()
+    assert look(engine, made, MARK)["main1"][str(tmp_path / "data")] == {"mark": False, "folder": "-", "names": "-"}
+
+
+def test_a_container_that_prints_nothing_has_seen_nothing(
+    engine: Any, made: SessionPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs(engine, main1="running")
+    monkeypatch.setattr(mount_markers, "run_as_work", lambda *_command: "")
+    assert look(engine, made, MARK) == {"main1": {}}
+    assert leave(engine, made, MARK) == []

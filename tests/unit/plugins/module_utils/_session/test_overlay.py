@@ -1,0 +1,142 @@
+"""The overlay of a session: made by the agent that manages the swarm, and gone with its slice."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import OverlayInUse
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._session import remove
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay, overlay_drift
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from tests.unit.builders import SESSION_ID, agent_data, held, plan, public_keys
+from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
+
+NODES = ["node-1", "node-2", "node-3"]
+
+
+def node(number: int) -> AgentFacts:
+    place = {"node": f"node-{number}", "nodes": NODES if number == 1 else [], "port": 0}
+    return AgentFacts.from_dict(f"agent{number}", agent_data(f"agent{number}", swarm=place))
+
+
+MADE = plan({"agent2": 1, "agent3": 1}, [node(1), node(2), node(3)], network_driver="swarm")
+NAME = "backendai-train-llm"
+MISSING = [Change(f"overlay {NAME}", None, f"{MADE.network and MADE.network.subnet}, mtu 1450")]
+REMOVED = Change(f"overlay {NAME}", f"id-{NAME}"[:12], None)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """Return the engine of the manager."""
+    made = Engine()
+    made.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
+    return made
+
+
+def make(engine: Any, store: Store, nonce: str = "nonce-1", *, dry: bool = False) -> list[Change]:
+    return make_overlay(engine, store, MADE, nonce, dry=dry)
+
+
+def test_a_manager_makes_the_overlay_once(engine: Engine, store: Store) -> None:
+    store.save(held(MADE, expires_at=9e12))
+    assert make(engine, store) == MISSING
+    assert make(engine, store) == []
+    assert engine.calls == [f"create network {NAME}"]
+
+
+def test_only_the_manager_misses_the_overlay(engine: Any, store: Store) -> None:
+    drifts = [overlay_drift(engine, held(MADE, agent)) for agent in ("agent1", "agent2")]
+    assert drifts == [MISSING, []]
+    assert overlay_drift(engine, held(plan())) == []
+    store.save(held(MADE))
+    make(engine, store)
+    assert overlay_drift(engine, held(MADE)) == []
+
+
+def test_check_mode_says_what_would_be_made(engine: Engine, store: Store) -> None:
+    assert make(engine, store, dry=True) == MISSING
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize("claimed", [True, False], ids=["by another run", "not at all"])
+def test_without_a_claim_nothing_is_made(engine: Engine, store: Store, claimed: bool) -> None:
+    if claimed:
+        store.save(held(MADE, expires_at=9e12))
+    with pytest.raises(NotClaimed):
+        make(engine, store, "nonce-2")
+    assert engine.calls == []
+
+
+def test_an_overlay_that_was_made_differently_is_made_anew(engine: Engine, store: Store) -> None:
+    store.save(held(MADE))
+    make(engine, store)
+    engine.joined[0]["Labels"]["ai.backend.digest"] = "another"
+    assert [change.before for change in make(engine, store)] == [NAME]
+    assert engine.calls[1:] == [f"remove network id-{NAME}-0123456789", f"create network {NAME}"]
+
+
+def test_a_session_without_an_overlay_asks_for_none(engine: Any, store: Store) -> None:
+    other = plan()
+    store.save(held(other))
+    assert make_overlay(engine, store, other, "nonce-1", dry=False) == []
+    assert engine.calls == []
+
+
+def applied(engine: Any, store: Store, agent: str) -> list[str]:
+    """Make an agent's slice true and return what changed, files left out."""
+    environments = {kernel.hostname: "BACKENDAI_CLUSTER_SIZE=1\n" for kernel in MADE.kernels_on(agent)}
+    contents = Contents("hosts\n", "Host *\n", environments, public_keys(MADE), ())
+    changes = apply_claimed(engine, store, Asked(MADE, agent, "nonce-1", contents, "backendai-default"), dry=False)
+    return [change.subject for change in changes if not change.subject.startswith("file ")]
+
+
+def test_an_agents_slice_attaches_containers_and_makes_no_network(engine: Engine, store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE, "agent2"))
+    assert applied(engine, store, "agent2") == ["firewall table inet backendai", f"container {NAME}-main1"]
+    (asked,) = engine.asked
+    assert asked["host_config"]["network_mode"] == "backendai-default"
+    assert (asked["networking_config"], asked["mac_address"]) == (None, None)
+    assert f"connect id-{NAME}-main1 to {NAME} as {MADE.kernels[0].address}" in engine.calls
+    assert kernel.links == set()
+    assert [port.bridge for port in kernel.plugged] == ["backendai0"]
+    assert applied(engine, store, "agent2") == []
+
+
+def test_a_manager_without_a_container_has_a_slice_of_nothing(engine: Engine, store: Store) -> None:
+    store.save(held(MADE, "agent1"))
+    assert applied(engine, store, "agent1") == ["firewall table inet backendai"]
+    assert engine.made == []
+
+
+def test_the_overlay_goes_with_the_managers_slice(engine: Any, store: Store) -> None:
+    store.save(held(MADE, "agent1"))
+    make(engine, store)
+    ended = Change("session train-llm", "held", None)
+    there = [Change(f"network {NAME}", f"id-{NAME}"[:12], None), ended]
+    assert remove_claimed(engine, store, SESSION_ID, None, dry=True) == there
+    assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == [REMOVED, ended]
+    assert (engine.joined, store.sessions()) == ([], [])
+
+
+def test_a_slice_whose_overlay_is_in_use_elsewhere_stays_noted(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove_overlays(_client: Any, _session_id: str) -> None:
+        raise OverlayInUse("the overlay is still used")
+
+    store.save(held(MADE, "agent1"))
+    make(engine, store)
+    monkeypatch.setattr(remove.overlay, "remove_overlays", remove_overlays)
+    with pytest.raises(OverlayInUse):
+        remove_claimed(engine, store, SESSION_ID, None, dry=False)
+    assert [one.plan for one in store.sessions()] == [dataclasses.replace(MADE)]

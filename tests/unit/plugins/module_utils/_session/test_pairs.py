@@ -1,0 +1,133 @@
+"""How the containers of an agent meet those of their session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._session import pairs
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pairs import pairs_of
+from tests.unit.builders import held, plan
+
+ENGINE: Any = None
+MADE = plan({"agent1": 2, "agent2": 1})
+ADDRESSES = {kernel.hostname: [kernel.address or ""] for kernel in MADE.kernels}
+WELL = [
+    Met(source, target, True, True)
+    for source in ("main1", "sub1")
+    for target in ("main1", "sub1", "sub2")
+    if source != target
+]
+
+
+class World:
+    """What probes and logins say; ``probed``, ``timed`` and ``asked`` are what was asked."""
+
+    def __init__(self) -> None:
+        self.met = WELL
+        self.said = Said(ADDRESSES, {})
+        self.probed: list[Any] = []
+        self.timed: list[tuple[str, str]] = []
+        self.asked: dict[str, list[str]] = {}
+
+    def meetings(self, *asked: Any) -> list[Met]:
+        self.probed.append(asked)
+        return [one for one in self.met if one.source in {source.hostname for source in asked[0]}]
+
+    def latencies(self, listed: Any) -> dict[tuple[str, str], float]:
+        self.timed = [(source.hostname, target.hostname) for source, target in listed]
+        return dict.fromkeys(self.timed, 0.07)
+
+    def ask(self, _client: Any, container: str, peers: list[str]) -> Said:
+        self.asked[container] = peers
+        return self.said
+
+
+@pytest.fixture(autouse=True)
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Return what stands between the containers."""
+    made = World()
+    for name in ("meetings", "latencies", "ask"):
+        monkeypatch.setattr(pairs, name, getattr(made, name))
+    return made
+
+
+def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
+    """Return a pair that meets, but for changes."""
+    to_itself = {"tcp": None, "frame": None, "latency_ms": None} if source == target else {}
+    well = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.07}
+    return {"from": source, "to": target, **well, **to_itself, **changes}
+
+
+def test_each_container_here_meets_each_of_the_session_and_logs_in_to_itself(world: World) -> None:
+    assert pairs_of(ENGINE, held(MADE), {"main1": 101, "sub1": 102}, 3) == [
+        pair(source, target) for source in ("main1", "sub1") for target in ("main1", "sub1", "sub2")
+    ]
+    targets = [Target(kernel.hostname, kernel.address or "") for kernel in MADE.kernels]
+    assert world.probed == [([Endpoint("main1", 101), Endpoint("sub1", 102)], targets, 1450, 3)]
+    everybody = ["main1", "sub1", "sub2"]
+    assert world.asked == {"backendai-train-llm-main1": everybody, "backendai-train-llm-sub1": everybody}
+
+
+def test_who_does_not_greet_is_not_logged_in_to_and_who_is_silent_has_no_latency(world: World) -> None:
+    world.met = [Met("main1", "sub1", False, True), Met("main1", "sub2", False, False)]
+    here = [one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if one["to"] != "main1"]
+    assert here == [
+        pair("main1", "sub1", tcp=False, ssh=None),
+        pair("main1", "sub2", tcp=False, frame=False, ssh=None, latency_ms=None),
+    ]
+    assert world.asked == {"backendai-train-llm-main1": ["main1"]}
+    assert world.timed == [("main1", "sub1")]
+
+
+def test_a_login_that_fails_is_told_with_what_it_said(world: World) -> None:
+    world.said = Said(ADDRESSES, {"sub2": "Permission denied"})
+    (failed,) = (one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if not one["ssh"])
+    assert failed == pair("main1", "sub2", ssh=False, ssh_error="Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "leads"),
+    [
+        ([], False),
+        (["10.0.0.9", "ADDRESS"], False),
+        (["ADDRESS", "10.0.0.9"], True),
+        (["fd00::9", "ADDRESS"], True),
+        (["fd00::9"], False),
+    ],
+    ids=["unknown", "another first", "the right one first", "IPv6 does not count", "IPv6 alone"],
+)
+def test_a_name_leads_where_its_first_address_does(world: World, addresses: list[str], leads: bool) -> None:
+    listed = [str(MADE.kernels[2].address) if one == "ADDRESS" else one for one in addresses]
+    world.said = Said({**ADDRESSES, "sub2": listed}, {})
+    named = {one["to"]: one["name"] for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3)}
+    assert named == {"main1": True, "sub1": True, "sub2": leads}
+
+
+def test_a_session_of_one_knows_its_name_and_logs_in_to_itself(world: World) -> None:
+    world.said = Said({"main1": ["127.0.0.1"]}, {})
+    assert pairs_of(ENGINE, held(plan({"agent1": 1})), {"main1": 101}, 3) == [pair("main1", "main1")]
+    assert world.probed == []
+
+
+def test_nothing_is_said_of_containers_that_do_not_run(world: World) -> None:
+    world.met = []
+    assert pairs_of(ENGINE, held(MADE), {}, 3) == []
+    assert world.asked == {}
+
+
+def test_a_container_that_cannot_be_asked_knows_no_name_and_logs_in_nowhere(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_asked: Any) -> Said:
+        raise APIError("409", explanation="container\nis paused")
+
+    monkeypatch.setattr(pairs, "ask", refuse)
+    assert world.met == WELL
+    assert pairs_of(ENGINE, held(MADE), {"sub1": 102}, 3)[0] == pair(
+        "sub1", "main1", name=False, ssh=False, ssh_error="container is paused"
+    )

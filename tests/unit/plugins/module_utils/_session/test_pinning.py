@@ -1,0 +1,259 @@
+"""Which cores and devices each container gets, held against every choice there is."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned, device_nodes
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pinning import pin
+
+TWO_NODES = {0: 0, 1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 1, 7: 1}
+GPU = "cuda.device"
+FPGA = "fpga"
+
+
+def gpus(*numas: int | None) -> list[Device]:
+    """Return GPUs ``g0``, ``g1`` … on these nodes."""
+    return [Device(GPU, f"g{number}", numa) for number, numa in enumerate(numas)]
+
+
+def cpus_of(pinned: Sequence[Pinned]) -> list[list[int]]:
+    return [one.cpus for one in pinned]
+
+
+def test_cores_are_of_the_devices_node() -> None:
+    pinned = pin(TWO_NODES, {}, 1, gpus(1, 0), [{"cpu": 2, GPU: 1}, {"cpu": 2, GPU: 1}])
+    assert pinned == [Pinned([0, 1], {GPU: ["g1"]}), Pinned([4, 5], {GPU: ["g0"]})]
+
+
+def test_devices_of_one_container_are_of_one_node() -> None:
+    assert pin(TWO_NODES, {}, 1, gpus(0, 1, 0, 1, 1), [{"cpu": 1, GPU: 3}]) == [Pinned([4], {GPU: ["g1", "g3", "g4"]})]
+
+
+def test_devices_of_different_slots_are_of_one_node_too() -> None:
+    free = [*gpus(0, 1), Device(FPGA, "f0", 1)]
+    assert pin(TWO_NODES, {}, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [Pinned([4], {GPU: ["g1"], FPGA: ["f0"]})]
+
+
+def test_devices_come_from_where_the_cores_are_too() -> None:
+    load = dict.fromkeys((0, 1, 2), 1)
+    assert pin(TWO_NODES, load, 1, gpus(0, 1), [{"cpu": 2, GPU: 1}]) == [Pinned([4, 5], {GPU: ["g1"]})]
+
+
+def test_of_nodes_that_do_the_one_with_fewest_devices_gives_them() -> None:
+    assert pin(TWO_NODES, {}, 1, gpus(0, 0, 1), [{"cpu": 1, GPU: 1}]) == [Pinned([4], {GPU: ["g2"]})]
+
+
+def test_devices_stay_together_although_their_node_has_no_cores_left() -> None:
+    load = dict.fromkeys((4, 5, 6, 7), 1)
+    assert pin(TWO_NODES, load, 1, gpus(0, 1, 1), [{"cpu": 2, GPU: 2}]) == [Pinned([0, 1], {GPU: ["g1", "g2"]})]
+
+
+def test_devices_span_nodes_where_no_node_has_them_all() -> None:
+    nodes = {**TWO_NODES, 8: 2}
+    assert pin(nodes, {}, 1, gpus(0, 1, 1, 2), [{"cpu": 1, GPU: 3}]) == [Pinned([0], {GPU: ["g1", "g2", "g0"]})]
+
+
+def test_a_device_of_unknown_node_goes_with_any_node() -> None:
+    free = [*gpus(0, 1), Device(FPGA, "f0")]
+    load = dict.fromkeys((0, 1, 2, 3), 1)
+    assert pin(TWO_NODES, load, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [Pinned([4], {GPU: ["g1"], FPGA: ["f0"]})]
+
+
+def test_without_known_nodes_the_least_loaded_cores_are_taken() -> None:
+    one_node = dict.fromkeys(range(4), 0)
+    pinned = pin(one_node, {0: 1, 2: 1}, 8, gpus(None, None), [{"cpu": 2, GPU: 1}, {"cpu": 3, GPU: 1}])
+    assert pinned == [Pinned([1, 3], {GPU: ["g0"]}), Pinned([0, 1, 2], {GPU: ["g1"]})]
+
+
+def test_the_tightest_node_that_has_enough_open_cores_gives_them() -> None:
+    assert cpus_of(pin(TWO_NODES, {4: 1}, 1, (), [{"cpu": 3}, {"cpu": 4}])) == [[5, 6, 7], [0, 1, 2, 3]]
+
+
+def test_of_nodes_as_tight_the_least_loaded_gives_its_cores() -> None:
+    load = dict.fromkeys((0, 1, 2, 3), 1)
+    assert cpus_of(pin(TWO_NODES, load, 4, (), [{"cpu": 2}])) == [[4, 5]]
+
+
+def test_a_container_too_wide_for_any_node_spans_the_fewest() -> None:
+    nodes = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2, 5: 2, 6: 3, 7: 3, 8: 3}
+    assert cpus_of(pin(nodes, {}, 1, (), [{"cpu": 4}])) == [[0, 1, 2, 3]]
+    assert cpus_of(pin(nodes, {}, 1, (), [{"cpu": 5}])) == [[1, 2, 3, 4, 5]]
+
+
+def test_a_core_at_the_limit_is_taken_only_when_too_few_are_open() -> None:
+    load = {0: 2, 1: 3, 2: 0, 3: 1, **dict.fromkeys((4, 5, 6, 7), 2)}
+    assert cpus_of(pin(TWO_NODES, load, 2, (), [{"cpu": 2}, {"cpu": 3}])) == [[2, 3], [0, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        ({"cpu": 9}, "a container asks for 9 cores, and 8 are online"),
+        ({"cpu": 1, GPU: 2}, "1 of cuda.device are asked for beyond what is free"),
+        ({"cpu": 1, "tpu": 1}, "1 of tpu are asked for beyond what is free"),
+    ],
+)
+def test_what_is_not_there_is_not_given(request_: dict[str, int], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        pin(TWO_NODES, {}, 1, gpus(0), [request_])
+
+
+@pytest.mark.parametrize(
+    ("devices", "nodes"),
+    [
+        ([], []),
+        (["/dev/fuse"], ["/dev/fuse"]),
+        (
+            ["/dev/kfd,/dev/dri/renderD128", "/dev/kfd,/dev/dri/renderD129"],
+            ["/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129"],
+        ),
+        (["GPU-8d3f", "/dev/fuse"], ["/dev/fuse"]),
+    ],
+)
+def test_ids_say_which_nodes_devices_consist_of(devices: list[str], nodes: list[str]) -> None:
+    assert device_nodes(devices) == nodes
+
+
+machines = st.dictionaries(st.integers(0, 11), st.integers(0, 2), min_size=1, max_size=9)
+loads = st.dictionaries(st.integers(0, 11), st.integers(0, 3))
+free_devices = st.lists(
+    st.builds(Device, st.sampled_from([GPU, FPGA]), st.just(""), st.sampled_from([None, 0, 1, 2])), max_size=6
+).map(lambda drawn: [Device(one.slot, f"d{number}", one.numa) for number, one in enumerate(drawn)])
+containers = st.lists(
+    st.fixed_dictionaries(
+        {"cpu": st.integers(1, 4), "mem": st.just(1)}, optional={GPU: st.integers(0, 2), FPGA: st.integers(1, 2)}
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def cut(requests: Sequence[Mapping[str, int]], cores: int, free: Sequence[Device]) -> list[dict[str, int]]:
+    """Return the requests cut down to what there is."""
+    left = {slot: sum(one.slot == slot for one in free) for slot in (GPU, FPGA)}
+    fitting = []
+    for request in requests:
+        given = {slot: min(amount, left.get(slot, cores)) for slot, amount in request.items()}
+        left = {slot: count - given.get(slot, 0) for slot, count in left.items()}
+        fitting.append(given)
+    return fitting
+
+
+def could_hold(
+    node: int, request: Mapping[str, int], open_cores: Collection[int], nodes: Mapping[int, int], free: list[Device]
+) -> tuple[bool, bool]:
+    """Say whether one node has the open cores, and whether it has the devices, of a container."""
+    near = [one.slot for one in free if one.numa in (node, None)]
+    devices = all(near.count(slot) >= amount for slot, amount in request.items() if slot in (GPU, FPGA))
+    return sum(nodes[cpu] == node for cpu in open_cores) >= request["cpu"], devices
+
+
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
+def test_cores_are_distinct_and_devices_are_of_one_container_each(
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
+) -> None:
+    requests = cut(asked, len(nodes), free)
+    pinned = pin(nodes, load, overcommit, free, requests)
+    slots = {one.id: one.slot for one in free}
+    for one, request in zip(pinned, requests, strict=True):
+        assert len(set(one.cpus)) == request["cpu"]
+        assert set(one.cpus) <= set(nodes)
+        assert one.cpus == sorted(one.cpus)
+        counts = {slot: len(ids) for slot, ids in one.devices.items()}
+        assert counts == {slot: request[slot] for slot in (GPU, FPGA) if request.get(slot)}
+        assert all(slots[device] == slot for slot, ids in one.devices.items() for device in ids)
+    given_away = [device for one in pinned for device in one.device_ids]
+    assert len(set(given_away)) == len(given_away)
+
+
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
+def test_a_container_is_on_one_node_whenever_any_node_could_hold_it(
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
+) -> None:
+    numas = {one.id: one.numa for one in free}
+    left, busy = free, {cpu: load.get(cpu, 0) for cpu in nodes}
+    requests = cut(asked, len(nodes), free)
+    for one, request in zip(pin(nodes, load, overcommit, free, requests), requests, strict=True):
+        open_cores = [cpu for cpu in nodes if busy[cpu] < overcommit]
+        everywhere = set(nodes.values()) | {device.numa for device in left if device.numa is not None}
+        can = [could_hold(node, request, open_cores, nodes, left) for node in everywhere]
+        of_cores = {nodes[cpu] for cpu in one.cpus}
+        of_devices = {numas[device] for device in one.device_ids} - {None}
+        if any(cores for cores, _devices in can):
+            assert len(of_cores) == 1
+        if any(devices for _cores, devices in can):
+            assert len(of_devices) <= 1
+        if (True, True) in can:
+            assert len(of_cores | of_devices) == 1
+        left = [device for device in left if device.id not in one.device_ids]
+        for cpu in one.cpus:
+            busy[cpu] += 1
+
+
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), wanted=st.integers(1, 9))
+def test_a_container_spans_as_few_nodes_as_can_be(
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, wanted: int
+) -> None:
+    open_cores = [cpu for cpu in nodes if load.get(cpu, 0) < overcommit]
+    count = min(wanted, len(open_cores))
+    if count:
+        (one,) = pin(nodes, load, overcommit, (), [{"cpu": count}])
+        sizes = [sum(nodes[cpu] == node for cpu in open_cores) for node in set(nodes.values())]
+        fewest = min(
+            k for k in range(1, 4) for some in itertools.combinations(sizes, min(k, len(sizes))) if sum(some) >= count
+        )
+        assert len({nodes[cpu] for cpu in one.cpus}) == fewest
+
+
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
+def test_within_a_node_no_core_is_taken_while_a_less_loaded_one_is_left(
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
+) -> None:
+    busy = {cpu: load.get(cpu, 0) for cpu in nodes}
+    for one in pin(nodes, load, overcommit, free, cut(asked, len(nodes), free)):
+        for taken, left in itertools.product(one.cpus, nodes.keys() - one.cpus):
+            if nodes[taken] == nodes[left]:
+                assert (busy[taken], taken) < (busy[left], left)
+        for cpu in one.cpus:
+            busy[cpu] += 1
+
+
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), asked=containers)
+def test_a_core_at_the_limit_is_never_taken_while_enough_others_are_there(
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, asked: list[dict[str, int]]
+) -> None:
+    busy = {cpu: load.get(cpu, 0) for cpu in nodes}
+    requests = [{"cpu": min(one["cpu"], len(nodes))} for one in asked]
+    for one in pin(nodes, load, overcommit, (), requests):
+        open_cores = {cpu for cpu in nodes if busy[cpu] < overcommit}
+        full = set(one.cpus) - open_cores
+        assert not full or open_cores <= set(one.cpus)
+        assert all((busy[cpu], cpu) < (busy[other], other) for cpu in full for other in nodes.keys() - one.cpus)
+        for cpu in one.cpus:
+            busy[cpu] += 1
+
+
+@given(nodes=machines, sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6))
+def test_without_overcommit_no_core_is_given_twice_while_free_ones_last(
+    nodes: dict[int, int], sizes: list[int]
+) -> None:
+    last = len(nodes)
+    fitting = [size for size, total in zip(sizes, itertools.accumulate(sizes), strict=True) if total <= last]
+    given_away = [cpu for one in pin(nodes, {}, 1, (), [{"cpu": size} for size in fitting]) for cpu in one.cpus]
+    assert len(set(given_away)) == len(given_away) == sum(fitting)
+
+
+@given(nodes=machines, load=loads, free=free_devices, asked=containers)
+def test_the_same_machine_gives_the_same_cores_in_whatever_order_it_is_told(
+    nodes: dict[int, int], load: dict[int, int], free: list[Device], asked: list[dict[str, int]]
+) -> None:
+    requests = cut(asked, len(nodes), free)
+    turned = dict(reversed(nodes.items()))
+    assert pin(turned, load, 2, free, requests) == pin(nodes, load, 2, free, requests)

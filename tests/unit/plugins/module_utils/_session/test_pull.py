@@ -1,0 +1,269 @@
+"""An image is pulled in the background, for as long as the session is claimed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._session import pull as pulling
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen, look
+from tests.unit.builders import IMAGE, SESSION_ID, held, plan
+from tests.unit.engine import Engine
+
+MADE = plan({"agent1": 1})
+HERE = Seen(KnownImage("sha256:1", "sha256:1"))
+WANTED = Pull(IMAGE, IMAGE)
+CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
+DOWNLOADING = {"id": "a", "status": "Downloading", "progressDetail": {"current": 10, "total": 30}}
+FAILED = "session_image: 'lab/python:1' is not on this host and cannot be pulled ({})"
+Acts = list[Callable[[], None]]
+
+
+class Slow(Engine):
+    """An engine whose pull says how far it is, and goes on when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.registry = {IMAGE: CONTENT}
+        self.told, self.go = threading.Event(), threading.Event()
+
+    def pull(self, *what: Any, **how: Any) -> Iterator[dict[str, Any]]:
+        yield DOWNLOADING
+        self.told.set()
+        assert self.go.wait(60)
+        yield from super().pull(*what, **how)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """Return an engine that lacks the image, and a registry that has it."""
+    lacking = Engine({})
+    lacking.registry = {IMAGE: CONTENT}
+    return lacking
+
+
+@pytest.fixture(autouse=True)
+def acts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Acts:
+    """Return what is started in the background: nothing of it runs by itself."""
+    started: Acts = []
+    monkeypatch.setattr(pulling, "connect", lambda _address: engine)
+    monkeypatch.setattr(pulling, "detach", lambda act, _keep: started.append(act))
+    monkeypatch.setattr(pulling, "PACE", 0.01)
+    return started
+
+
+def claim(store: Store, **changes: Any) -> Held:
+    """Note that the session is claimed."""
+    there = held(MADE, **{"expires_at": time.time() + 600, **changes})
+    store.save(there)
+    return there
+
+
+def seen(engine: Any, store: Store, there: Held | None = None, wanted: Pull = WANTED) -> Seen:
+    return look(engine, "unix:///nowhere", store, there or claim(store), wanted)
+
+
+def file_of(store: Store, kind: str) -> Path:
+    (path,) = (store.folder(SESSION_ID) / "pulls").glob(f"*.{kind}")
+    return path
+
+
+# ---- a look
+
+
+def test_an_image_that_is_there_is_not_pulled(store: Store, acts: Acts) -> None:
+    assert seen(Engine(), store) == HERE
+    assert acts == []
+
+
+def test_an_image_that_is_missing_is_pulled_in_the_background(engine: Engine, store: Store, acts: Acts) -> None:
+    assert seen(engine, store) == Seen(None, Progress(), started=True)
+    (work,) = acts
+    work()
+    assert engine.calls == [f"pull {IMAGE}"]
+    assert seen(engine, store) == HERE
+
+
+def test_what_another_agent_has_is_pulled_with_the_password_of_its_registry(
+    engine: Engine, store: Store, acts: Acts
+) -> None:
+    engine.registry = {"lab/python@sha256:a": {**CONTENT, "RepoDigests": ["lab/python@sha256:a"]}}
+    wanted = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
+    seen(engine, store, wanted=wanted)
+    acts[0]()
+    assert engine.calls == [
+        "pull lab/python@sha256:a as {'username': 'reader', 'password': 'hunter2'}",
+        "tag lab/python@sha256:a lab/python:1",
+    ]
+    assert seen(engine, store).image == KnownImage("sha256:1", "sha256:a", "lab/python@sha256:a")
+    assert "hunter2" not in "".join(path.read_text() for path in store.folder(SESSION_ID).rglob("*.*"))
+
+
+def test_a_pull_that_is_under_way_is_not_started_again(engine: Engine, store: Store, acts: Acts) -> None:
+    seen(engine, store)
+    handle = os.open(file_of(store, "lock"), os.O_RDWR)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    # A later run takes the session over.
+    later = claim(store, nonce="nonce-2")
+    note = json.loads(file_of(store, "json").read_text())
+    progress = {"bytes_done": 10, "bytes_total": 30, "layers_done": 0, "layers_total": 1, "more": False}
+    file_of(store, "json").write_text(json.dumps({**note, "progress": progress}))
+    assert seen(engine, store, later) == Seen(None, Progress(10, 30, 0, 1))
+    assert len(acts) == 1
+    os.close(handle)
+
+
+def test_two_images_of_a_session_are_two_pulls(engine: Engine, store: Store, acts: Acts) -> None:
+    seen(engine, store)
+    handle = os.open(file_of(store, "lock"), os.O_RDWR)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert seen(engine, store, wanted=Pull("other:1", "other:1")).started
+    assert len(acts) == 2
+    os.close(handle)
+
+
+def test_what_the_registry_refuses_is_told_once_and_then_tried_again(engine: Engine, store: Store, acts: Acts) -> None:
+    engine.registry = {IMAGE: {"error": "unauthorized"}}
+    seen(engine, store)
+    acts[0]()
+    with pytest.raises(ImageUnavailable) as refused:
+        seen(engine, store)
+    assert str(refused.value) == FAILED.format("unauthorized")
+    assert seen(engine, store).started
+
+
+def test_whatever_goes_wrong_is_told(engine: Engine, store: Store, acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_what: Any, **_how: Any) -> Any:
+        raise ConnectionError("the engine\nwent away")
+
+    monkeypatch.setattr(engine, "pull", fail)
+    seen(engine, store)
+    acts[0]()
+    with pytest.raises(ImageUnavailable) as refused:
+        seen(engine, store)
+    assert str(refused.value) == FAILED.format("the engine went away")
+
+
+def test_a_process_that_ended_without_a_word_was_killed(engine: Engine, store: Store) -> None:
+    seen(engine, store)
+    with pytest.raises(ImageUnavailable) as refused:
+        seen(engine, store)
+    assert str(refused.value) == FAILED.format("the process that pulled it was killed")
+
+
+@pytest.mark.parametrize("failed", [None, "unauthorized"], ids=["killed", "failed"])
+def test_how_the_pull_of_an_earlier_run_ended_says_nothing_about_this_one(
+    engine: Engine, store: Store, acts: Acts, failed: str | None
+) -> None:
+    engine.registry = {IMAGE: {"error": failed}}
+    seen(engine, store)
+    if failed:
+        acts[0]()
+    assert seen(engine, store, claim(store, nonce="nonce-2")).started
+
+
+def test_an_image_that_was_removed_after_its_pull_is_pulled_again(engine: Engine, store: Store, acts: Acts) -> None:
+    seen(engine, store)
+    acts[0]()
+    engine.images.clear()
+    assert seen(engine, store).started
+
+
+def test_what_is_noted_is_for_root_alone(engine: Engine, store: Store) -> None:
+    seen(engine, store)
+    folder = store.folder(SESSION_ID) / "pulls"
+    assert {path.name.partition(".")[2]: path.stat().st_mode & 0o777 for path in (*folder.iterdir(), folder)} == {
+        "json": 0o600,
+        "lock": 0o600,
+        "": 0o700,
+    }
+
+
+# ---- the process that pulls
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    """Return an engine that takes its time."""
+    engine = Slow()
+    monkeypatch.setattr(pulling, "connect", lambda _address: engine)
+    yield engine
+    engine.go.set()
+
+
+def at_work(act: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    return thread
+
+
+def noted(store: Store) -> dict[str, Any]:
+    return dict(json.loads(file_of(store, "json").read_text()))
+
+
+def test_it_notes_how_far_it_is_and_how_it_ended(slow: Slow, store: Store, acts: Acts) -> None:
+    seen(slow, store)
+    work = at_work(acts[0])
+    assert slow.told.wait(60)
+    while noted(store)["progress"]["bytes_done"] != 10:
+        assert work.is_alive()
+    assert noted(store)["failed"] is None
+    slow.go.set()
+    work.join(60)
+    assert noted(store)["failed"] == ""
+    assert seen(slow, store) == HERE
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["removed", "expired"])
+def test_it_ends_when_nobody_claims_the_session_any_more(slow: Slow, store: Store, acts: Acts, gone: bool) -> None:
+    seen(slow, store)
+    work = at_work(acts[0])
+    assert slow.told.wait(60)
+    if gone:
+        store.remove(SESSION_ID)
+    else:
+        claim(store, expires_at=time.time() - 1)
+    work.join(60)
+    assert not work.is_alive()
+    assert slow.images == {}
+    assert store.folder(SESSION_ID).exists() is not gone
+
+
+def test_it_goes_on_for_a_later_run(slow: Slow, store: Store, acts: Acts) -> None:
+    seen(slow, store)
+    work = at_work(acts[0])
+    assert slow.told.wait(60)
+    claim(store, nonce="nonce-2")
+    while noted(store)["nonce"] != "nonce-2":
+        assert work.is_alive()
+    slow.go.set()
+    work.join(60)
+    assert seen(slow, store, claim(store, nonce="nonce-2")) == HERE
+
+
+def test_a_real_process_holds_the_lock_until_it_has_ended(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(pulling, "connect", lambda _address: engine)
+    engine.registry = {IMAGE: {"error": "unauthorized"}}
+    assert seen(engine, store).started
+    handle = os.open(file_of(store, "lock"), os.O_RDWR)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.close(handle)
+    with pytest.raises(ImageUnavailable) as refused:
+        seen(engine, store)
+    assert str(refused.value) == FAILED.format("unauthorized")

@@ -1,0 +1,111 @@
+"""Waiting for containers to get through their start."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.errors import NotFound
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable
+from ansible_collections.backendai.cluster.plugins.module_utils._session import readiness
+from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import NotReady, await_ready
+
+ME = os.getpid()
+STARTED = Path(f"/proc/{ME}/stat").read_text().split()[21]
+
+
+@pytest.fixture(autouse=True)
+def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Let every container run with this process as its first, and print two lines; return where its mark is."""
+    mark = tmp_path / "ready"
+    monkeypatch.setattr(readiness, "READY", str(mark))
+    monkeypatch.setattr(readiness, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: ME)
+    monkeypatch.setattr(readiness, "tail_of", lambda _client, _name, _lines: ["one", "two"])
+    return mark
+
+
+def wait(seconds: float = 0.0) -> None:
+    """Wait for two containers, that long at most."""
+    client: Any = object()
+    await_ready(client, ["backendai-a-main1", "backendai-a-sub1"], time.monotonic() + seconds)
+
+
+def test_a_mark_of_this_start_is_enough(container: Path) -> None:
+    container.write_text(f"{STARTED}\n")
+    wait()
+
+
+def test_a_mark_that_comes_later_is_waited_for(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(_client: object, name: str) -> int:
+        looks.append(name)
+        if len(looks) == 3:
+            container.write_text(STARTED)
+        return ME
+
+    looks: list[str] = []
+    monkeypatch.setattr(readiness, "pid_of", looked)
+    wait(seconds=60)
+    assert looks == ["backendai-a-main1", "backendai-a-sub1"] * 2
+
+
+def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"backendai-a-main1": ME, "backendai-a-sub1": 0}
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
+    with pytest.raises(NotReady, match=r"^container backendai-a-sub1 ended while it started"):
+        wait(seconds=60)
+
+
+@pytest.mark.parametrize("mark", ["1", "", "\x00" * 40, STARTED * 9])
+def test_a_mark_of_an_earlier_start_does_not_count(container: Path, mark: str) -> None:
+    container.write_text(mark)
+    with pytest.raises(NotReady, match=r"^container backendai-a-main1 is not through .* ends with: one / two$"):
+        wait()
+
+
+def test_a_mark_that_is_no_file_is_neither_followed_nor_waited_for(container: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text(STARTED)
+    container.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotReady, match="is not through its start"):
+        wait()
+    container.unlink()
+    os.mkfifo(container)
+    with pytest.raises(NotReady, match="is not through its start"):
+        wait()
+
+
+def test_a_container_that_is_gone_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_client: object, _name: str) -> int:
+        raise NotFound("No such container")
+
+    monkeypatch.setattr(readiness, "pid_of", gone)
+    with pytest.raises(NotReady, match=r"^container backendai-a-main1 ended while it started"):
+        wait(seconds=60)
+
+
+def test_a_container_that_ends_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
+    with pytest.raises(NotReady) as told:
+        wait(seconds=60)
+    assert str(told.value) == "container backendai-a-main1 ended while it started; its log ends with: one / two"
+
+
+def test_a_log_that_cannot_be_read_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(_client: object, _name: str, _lines: int) -> list[str]:
+        raise LogUnreadable("its log cannot be read (driver none)")
+
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
+    monkeypatch.setattr(readiness, "tail_of", unreadable)
+    with pytest.raises(NotReady, match=r"main1 ended while it started; its log ends with: its log cannot be read"):
+        wait()
+
+
+def test_a_container_that_printed_nothing_has_no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
+    monkeypatch.setattr(readiness, "tail_of", lambda _client, _name, _lines: [])
+    with pytest.raises(NotReady, match=r"^container backendai-a-main1 ended while it started$"):
+        wait()

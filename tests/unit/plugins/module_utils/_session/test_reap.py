@@ -1,0 +1,389 @@
+"""The command of a batch session starts and ends; what died goes, or is started again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
+from ansible_collections.backendai.cluster.plugins.module_utils._session import command
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import Host
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import Reaped, reap
+from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
+from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
+
+MADE = plan({"agent1": 2, "agent2": 1})
+BATCH = plan({"agent1": 2, "agent2": 1}, command="python train.py")
+STARTED = [Change("command of train-llm in main1", None, "started")]
+FOR_ALL = plan({"agent1": 2, "agent2": 1}, command="python train.py", command_scope="all")
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+OTHER = dataclasses.replace(MADE, id=OTHER_ID, name="train-other")
+MAIN1, SUB1 = "container backendai-train-llm-main1", "container backendai-train-llm-sub1"
+NETWORK = MADE.network
+assert NETWORK
+RULES = Change("firewall table inet backendai", None, "there")
+LINK = Change(f"link {NETWORK.link}", None, f"vni {NETWORK.vni}, mtu 1450, on {NETWORK.bridge}, 1 remote containers")
+REMOVED = [Change(MAIN1, "running", None), Change(SUB1, "running", None), Change("session train-llm", "held", None)]
+
+
+class Mortal(Engine):
+    """An engine whose containers end, and that may refuse to start one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: list[str] = []
+
+    def run(self, of: SessionPlan, *hostnames: str, state: str = "running") -> None:
+        for hostname in hostnames:
+            bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: of.id, labels.HOSTNAME: hostname}
+            name = f"backendai-{of.name}-{hostname}"
+            self.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": bears, "State": state})
+
+    def end(self, container: str, exit_code: int) -> None:
+        self._container(container).update(State="exited", ExitCode=exit_code, FinishedAt="2026-11-20T15:22:01.5Z")
+
+    def start(self, container: str) -> None:
+        if container in self.refused:
+            raise APIError("500 Server Error", explanation="no such\nnetwork")
+        super().start(container)
+
+
+@pytest.fixture
+def engine() -> Any:
+    """Return an engine without containers."""
+    return Mortal()
+
+
+class Clock:
+    """Time that passes only in sleep; ``happens`` says what happens at which second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.happens: dict[float, Callable[[], Any]] = {}
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.happens.get(self.now, int)()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock of waits."""
+    clock = Clock()
+    monkeypatch.setattr(command.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(command.time, "sleep", clock.sleep)
+    return clock
+
+
+def reaped(engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: bool) -> Reaped:
+    return reap(engine, store, end, restart, **{"expired": True, "dry": False, **how})
+
+
+@pytest.mark.parametrize(
+    ("here", "files"),
+    [
+        (held(BATCH), [("main1", "python train.py", 0o600)]),
+        (held(BATCH, "agent2"), []),
+        (held(MADE), []),
+        (held(FOR_ALL), [("main1", "python train.py", 0o600), ("sub1", "python train.py", 0o600)]),
+    ],
+    ids=["main1 and sub1", "sub2", "a session without a command", "a command for all"],
+)
+def test_who_runs_the_command_is_told_it_and_nobody_else(
+    store: Store, here: Held, files: list[tuple[str, str, int]]
+) -> None:
+    contents = Contents("", "", {kernel.hostname: "" for kernel in MADE.kernels}, public_keys(MADE), ())
+    wanted = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", Host())
+    commands = [file for file in wanted.files if file.path.name == "command"]
+    assert [(one.path.parent.name, one.content, one.mode) for one in commands] == files
+
+
+def test_a_command_is_started_once(store: Store) -> None:
+    store.save(held(BATCH))
+    folder = store.kernel_folder(SESSION_ID, "main1")
+    folder.mkdir()
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == [
+        Change("command of train-llm in main1", None, "started")
+    ]
+    assert (folder / "go").stat().st_mode & 0o777 == 0o600
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
+
+
+def test_a_command_for_all_is_started_in_every_container_once(store: Store) -> None:
+    store.save(held(FOR_ALL))
+    for hostname in ("main1", "sub1"):
+        store.kernel_folder(SESSION_ID, hostname).mkdir()
+    store.go_file(SESSION_ID, "main1").touch()
+    started = [Change("command of train-llm in sub1", None, "started")]
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == started
+    assert store.commanded(held(FOR_ALL)) == {"main1", "sub1"}
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
+
+
+def test_a_command_is_not_started_in_check_mode(store: Store) -> None:
+    store.save(held(BATCH))
+    store.kernel_folder(SESSION_ID, "main1").mkdir()
+    assert start_command(store, SESSION_ID, "nonce-1", dry=True) == [
+        Change("command of train-llm in main1", None, "started")
+    ]
+    assert list(store.kernel_folder(SESSION_ID, "main1").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "here", [held(MADE), held(BATCH, "agent2")], ids=["a session without a command", "an agent without main1"]
+)
+def test_nothing_is_started_where_there_is_nothing_to_start(store: Store, here: Held) -> None:
+    store.save(here)
+    store.kernel_folder(SESSION_ID, "main1").mkdir()
+    assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
+    assert list(store.kernel_folder(SESSION_ID, "main1").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (None, f"the session {SESSION_ID} is not claimed on this agent: its claim expired, or was removed"),
+        (
+            {"nonce": "nonce-2", "expires_at": 9e12},
+            "session_name: 'train-llm' was taken over by a later run; this one gives way",
+        ),
+        (
+            {"expires_at": 9e12},
+            "session_name: 'train-llm' is not committed on this agent, so its command may not start yet",
+        ),
+    ],
+    ids=["gone", "taken over", "not committed"],
+)
+def test_a_command_waits_for_a_session_that_has_proven_itself(
+    store: Store, state: dict[str, Any] | None, sentence: str
+) -> None:
+    if state:
+        store.save(held(BATCH, **state))
+    with pytest.raises(NotClaimed) as refused:
+        start_command(store, SESSION_ID, "nonce-1", dry=False)
+    assert str(refused.value) == sentence
+
+
+def test_the_end_of_main1_gives_its_exit_code(engine: Any) -> None:
+    engine.run(BATCH, "main1", "sub1")
+    engine.end("id-backendai-train-llm-main1", 3)
+    assert wait_for_end(engine, SESSION_ID, 60) == (True, 3)
+
+
+@pytest.mark.parametrize("state", ["running", "created"])
+def test_a_wait_ends_when_its_time_is_over(engine: Any, clock: Clock, state: str) -> None:
+    engine.run(BATCH, "main1", state=state)
+    engine.run(BATCH, "sub1", state="exited")
+    engine.run(OTHER, "main1", state="exited")
+    assert wait_for_end(engine, SESSION_ID, 1.75) == (False, None)
+    assert clock.now == 1.75
+
+
+def test_a_wait_ends_with_the_command(engine: Any, clock: Clock) -> None:
+    engine.run(BATCH, "main1")
+    clock.happens[2.0] = lambda: engine.end("id-backendai-train-llm-main1", 143)
+    assert wait_for_end(engine, SESSION_ID, 60) == (True, 143)
+    assert clock.now == 2.0
+
+
+def test_a_container_that_vanishes_has_ended_without_an_exit_code(engine: Any, clock: Clock) -> None:
+    engine.run(BATCH, "main1")
+    clock.happens[1.0] = engine.made.clear
+    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
+    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
+    assert clock.now == 1.0
+
+
+def test_a_container_that_vanishes_while_it_is_looked_at_has_ended(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.run(BATCH, "main1", state="exited")
+    listed = engine.containers
+
+    def list_and_lose(**asked: Any) -> Any:
+        found = listed(**asked)
+        engine.made.clear()
+        return found
+
+    monkeypatch.setattr(engine, "containers", list_and_lose)
+    assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
+
+
+@pytest.mark.parametrize("state", [{}, {"expires_at": 9e12}, {"expires_at": 1.0}], ids=["committed", "claimed", "over"])
+def test_what_shall_end_goes_whatever_its_state(engine: Any, store: Store, state: dict[str, Any]) -> None:
+    store.save(held(MADE, **state))
+    store.save(held(OTHER))
+    engine.run(MADE, "main1", "sub1")
+    engine.run(OTHER, "main1", "sub1")
+    assert reaped(engine, store, (SESSION_ID,)) == Reaped(REMOVED, {})
+    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+    assert len(engine.made) == 2
+    assert reaped(engine, store, (SESSION_ID,)) == Reaped([], {})
+
+
+def test_only_claims_whose_time_is_over_are_removed_unasked(engine: Any, store: Store) -> None:
+    store.save(held(MADE, expires_at=1.0))
+    store.save(held(OTHER, expires_at=9e12))
+    engine.run(MADE, "main1", "sub1")
+    assert reaped(engine, store, expired=False) == Reaped([], {})
+    assert reaped(engine, store) == Reaped(REMOVED, {})
+    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+
+
+@pytest.mark.parametrize("state", [{}, {"nonce": "nonce-2", "expires_at": 9e12}], ids=["committed", "claimed anew"])
+def test_a_claim_that_became_good_meanwhile_stays(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]
+) -> None:
+    seen = [held(MADE, expires_at=1.0)]
+    store.save(held(MADE, **state))
+    monkeypatch.setattr(store, "sessions", lambda: seen)
+    assert reaped(engine, store) == Reaped([], {})
+    assert store.session(SESSION_ID) == held(MADE, **state)
+
+
+def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    engine.run(MADE, "main1")
+    engine.run(MADE, "sub1", state="exited")
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, LINK, Change(SUB1, "exited", "running")], {})
+    assert engine.calls == ["start id-backendai-train-llm-sub1"]
+    assert len(kernel.links) == 1
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {})
+
+
+def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
+    store.save(held(plan({"agent1": 1})))
+    engine.run(MADE, "main1", state="created")
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, Change(MAIN1, "created", "running")], {})
+    assert kernel.links == set()
+
+
+def test_main1_of_a_batch_session_is_left_as_it_ended(engine: Any, store: Store) -> None:
+    store.save(held(BATCH))
+    engine.run(BATCH, "main1", "sub1", state="exited")
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, LINK, Change(SUB1, "exited", "running")], {})
+    assert engine.calls == ["start id-backendai-train-llm-sub1"]
+
+
+def test_what_cannot_be_restarted_is_told_and_the_rest_is_restarted(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    engine.run(MADE, "sub1", state="exited")
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped(
+        [RULES, LINK, Change(SUB1, "exited", "running")],
+        {SESSION_ID: "main1 was removed on agent1 and cannot be restarted"},
+    )
+
+
+def test_a_container_that_the_engine_refuses_to_start_is_told(engine: Any, store: Store) -> None:
+    store.save(held(plan({"agent1": 3})))
+    engine.run(MADE, "sub1", "sub2", state="exited")
+    engine.refused = ["id-backendai-train-llm-sub1"]
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped(
+        [RULES, Change("container backendai-train-llm-sub2", "exited", "running")],
+        {SESSION_ID: "main1 was removed on agent1 and cannot be restarted; sub1 cannot be restarted: no such network"},
+    )
+
+
+def test_nothing_is_started_on_a_link_that_cannot_be_made(
+    engine: Any, store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def batch(_tool: str, _lines: list[str], _pid: int | None = None) -> None:
+        raise NetworkError("ip -batch: Device does not exist")
+
+    monkeypatch.setattr(kernel, "batch", batch)
+    store.save(held(MADE))
+    engine.run(MADE, "main1", state="exited")
+    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {SESSION_ID: "ip -batch: Device does not exist"})
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (OTHER_ID, f"the session {OTHER_ID} is not on this agent"),
+        ("", "session_id: '' is not the id of a session"),
+    ],
+)
+def test_a_session_that_is_not_here_cannot_be_restarted_and_stops_no_other(
+    engine: Any, store: Store, wrong: str, sentence: str
+) -> None:
+    store.save(held(MADE))
+    engine.run(MADE, "main1", "sub1", state="exited")
+    done = reaped(engine, store, restart=(wrong, SESSION_ID))
+    assert done.failures == {wrong: sentence}
+    assert [one["State"] for one in engine.made] == ["running", "running"]
+
+
+def test_no_id_ends_no_session(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    engine.run(MADE, "main1", "sub1")
+    assert reaped(engine, store, ("",)) == Reaped([], {"": "session_id: '' is not the id of a session"})
+    assert store.session(SESSION_ID) is not None
+    assert len(engine.made) == 2
+
+
+def test_a_session_whose_file_is_damaged_stops_no_other(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    store.folder(OTHER_ID).mkdir()
+    (store.folder(OTHER_ID) / "session.json").write_text("{")
+    done = reaped(engine, store, (OTHER_ID, SESSION_ID))
+    assert done.changes == [Change("session train-llm", "held", None)]
+    assert list(done.failures) == ["expired", OTHER_ID]
+    assert done.failures["expired"] == done.failures[OTHER_ID]
+    assert done.failures[OTHER_ID].startswith(f"{store.folder(OTHER_ID)}/session.json is damaged (")
+
+
+def test_an_agent_that_is_not_provisioned_is_told(engine: Any, store: Store) -> None:
+    (store.folder(SESSION_ID).parent.parent / "lock").unlink()
+    failure = reaped(engine, store, (SESSION_ID,)).failures[SESSION_ID]
+    assert failure.endswith("run backendai.cluster.provision_agents on this host.")
+
+
+def test_what_may_not_happen_is_no_failure_of_a_session(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_container: str) -> None:
+        raise KeyError("State")
+
+    monkeypatch.setattr(engine, "start", start)
+    store.save(held(MADE))
+    engine.run(MADE, "main1", "sub1", state="exited")
+    with pytest.raises(KeyError, match="State"):
+        reaped(engine, store, restart=(SESSION_ID,))
+
+
+def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Store, kernel: Kernel) -> None:
+    ended, over = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+    store.save(held(MADE))
+    store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))
+    store.save(held(dataclasses.replace(OTHER, id=over, name="train-over"), expires_at=1.0))
+    engine.run(MADE, "sub1", state="exited")
+    told = reaped(engine, store, (ended,), (SESSION_ID,), dry=True)
+    assert told == Reaped(
+        [
+            Change("session train-ended", "held", None),
+            Change("session train-over", "held", None),
+            RULES,
+            LINK,
+            Change(SUB1, "exited", "running"),
+        ],
+        {SESSION_ID: "main1 was removed on agent1 and cannot be restarted"},
+    )
+    assert (engine.calls, kernel.links) == ([], set())
+    assert len(store.sessions()) == 3
+    # What is removed makes the rules true, before what died is started.
+    done = [change for change in told.changes if change != RULES]
+    assert reaped(engine, store, (ended,), (SESSION_ID,)) == Reaped(done, told.failures)

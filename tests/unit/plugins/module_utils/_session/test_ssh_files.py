@@ -1,0 +1,36 @@
+"""Who knows whom, and who may log in where."""
+
+from __future__ import annotations
+
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_files import authorized_keys, known_hosts
+from tests.unit.builders import plan, public_keys
+
+MADE = plan({"agent1": 1, "agent2": 1})
+MAIN, SUB = MADE.kernels
+KEYS = public_keys(MADE)
+USERS = ["ssh-ed25519 ALICE alice@laptop"]
+
+
+def test_every_container_is_known_by_name_and_address() -> None:
+    assert known_hosts(MADE.kernels, KEYS) == (
+        f"main1,{MAIN.address} ssh-ed25519 HOST-main1\nsub1,{SUB.address} ssh-ed25519 HOST-sub1\n"
+    )
+
+
+def test_a_container_without_an_address_is_known_by_name() -> None:
+    alone = plan({"agent1": 1})
+    assert known_hosts(alone.kernels, public_keys(alone)) == "main1 ssh-ed25519 HOST-main1\n"
+
+
+def test_every_container_may_log_in_to_every_other() -> None:
+    assert authorized_keys(SUB, MADE.kernels, KEYS, USERS) == (
+        "ssh-ed25519 USER-main1 work@main1\nssh-ed25519 USER-sub1 work@sub1\n"
+    )
+
+
+def test_the_users_own_keys_open_main1_alone() -> None:
+    assert authorized_keys(MAIN, MADE.kernels, KEYS, USERS).splitlines() == [
+        "ssh-ed25519 USER-main1 work@main1",
+        "ssh-ed25519 USER-sub1 work@sub1",
+        "ssh-ed25519 ALICE alice@laptop",
+    ]

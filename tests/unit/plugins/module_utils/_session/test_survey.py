@@ -1,0 +1,351 @@
+"""The facts of one agent: what it has, what is taken, which sessions it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm, Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._session import survey as surveying
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
+    Questions,
+    Settings,
+    cpu_load,
+    living,
+    survey,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
+from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, image_data, plan
+
+MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
+NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "", False)
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a host of four cores, 16 GiB and no devices, that uses one network and one VXLAN."""
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: Accelerators([], []))
+    monkeypatch.setattr(surveying, "infiniband_nodes", list)
+    monkeypatch.setattr(surveying.machine, "online_cpus", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(surveying.machine, "memory_total", lambda: 16 * GIB)
+    monkeypatch.setattr(surveying.network, "networks_in_use", lambda: ["192.0.2.0/24"])
+    monkeypatch.setattr(surveying.network, "vnis_in_use", lambda: [7])
+    monkeypatch.setattr(surveying.network, "find_underlay", lambda _address: Underlay("192.0.2.1", "eth0", 1500))
+    monkeypatch.setattr(surveying.network, "own_addresses", lambda _underlay: ["192.0.2.1"])
+    monkeypatch.setattr(surveying.network, "udp_ports", lambda: {53: "another program"})
+    monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
+
+
+def read(engine: Any, store: Store, questions: Questions | None = None, **settings: Any) -> dict[str, Any]:
+    return survey(engine, store, dataclasses.replace(SETTINGS, **settings), questions or Questions())
+
+
+def container(hostname: str, state: str = "running", **changes: str) -> dict[str, Any]:
+    bears = {
+        labels.OWNER: labels.OWNER_VALUE,
+        labels.SESSION_ID: SESSION_ID,
+        labels.HOSTNAME: hostname,
+        labels.IMAGE_DIGEST: "sha256:1",
+        labels.SLOTS: json.dumps({"cpu": 2, "mem": GIB}),
+        **changes,
+    }
+    return {"Id": hostname, "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+
+
+def test_an_empty_agent(engine: Any, store: Store) -> None:
+    facts = read(engine, store)
+    assert {key: facts[key] for key in ("engine", "kit", "online_cpus", "taken", "containers", "sessions")} == {
+        "engine": "20.10.24",
+        "kit": "0123456789ab",
+        "online_cpus": [0, 1, 2, 3],
+        "taken": {},
+        "containers": 0,
+        "sessions": [],
+    }
+    assert (facts["networks"], facts["vnis"]) == (["192.0.2.0/24"], [7])
+    assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {53: "another program"})
+
+
+def test_an_encrypted_underlay_that_is_not_there_is_a_warning_and_never_the_plain_one(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surveying.network, "own_addresses", lambda underlay: [underlay.interface])
+    monkeypatch.setattr(device, "read_device", lambda: None)
+    facts = read(engine, store, underlay_encryption="wireguard")
+    assert (facts["underlay"], facts["addresses"]) == (None, ["eth0"])
+    assert facts["warnings"] == [
+        "agent_underlay_encryption: there is no key; run backendai.cluster.provision_agents on this host."
+    ]
+    assert (facts["tcp_ports"], facts["allow_host_network"]) == ([22, 30000], False)
+
+
+def test_ports_that_sessions_claimed_on_the_agents_own_network_count_as_in_use(engine: Any, store: Store) -> None:
+    shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
+    store.save(held(shared))
+    facts = read(engine, store, allow_host_network=True)
+    assert facts["tcp_ports"] == sorted([22, 30000, *shared.host_ports("agent1")])
+    assert (facts["allow_host_network"], facts["networks"], facts["vnis"]) == (True, ["192.0.2.0/24"], [7])
+
+
+def test_ports_that_sessions_publish_count_as_in_use_where_their_main1_is(engine: Any, store: Store) -> None:
+    ways = tuple(PublishedPort("app", "tcp", 80, "192.0.2.1", port) for port in (30009, 30000))
+    here = dataclasses.replace(MADE, published=ways)
+    away = dataclasses.replace(plan({"agent2": 1, "agent1": 1}), id=OTHER_ID, published=(ways[0],))
+    store.save(held(away, "agent1"))
+    assert read(engine, store)["tcp_ports"] == [22, 30000]
+    store.save(held(here))
+    assert read(engine, store)["tcp_ports"] == [22, 30000, 30009]
+    assert read(engine, store, Questions(gone=[SESSION_ID]))["tcp_ports"] == [22, 30000]
+
+
+@pytest.mark.parametrize(
+    ("swarm", "ports"),
+    [
+        (
+            {**NODE, "Cluster": {"DataPathPort": 7789}},
+            {53: "another program", 7789: "Docker Swarm"},
+        ),
+        ({**NODE, "Cluster": {"DataPathPort": 0}}, {53: "another program", 4789: "Docker Swarm"}),
+        ({"LocalNodeState": "pending", "Cluster": None}, {53: "another program", 4789: "Docker Swarm"}),
+    ],
+    ids=["a manager knows its port", "a manager with the usual port", "a worker"],
+)
+def test_a_swarm_takes_the_port_of_its_overlays(
+    engine: Any, store: Store, swarm: dict[str, Any], ports: dict[int, str]
+) -> None:
+    engine.swarm = swarm
+    assert read(engine, store)["udp_ports"] == ports
+
+
+def test_a_nodes_place_in_its_swarm_is_what_planning_reads(engine: Any, store: Store) -> None:
+    engine.swarm, engine.nodes_there = NODE, [{"ID": "n", "Status": {"State": "ready"}}]
+    facts = AgentFacts.from_dict("agent1", json.loads(json.dumps(read(engine, store))))
+    assert facts.swarm == Swarm("n", ("n",), 4789)
+    engine.swarm = {"LocalNodeState": "inactive"}
+    assert read(engine, store)["swarm"] is None
+
+
+def test_the_facts_are_what_planning_reads(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    facts = AgentFacts.from_dict("agent1", json.loads(json.dumps(read(engine, store))))
+    assert facts.free == {"cpu": 0, "mem": 16 * GIB - (512 << 20) - 2 * GIB}
+    assert (facts.containers, facts.latest_session) == (2, MADE.created_at)
+
+
+@pytest.mark.parametrize(
+    ("settings", "capacity"),
+    [
+        ({}, {"cpu": 4, "mem": 16 * GIB - (512 << 20)}),
+        ({"reserved": {}}, {"cpu": 4, "mem": 16 * GIB}),
+        ({"reserved": {"cpu": 1, "mem": "1g"}}, {"cpu": 3, "mem": 15 * GIB}),
+        ({"reserved": {"cpu": 99, "mem": "1t"}}, {"cpu": 0, "mem": 0}),
+        ({"reserved": {}, "cpu_overcommit": 8}, {"cpu": 32, "mem": 16 * GIB}),
+    ],
+    ids=["default", "nothing reserved", "reserved", "all reserved", "overcommit"],
+)
+def test_capacity_is_what_the_host_has_less_what_is_reserved(
+    engine: Any, store: Store, settings: dict[str, Any], capacity: dict[str, int]
+) -> None:
+    assert read(engine, store, **settings)["capacity"] == capacity
+
+
+def has(monkeypatch: pytest.MonkeyPatch, *devices: Device, warnings: tuple[str, ...] = ()) -> None:
+    """Give the host these devices."""
+    found = Accelerators(list(devices), list(warnings))
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: found)
+
+
+def test_devices_are_counted_by_slot_less_what_is_reserved(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has(monkeypatch, Device("cuda.device", "GPU-a"), Device("cuda.device", "GPU-b", 1), Device("tpu", "/dev/accel0"))
+    facts = read(engine, store, reserved={"cuda.device": 1})
+    assert facts["capacity"] == {"cpu": 4, "mem": 16 * GIB, "cuda.device": 1, "tpu": 1}
+    assert facts["devices"] == [
+        {"slot": "cuda.device", "id": "GPU-a", "numa": None, "free": True},
+        {"slot": "cuda.device", "id": "GPU-b", "numa": 1, "free": True},
+        {"slot": "tpu", "id": "/dev/accel0", "numa": None, "free": True},
+    ]
+
+
+def test_declared_devices_are_those_of_the_settings(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        surveying,
+        "find_accelerators",
+        lambda slots, cdi_folders: Accelerators([Device(one["name"], "x") for one in [*slots, *cdi_folders]], []),
+    )
+    slots = [{"name": "tpu", "devices": ["/dev/accel0"]}]
+    assert [one["slot"] for one in read(engine, store, slots=slots)["devices"]] == ["tpu"]
+
+
+def test_gpus_are_looked_for_where_the_engine_looks_for_what_cdi_names(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.cdi_folders = ["/etc/cdi"]
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, cdi_folders: Accelerators([], list(cdi_folders)))
+    assert read(engine, store)["warnings"] == ["/etc/cdi"]
+
+
+@pytest.mark.parametrize("nodes", [[], ["/dev/infiniband/uverbs0"]], ids=["none", "one"])
+def test_an_agent_with_nodes_of_infiniband_has_it(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, nodes: list[str]
+) -> None:
+    monkeypatch.setattr(surveying, "infiniband_nodes", lambda: nodes)
+    facts = read(engine, store)
+    assert (facts["infiniband"], AgentFacts.from_dict("agent1", facts).infiniband) == (bool(nodes), bool(nodes))
+
+
+def test_what_a_driver_does_not_tell_is_warned_of(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    has(monkeypatch, warnings=("nvidia-smi fails",))
+    assert read(engine, store)["warnings"] == ["nvidia-smi fails"]
+
+
+def test_devices_of_living_sessions_and_of_containers_without_a_session_are_not_free(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("mine", "claimed", "given-up", "orphaned", "gone", "free")
+    has(monkeypatch, *(Device("tpu", name) for name in names))
+    for number, (name, until) in enumerate([("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("gone", None)]):
+        of = dataclasses.replace(MADE, id=f"{number:08x}{OTHER_ID[8:]}")
+        store.save(held(of, expires_at=until, pinned={"main1": Pinned([0], {"tpu": [name]})}))
+    engine.made = [
+        container("main1", **{labels.SESSION_ID: "lost", labels.DEVICES: '{"tpu": ["orphaned"]}'}),
+        container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
+    ]
+    facts = read(engine, store, Questions(gone=[f"00000003{OTHER_ID[8:]}"]))
+    assert {one["id"] for one in facts["devices"] if one["free"]} == {"given-up", "gone", "free"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            {"reserved": {"mem": "lots"}},
+            "agent_reserved.mem: 'lots' must be bytes, such as 1g, 512m or 1073741824",
+        ),
+        ({"reserved": {"cpu": -1}}, "agent_reserved.cpu: -1 must be a whole number, zero or more"),
+    ],
+)
+def test_a_setting_that_is_no_amount_is_refused_by_its_name(
+    engine: Any, store: Store, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        read(engine, store, **settings)
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "taken", "containers"),
+    [(None, {"cpu": 4, "mem": 2 * GIB}, 2), (9e12, {"cpu": 4, "mem": 2 * GIB}, 2), (1.0, {}, 0)],
+    ids=["committed", "being created", "given up"],
+)
+def test_what_sessions_take_counts_until_they_are_given_up(
+    engine: Any, store: Store, expires_at: float | None, taken: dict[str, int], containers: int
+) -> None:
+    store.save(held(MADE, expires_at=expires_at))
+    facts = read(engine, store)
+    assert (facts["taken"], facts["containers"]) == (taken, containers)
+    assert MADE.network is not None
+    assert (MADE.network.subnet in facts["networks"]) == (MADE.network.vni in facts["vnis"]) == bool(containers)
+    assert facts["sessions"][0]["expired"] is (not containers)
+
+
+def test_what_is_about_to_be_removed_counts_as_gone(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    facts = read(engine, store, Questions(gone=[SESSION_ID]))
+    assert (facts["taken"], facts["containers"], facts["networks"], facts["vnis"]) == ({}, 0, ["192.0.2.0/24"], [7])
+
+
+def test_sessions_live_until_their_time_is_over_or_they_are_to_go() -> None:
+    other = dataclasses.replace(MADE, id=OTHER_ID)
+    mine, theirs, given_up = held(MADE), held(other, expires_at=9e12), held(other, expires_at=1.0)
+    assert living([mine, theirs, given_up], time.time()) == [mine, theirs]
+    assert living([mine, theirs, given_up], time.time(), [SESSION_ID]) == [theirs]
+
+
+def test_a_container_whose_folder_was_lost_counts_too(engine: Any, store: Store) -> None:
+    engine.made = [container("main1"), container("sub1", "exited", **{labels.SLOTS: '{"cpu": 1}'})]
+    facts = read(engine, store)
+    assert (facts["taken"], facts["containers"]) == ({"cpu": 3, "mem": GIB}, 2)
+
+
+def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) -> None:
+    store.save(held(MADE))
+    engine.made = [container("main1")]
+    assert read(engine, store)["containers"] == 2
+
+
+def test_a_session_is_told_with_its_containers(engine: Any, store: Store) -> None:
+    store.save(held(MADE, request={"name": "train-llm"}))
+    ended = {"ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00.25Z"}
+    others = container("x", **{labels.SESSION_ID: "other"})
+    engine.made = [container("main1"), {**container("sub1", "exited"), **ended}, others]
+    assert read(engine, store)["sessions"] == [
+        {
+            "plan": MADE.to_dict(),
+            "request": {"name": "train-llm"},
+            "committed": True,
+            "expired": False,
+            "containers": {
+                "main1": {
+                    "status": "running",
+                    "image_digest": "sha256:1",
+                    "exit_code": None,
+                    "finished_at": None,
+                },
+                "sub1": {"status": "exited", "image_digest": "sha256:1", "exit_code": 3, "finished_at": 60},
+            },
+            "public_keys": {
+                "main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"},
+                "sub1": {"user": "ssh-ed25519 USER-sub1", "host": "ssh-ed25519 HOST-sub1"},
+            },
+        }
+    ]
+
+
+def test_asked_images_and_folders_are_looked_for(engine: Any, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    paths = [str(tmp_path), str(tmp_path / "file"), str(tmp_path / "absent")]
+    facts = read(engine, store, Questions([IMAGE, "absent:1"], paths))
+    assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
+    assert facts["missing_paths"] == paths[1:]
+
+
+def test_an_agent_without_a_kit_has_no_facts(engine: Any, tmp_path: Path) -> None:
+    with pytest.raises(NotProvisioned, match=r"run backendai\.cluster\.provision_agents on this host\.$"):
+        read(engine, Store(str(tmp_path / "absent")))
+
+
+def test_the_load_of_a_core_is_how_many_containers_are_pinned_to_it() -> None:
+    both = {"main1": Pinned([0, 1]), "sub1": Pinned([1])}
+    assert cpu_load([held(MADE, pinned=both), held(MADE, pinned={"sub2": Pinned([1, 3])})]) == {0: 1, 1: 3, 3: 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("running", (None, None)),
+        ("created", (None, None)),
+        ("restarting", (None, None)),
+        ("exited", (3, 60)),
+        ("dead", (3, 60)),
+    ],
+)
+def test_only_containers_that_have_ended_have_an_exit_code(
+    engine: Any, state: str, told: tuple[int | None, int | None]
+) -> None:
+    engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
+    told_of = surveying.container_states(engine, engine.made)["main1"]
+    assert (told_of["status"], told_of["exit_code"], told_of["finished_at"]) == (state, *told)

@@ -1,0 +1,63 @@
+"""What an agent can say of its part of a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._session import verify as verifying
+from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import parts_of, verify
+from tests.unit.builders import SESSION_ID, held, plan
+
+MADE = plan({"agent1": 2, "agent2": 1})
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+
+
+@pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("other", SESSION_ID)])
+def test_a_session_is_found_by_its_id_or_else_by_its_name(store: Store, named: tuple[str, str]) -> None:
+    store.save(held(MADE))
+    assert [one.plan for one in parts_of(store, *named)] == [MADE]
+
+
+@pytest.mark.parametrize("named", [("other", ""), ("train-llm", OTHER_ID), ("", OTHER_ID)])
+def test_an_agent_that_holds_nothing_of_it_has_no_part(store: Store, named: tuple[str, str]) -> None:
+    store.save(held(MADE))
+    assert parts_of(store, *named) == []
+
+
+def test_a_session_that_cannot_be_read_could_be_the_one(store: Store) -> None:
+    store.save(held(MADE))
+    (store.folder(OTHER_ID)).mkdir()
+    (store.folder(OTHER_ID) / "session.json").write_text("{")
+    assert [one.plan for one in parts_of(store, "train-llm", "")] == [MADE]
+    with pytest.raises(Damaged):
+        parts_of(store, "other", "")
+    with pytest.raises(Damaged):
+        parts_of(store, "", OTHER_ID)
+
+
+def test_drift_and_pairs_are_told_as_plain_data(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = held(MADE)
+    store.save(here)
+    for hostname, pid in (("main1", 101), ("sub1", 0)):
+        bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
+        state = {"State": "running" if pid else "created", "Pid": pid, "Names": [f"/{hostname}"], "Id": hostname}
+        engine.made.append({"Labels": {**bears, labels.IMAGE_DIGEST: "sha256:1"}, **state})
+    asked: list[Any] = []
+
+    def pairs_of(_client: Any, *of: Any) -> list[dict[str, Any]]:
+        asked.append(of)
+        return [{"from": "main1"}]
+
+    monkeypatch.setattr(verifying, "drift_of", lambda *_slice: [Change("link bax-1", None, "mtu 1450")])
+    monkeypatch.setattr(verifying, "pairs_of", pairs_of)
+    told = verify(engine, store, here, 3)
+    assert asked == [(here, {"main1": 101}, 3)]
+    assert (told["plan"], told["committed"], told["expired"]) == (MADE.to_dict(), True, False)
+    assert {name: one["status"] for name, one in told["containers"].items()} == {"main1": "running", "sub1": "created"}
+    assert told["drift"] == [{"subject": "link bax-1", "is": None, "should": "mtu 1450"}]
+    assert told["pairs"] == [{"from": "main1"}]

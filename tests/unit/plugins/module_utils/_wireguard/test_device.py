@@ -1,0 +1,185 @@
+"""The WireGuard device of an agent, and its peers; the commands are real in the lab, and answer from here."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import (
+    Device,
+    Step,
+    WireGuardError,
+    apply,
+    difference,
+    plan_mesh,
+    read_device,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import Mesh
+
+OWN = Underlay("fd62:6169::1", "baiwg0", 1440, "", "KEY1", "192.0.2.1:51820")
+TWO = Underlay("fd62:6169::2", "baiwg0", 1440, "", "KEY2", "192.0.2.2:51820")
+THREE = Underlay("fd62:6169::3", "baiwg0", 1440, "", "KEY3", "192.0.2.3:51820")
+MESH = Mesh(OWN, (TWO, THREE))
+LINK = {"ifname": "baiwg0", "flags": ["NOARP", "UP"], "mtu": 1440, "addr_info": [{"local": "fd62:6169::1"}]}
+DEVICE = Device(True, ("fd62:6169::1",), 1440, "KEY1", 51820)
+ADD_TWO = ("peer", "KEY2", "endpoint", "192.0.2.2:51820", "allowed-ips", "fd62:6169::2/128")
+ADD_THREE = ("peer", "KEY3", "endpoint", "192.0.2.3:51820", "allowed-ips", "fd62:6169::3/128")
+
+
+class Host:
+    """A host whose ``wg`` answers what ``said`` has for each question, and fails where it has nothing."""
+
+    def __init__(self) -> None:
+        self.link: dict[str, Any] | None = LINK
+        self.said = {
+            "public-key": "KEY1\n",
+            "listen-port": "51820\n",
+            "allowed-ips": "KEY2\tfd62:6169::2/128\nKEY3\tfd62:6169::3/128\n",
+            "endpoints": "KEY2\t192.0.2.2:51820\nKEY3\t192.0.2.3:51820\n",
+        }
+        self.ran: list[Sequence[str]] = []
+
+    def show(self, *_command: str) -> list[dict[str, Any]]:
+        return [self.link] if self.link else []
+
+    def run(self, command: Sequence[str], **_options: Any) -> subprocess.CompletedProcess[str]:
+        self.ran.append(command)
+        if command[:3] != ("wg", "show", "baiwg0"):
+            return subprocess.CompletedProcess(command, 0, "", "")
+        answer = self.said.get(command[3])
+        wrong = "Unable to access interface:\nProtocol not supported\n"
+        return subprocess.CompletedProcess(command, 0 if answer is not None else 1, answer or "", wrong)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Return a host whose device and peers are as they should be."""
+    made = Host()
+    monkeypatch.setattr(device, "show", made.show)
+    monkeypatch.setattr(device.subprocess, "run", made.run)
+    return made
+
+
+def test_a_device_is_read_without_its_private_key(host: Host) -> None:
+    assert read_device() == DEVICE
+    assert {command[3] for command in host.ran} == {"public-key", "listen-port"}
+
+
+def test_there_may_be_no_device(host: Host) -> None:
+    host.link = None
+    assert read_device() is None
+
+
+def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
+    host.said.clear()
+    assert read_device() == Device(True, ("fd62:6169::1",), 1440)
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        (DEVICE, ""),
+        (None, "missing"),
+        (dataclasses.replace(DEVICE, up=False), "down"),
+        (dataclasses.replace(DEVICE, addresses=("fd62:6169::9",)), "without its address"),
+        (dataclasses.replace(DEVICE, public_key="KEY9"), "without its key"),
+        (dataclasses.replace(DEVICE, port=51821), "at port 51821"),
+        (dataclasses.replace(DEVICE, mtu=1420), "at mtu 1420"),
+    ],
+)
+def test_what_differs_is_named(device: Device | None, why: str) -> None:
+    assert difference(device, OWN) == why
+
+
+@pytest.mark.usefixtures("host")
+def test_a_mesh_as_planned_is_no_change() -> None:
+    assert plan_mesh(MESH) == []
+
+
+def test_a_peer_that_moved_is_no_change(host: Host) -> None:
+    host.said["endpoints"] = "KEY2\t198.51.100.7:4711\nKEY3\t192.0.2.3:51820\n"
+    assert plan_mesh(MESH) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "listing", "before"),
+    [
+        ("allowed-ips", "KEY3\tfd62:6169::3/128\n", None),
+        ("allowed-ips", "KEY2\t(none)\nKEY3\tfd62:6169::3/128\n", "(none)"),
+        (
+            "allowed-ips",
+            "KEY2\tfd62:6169::2/128 fd62:6169::9/128\nKEY3\tfd62:6169::3/128\n",
+            "fd62:6169::2/128 fd62:6169::9/128",
+        ),
+        ("endpoints", "KEY2\t(none)\nKEY3\t192.0.2.3:51820\n", "fd62:6169::2/128"),
+    ],
+    ids=["missing", "no address", "too many addresses", "no endpoint"],
+)
+def test_a_peer_that_is_missing_or_wrong_is_written_out(host: Host, what: str, listing: str, before: str) -> None:
+    host.said[what] = listing
+    change = Change("peer KEY2 on baiwg0", before, "fd62:6169::2/128 at 192.0.2.2:51820")
+    assert plan_mesh(MESH) == [Step(change, ADD_TWO)]
+
+
+@pytest.mark.usefixtures("host")
+def test_a_peer_in_no_plan_goes() -> None:
+    gone = Step(Change("peer KEY3 on baiwg0", "fd62:6169::3/128", None), ("peer", "KEY3", "remove"))
+    assert plan_mesh(Mesh(OWN, (TWO,))) == [gone]
+
+
+@pytest.mark.usefixtures("host")
+def test_without_a_mesh_all_peers_go() -> None:
+    assert [step.words for step in plan_mesh(None)] == [("peer", "KEY2", "remove"), ("peer", "KEY3", "remove")]
+
+
+@pytest.mark.parametrize("link", [None, LINK], ids=["missing", "does not answer"])
+def test_without_a_mesh_a_device_that_is_away_is_nothing_to_mend(host: Host, link: dict[str, Any] | None) -> None:
+    host.link = link
+    host.said.clear()
+    assert plan_mesh(None) == []
+
+
+@pytest.mark.parametrize(
+    ("link", "before"), [(None, None), ({**LINK, "mtu": 1280}, "at mtu 1280")], ids=["missing", "wrong"]
+)
+def test_a_device_that_is_not_as_planned_is_made_anew_with_all_peers(
+    host: Host, link: dict[str, Any] | None, before: str | None
+) -> None:
+    host.link = link
+    anew, *rest = plan_mesh(MESH)
+    assert anew == Step(Change("device baiwg0", before, "fd62:6169::1, mtu 1440"), restart=True)
+    assert [step.words for step in rest] == [ADD_TWO, ADD_THREE]
+
+
+def test_the_unit_is_restarted_first_and_all_peers_are_set_in_one_call(host: Host) -> None:
+    host.link = None
+    apply(plan_mesh(MESH))
+    assert host.ran == [
+        ("systemctl", "restart", "backendai-wireguard.service"),
+        ("wg", "set", "baiwg0", *ADD_TWO, *ADD_THREE),
+    ]
+
+
+def test_nothing_to_change_runs_nothing(host: Host) -> None:
+    apply([])
+    assert host.ran == []
+
+
+def test_a_command_that_fails_is_an_error_with_what_it_said(host: Host) -> None:
+    del host.said["endpoints"]
+    said = r"^wg show baiwg0 endpoints: Unable to access interface: Protocol not supported$"
+    with pytest.raises(WireGuardError, match=said):
+        plan_mesh(MESH)
+
+
+def test_a_host_without_the_tools_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(WireGuardError, match=r"^wg is not installed on this host: run backendai\.cluster\.provision"):
+        apply([Step(Change("peer KEY2 on baiwg0", None, "there"), ADD_TWO)])

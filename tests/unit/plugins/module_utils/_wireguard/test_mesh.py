@@ -1,0 +1,95 @@
+"""Where agents are in the encrypted underlay, and whom they meet there."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import (
+    DEVICE,
+    NETWORK,
+    Mesh,
+    encrypted,
+    inner_address,
+    mesh_of,
+    port_of,
+)
+from tests.unit.builders import agent_facts, plan
+
+KEYS = {number: base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3, 4)}
+PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{number}") for number in KEYS}
+SECRET = {number: encrypted(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
+AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(SECRET[number])) for number in (1, 2, 3)]
+
+
+def by_address(*numbers: int) -> tuple[Underlay, ...]:
+    return tuple(sorted((SECRET[number] for number in numbers), key=lambda peer: peer.address))
+
+
+@pytest.mark.parametrize(
+    ("address", "mtu", "endpoint"),
+    [("192.0.2.1", 1440, "192.0.2.1:51820"), ("2001:db8::1", 1420, "[2001:db8::1]:51820")],
+    ids=["IPv4", "IPv6"],
+)
+def test_an_encrypted_underlay_has_a_smaller_mtu_and_says_where_its_device_is_reached(
+    address: str, mtu: int, endpoint: str
+) -> None:
+    found = encrypted(Underlay(address, "eth0", 1500, "02:00:00:00:00:01"), KEYS[1], 51820)
+    assert found == Underlay(inner_address(KEYS[1]), DEVICE, mtu, "", KEYS[1], endpoint)
+    assert port_of(found) == 51820
+
+
+def test_the_vxlan_of_an_encrypted_underlay_of_1500_bytes_has_1370() -> None:
+    made = plan({"agent1": 1, "agent2": 1}, AGENTS)
+    assert made.network is not None
+    assert made.network.mtu == 1370
+
+
+def test_the_device_is_no_bridge_of_a_session() -> None:
+    assert not DEVICE.startswith(BRIDGE_PREFIX)
+
+
+@given(st.sets(st.binary(min_size=32, max_size=32), min_size=2, max_size=8))
+def test_every_key_has_an_address_of_its_own(keys: set[bytes]) -> None:
+    addresses = {inner_address(base64.b64encode(key).decode()) for key in keys}
+    assert len(addresses) == len(keys)
+    assert all(ipaddress.IPv6Address(address) in NETWORK for address in addresses)
+
+
+def test_the_address_of_a_key_never_changes() -> None:
+    assert inner_address(KEYS[1]) == "fd62:6169:0:72cd:6e84:22c4:7fb:6d09"
+
+
+@pytest.mark.parametrize("text", ["", "not base64!", "c2hvcnQ="])
+def test_what_is_no_key_has_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no public key of WireGuard$"):
+        inner_address(text)
+
+
+def test_an_agent_meets_the_others_of_all_its_sessions_once() -> None:
+    one, two = plan({"agent1": 1, "agent2": 1}, AGENTS), plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
+    assert mesh_of([(one, "agent1"), (two, "agent1")], KEYS[1]) == Mesh(SECRET[1], by_address(2, 3))
+
+
+def test_the_newest_plan_knows_where_an_agent_is() -> None:
+    moved = dataclasses.replace(SECRET[2], endpoint="192.0.2.99:51820")
+    old = plan({"agent1": 1, "agent2": 1}, AGENTS)
+    new = dataclasses.replace(old, created_at=old.created_at + 1, underlays={**old.underlays, "agent2": moved})
+    for order in ([old, new], [new, old]):
+        assert mesh_of([(made, "agent1") for made in order], KEYS[1]) == Mesh(SECRET[1], (moved,))
+
+
+@pytest.mark.parametrize("counts", [{"agent1": 2}, {"agent1": 1, "agent2": 1}], ids=["one agent", "in the clear"])
+def test_a_session_without_encryption_needs_no_mesh(counts: dict[str, int]) -> None:
+    assert mesh_of([(plan(counts), "agent1")], KEYS[1]) is None
+
+
+def test_a_session_on_a_key_that_is_gone_is_not_joined() -> None:
+    assert mesh_of([(plan({"agent1": 1, "agent2": 1}, AGENTS), "agent1")], KEYS[4]) is None

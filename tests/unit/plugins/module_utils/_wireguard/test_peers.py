@@ -1,0 +1,167 @@
+"""The encrypted underlay of an agent: its peers follow its sessions, and it is never the plain one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device as wireguard
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import Device, Step, WireGuardError
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import Mesh, encrypted
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers, underlay_in_use
+from tests.unit.builders import agent_facts, held, plan
+from tests.unit.kernel import Kernel
+
+KEYS = {1: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", 2: "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="}
+PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{number}") for number in KEYS}
+SECRET = {number: encrypted(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
+AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(found)) for number, found in SECRET.items()]
+MADE = plan({"agent1": 1, "agent2": 1}, AGENTS)
+STEP = Step(Change("peer KEY2 on baiwg0", None, "there"), ("peer", "KEY2"))
+DEVICE = Device(True, (SECRET[1].address,), 1440, KEYS[1], 51820)
+
+
+class Adapter:
+    """What the adapter was asked to plan and to take."""
+
+    def __init__(self) -> None:
+        self.wanted: list[Mesh | None] = []
+        self.taken: list[Step] = []
+
+    def plan_mesh(self, wanted: Mesh | None) -> list[Step]:
+        self.wanted.append(wanted)
+        return [STEP]
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> Adapter:
+    """Return an adapter that always finds one step to take."""
+    made = Adapter()
+    monkeypatch.setattr(wireguard, "plan_mesh", made.plan_mesh)
+    monkeypatch.setattr(wireguard, "apply", made.taken.extend)
+    return made
+
+
+def give_key(store: Store) -> None:
+    store.wireguard_folder.mkdir()
+    (store.wireguard_folder / "public").write_text(f"{KEYS[1]}\n")
+
+
+def test_while_a_session_cannot_be_read_no_peer_is_removed(
+    store: Store, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_key(store)
+    store.save(held(MADE))
+    removal = Step(Change("peer KEY3 on baiwg0", "there", None), ("peer", "KEY3", "remove"))
+    monkeypatch.setattr(wireguard, "plan_mesh", lambda _wanted: [STEP, removal])
+    assert join_peers(store, dry=True) == [STEP.change, removal.change]
+    other = store.folder("00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    other.mkdir()
+    (other / "session.json").write_text("{")
+    assert join_peers(store, dry=False) == [STEP.change]
+    assert adapter.taken == [STEP]
+
+
+def test_an_agent_without_a_key_has_nobody_to_meet(store: Store, adapter: Adapter) -> None:
+    store.save(held(MADE))
+    assert join_peers(store, dry=False) == []
+    assert adapter.wanted == []
+
+
+def test_the_mesh_is_that_of_all_sessions_claims_among_them(store: Store, adapter: Adapter) -> None:
+    give_key(store)
+    store.save(held(MADE, expires_at=0.0))
+    assert join_peers(store, dry=False) == [STEP.change]
+    assert (adapter.wanted, adapter.taken) == ([Mesh(SECRET[1], (SECRET[2],))], [STEP])
+
+
+def test_without_sessions_nobody_is_known(store: Store, adapter: Adapter) -> None:
+    give_key(store)
+    join_peers(store, dry=False)
+    assert adapter.wanted == [None]
+
+
+def test_a_dry_run_tells_and_changes_nothing(store: Store, adapter: Adapter) -> None:
+    give_key(store)
+    assert join_peers(store, dry=True) == [STEP.change]
+    assert adapter.taken == []
+
+
+def test_a_session_that_cannot_be_read_harms_no_other(store: Store, adapter: Adapter) -> None:
+    give_key(store)
+    other = dataclasses.replace(MADE, id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    store.save(held(MADE))
+    store.save(held(other))
+    (store.folder(other.id) / "session.json").write_text("{")
+    join_peers(store, dry=False)
+    assert adapter.wanted == [Mesh(SECRET[1], (SECRET[2],))]
+
+
+@pytest.mark.parametrize("plain", [PLAIN[1], None])
+def test_without_encryption_the_underlay_is_the_plain_one(store: Store, plain: Underlay | None) -> None:
+    assert underlay_in_use(store, plain, "") == (plain, [])
+
+
+def test_with_encryption_it_is_the_device(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_key(store)
+    monkeypatch.setattr(wireguard, "read_device", lambda: DEVICE)
+    assert underlay_in_use(store, PLAIN[1], "wireguard") == (SECRET[1], [])
+
+
+@pytest.mark.parametrize(
+    ("key", "device", "why"),
+    [
+        (False, DEVICE, "there is no key"),
+        (True, None, "baiwg0 is missing"),
+        (True, dataclasses.replace(DEVICE, up=False), "baiwg0 is down"),
+        (True, dataclasses.replace(DEVICE, mtu=1420), "baiwg0 is at mtu 1420"),
+        (True, dataclasses.replace(DEVICE, public_key="", port=0), "baiwg0 is without its key"),
+    ],
+)
+def test_with_encryption_that_does_not_work_there_is_no_underlay_and_a_warning(
+    store: Store, monkeypatch: pytest.MonkeyPatch, key: bool, device: Any, why: str
+) -> None:
+    if key:
+        give_key(store)
+    monkeypatch.setattr(wireguard, "read_device", lambda: device)
+    found, (warning,) = underlay_in_use(store, PLAIN[1], "wireguard")
+    assert found is None
+    assert warning == f"agent_underlay_encryption: {why}; run backendai.cluster.provision_agents on this host."
+
+
+def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> None:
+    assert underlay_in_use(store, None, "wireguard") == (None, [])
+
+
+def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming_back(
+    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_wanted: Mesh | None) -> list[Step]:
+        raise WireGuardError("systemctl restart backendai-wireguard.service: Unit not found")
+
+    monkeypatch.setattr(wireguard, "plan_mesh", broken)
+    give_key(store)
+    store.save(held(MADE))
+    _changes, failures = restore(store, lambda: pytest.fail("the engine was asked"), start=False)
+    assert failures == ["systemctl restart backendai-wireguard.service: Unit not found"]
+    assert len(kernel.links) == 1
+
+
+def test_peers_are_known_before_links_are_made_and_forgotten_with_the_session(
+    engine: Any, store: Store, kernel: Kernel, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links: list[set[str]] = []
+    give_key(store)
+    store.save(held(MADE))
+    monkeypatch.setattr(wireguard, "apply", lambda _steps: links.append(set(kernel.links)))
+    restore(store, lambda: pytest.fail("the engine was asked"), start=False)
+    remove_slice(engine, store, MADE.id)
+    assert (links[0], links[-1]) == (set(), set())
+    assert (adapter.wanted[0], adapter.wanted[-1]) == (Mesh(SECRET[1], (SECRET[2],)), None)

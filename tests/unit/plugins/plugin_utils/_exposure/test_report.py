@@ -1,0 +1,240 @@
+"""From what outsiders heard to one report, and to the lines that people read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Stint, Target, is_address
+from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
+    Probed,
+    error_of,
+    report_of,
+    stints_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table import lines, table
+
+AGENT = Target("agent1", "agent", {"192.0.2.1": "agent", "172.18.0.2": "container"}, (51820,))
+GATEWAY = Target("gateway1", "gateway", {"192.0.2.9": "gateway"}, expected={443: "HTTPS", 32000: "SSH of train"})
+ALL = parse_ranges("1-65535")
+REFUSES = "it refuses, so nothing filters what is sent there"
+ANSWERS = "it answers with an ICMP error, so not everything is filtered"
+WAYS = {"192.0.2.1": "", "172.18.0.2": "192.0.2.1", "192.0.2.9": ""}
+
+
+def stint(target: Target, ports: str = "1-65535") -> Stint:
+    (whole,) = stints_of([target], parse_ranges(ports), 16000)
+    return whole
+
+
+def probed(target: Target, *answers: dict[str, Any], **changes: Any) -> Probed:
+    """Return what user1 found of a host of its segment."""
+    ways = {address: WAYS[address] for address in target.addresses}
+    return Probed("user1", stint(target), answers, **{"ways": ways, "near": True, **changes})
+
+
+def answer(address: str, protocol: str, state: str, ports: str = "") -> dict[str, Any]:
+    return {"address": address, "protocol": protocol, "state": state, "ports": ports}
+
+
+def report(*found: Probed, targets: tuple[Target, ...] = (AGENT,), outsiders: tuple[str, ...] = ("user1",)) -> Any:
+    return report_of(targets, outsiders, found)
+
+
+def test_a_host_is_tried_in_parts_of_a_minute() -> None:
+    many = Target("agent1", "agent", dict.fromkeys((f"192.0.2.{number}" for number in range(1, 13)), "agent"))
+    stints = stints_of([many], ALL, 16000)
+    assert [len(one.addresses) for one in stints] == [5, 5, 2]
+    assert [one.ports for one in stints] == ["1-65535"] * 3
+    assert all(one.own == tuple(many.addresses) and one.echo and one.udp_ports for one in stints)
+
+
+def test_with_few_connections_at_once_the_ports_of_one_address_are_parted_too() -> None:
+    stints = stints_of([AGENT], ALL, 1000)
+    first = [one for one in stints if one.addresses == ("192.0.2.1",)]
+    assert [one.ports for one in first] == ["1-24000", "24001-48000", "48001-65535"]
+    assert [one.echo for one in first] == [True, False, False]
+    assert [bool(one.udp_ports) for one in first] == [True, False, False]
+    assert len(stints) == 6
+
+
+def test_the_ports_of_tunnels_are_tried_with_those_that_are_tried_everywhere() -> None:
+    assert stint(AGENT).udp_ports == (53, 111, 123, 161, 4789, 7946, 51820)
+    assert stint(AGENT).own == ("192.0.2.1",)
+
+
+def test_targets_and_stints_survive_json() -> None:
+    assert Target.from_dict(json.loads(json.dumps(dataclasses.asdict(GATEWAY)))) == GATEWAY
+    assert Stint.from_dict(json.loads(json.dumps(dataclasses.asdict(stint(AGENT))))) == stint(AGENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("192.0.2.1", True), ("fd00::1", True), ("fe80::1%eth0", False), ("agent1", False), ("", False)],
+)
+def test_an_address_is_told_from_a_name(text: str, is_one: bool) -> None:
+    assert is_address(text) == is_one
+
+
+def test_silence_everywhere_is_well() -> None:
+    made = report(probed(AGENT))
+    assert made["well"] is True
+    assert (made["findings"], made["not_proven"], error_of(made)) == ([], [], None)
+    assert made["tried"][1] == {
+        "outsider": "user1",
+        "target": "agent1",
+        "address": "172.18.0.2",
+        "kind": "container",
+        "via": "192.0.2.1",
+        "ports": "1-65535",
+        "udp_ports": "53,111,123,161,4789,7946,51820",
+        "protocols": ["tcp", "udp", "icmp"],
+    }
+    assert lines(made) == [
+        "from   to      address     kind       via        tcp ports  tcp  udp  icmp",
+        "user1  agent1  192.0.2.1   agent      -          1-65535    -    -    -",
+        "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    -    -    -",
+        "Nothing but the gateway answers user1, at 2 addresses.",
+    ]
+
+
+def test_whatever_answers_of_an_agent_is_a_finding() -> None:
+    heard = [
+        answer("192.0.2.1", "tcp", "open", "22,8080"),
+        answer("192.0.2.1", "tcp", "closed", "1-21,23-8079,8081-65535"),
+        answer("192.0.2.1", "udp", "closed", "53"),
+        answer("192.0.2.1", "icmp", "open"),
+        answer("172.18.0.2", "tcp", "answered", "1-65535"),
+    ]
+    made = report(probed(AGENT, *heard))
+    shown = [(one["address"], one["protocol"], one["port"], one["ports"], one["state"]) for one in made["findings"]]
+    assert shown == [
+        ("192.0.2.1", "tcp", 22, "22", "open"),
+        ("192.0.2.1", "tcp", 8080, "8080", "open"),
+        ("192.0.2.1", "tcp", None, "1-21,23-8079,8081-65535", "closed"),
+        ("192.0.2.1", "udp", 53, "53", "closed"),
+        ("192.0.2.1", "icmp", None, "", "open"),
+        ("172.18.0.2", "tcp", None, "1-65535", "answered"),
+    ]
+    assert error_of(made) == (
+        "the gateway is not shown to be the only way in: outsiders get an answer from 2 addresses of agent1."
+    )
+    assert lines(made)[1:] == [
+        "user1  agent1  192.0.2.1   agent      -          1-65535    2 open, 65533 closed  1 closed  open",
+        "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    65535 answered        -         -",
+        "user1 -> agent1 (192.0.2.1) tcp 22 open: it takes connections.",
+        "user1 -> agent1 (192.0.2.1) tcp 8080 open: it takes connections.",
+        f"user1 -> agent1 (192.0.2.1) tcp 1-21,23-8079,8081-65535 closed: {REFUSES}.",
+        f"user1 -> agent1 (192.0.2.1) udp 53 closed: {REFUSES}.",
+        "user1 -> agent1 (192.0.2.1) icmp open: it answers pings.",
+        f"user1 -> agent1 (172.18.0.2) tcp 1-65535 answered: {ANSWERS}.",
+    ]
+
+
+def test_of_a_gateway_only_what_is_open_beyond_the_expected_is_a_finding() -> None:
+    heard = [
+        answer("192.0.2.9", "tcp", "open", "22,443"),
+        answer("192.0.2.9", "tcp", "closed", "1-21"),
+        answer("192.0.2.9", "udp", "open", "53"),
+        answer("192.0.2.9", "icmp", "open"),
+    ]
+    made = report(probed(GATEWAY, *heard), targets=(GATEWAY,))
+    assert [(one["protocol"], one["port"], one["means"]) for one in made["findings"]] == [
+        ("tcp", 22, "it takes connections"),
+        ("udp", 53, "something answers there"),
+    ]
+    assert made["expected"] == [
+        {"target": "gateway1", "protocol": "tcp", "port": 443, "means": "HTTPS", "seen": True},
+        {"target": "gateway1", "protocol": "tcp", "port": 32000, "means": "SSH of train", "seen": False},
+    ]
+    shown = lines(made)
+    assert shown[1].endswith("1 open, 1 as expected  1 open  -")
+    assert "gateway1 tcp 443 (HTTPS): open, as it has to be." in shown
+    assert "gateway1 tcp 32000 (SSH of train): not open, though it may be." in shown
+
+
+def test_what_is_expected_of_a_gateway_is_not_expected_of_what_is_behind_it() -> None:
+    behind = dataclasses.replace(GATEWAY, addresses={"192.0.2.9": "gateway", "172.18.0.2": "bridge"})
+    made = report(probed(behind, answer("172.18.0.2", "tcp", "open", "443")), targets=(behind,))
+    assert [(one["address"], one["port"]) for one in made["findings"]] == [("172.18.0.2", 443)]
+
+
+def test_parts_are_put_together() -> None:
+    parts = [
+        Probed("user1", one, [answer(one.addresses[0], "tcp", "closed", one.ports)], {one.addresses[0]: ""}, near=True)
+        for one in stints_of([AGENT], ALL, 1000)
+    ]
+    made = report(*parts)
+    assert [one["ports"] for one in made["findings"]] == ["1-65535"] * 2
+    assert [(one["ports"], one["protocols"]) for one in made["tried"]] == [("1-65535", ["tcp", "udp", "icmp"])] * 2
+
+
+def test_what_was_not_tried_of_an_address_is_a_question_mark() -> None:
+    without = dataclasses.replace(stint(AGENT), udp_ports=(), echo=False)
+    made = report(dataclasses.replace(probed(AGENT), stint=without))
+    assert lines(made)[1].endswith("1-65535    -    ?    ?")
+
+
+def doubts(made: Any) -> list[tuple[Any, ...]]:
+    return [(one["outsider"], one["address"], one["why"]) for one in made["not_proven"]]
+
+
+def test_a_host_that_could_not_be_asked_is_not_proven() -> None:
+    unread = dataclasses.replace(AGENT, unread="it cannot be asked")
+    made = report(probed(unread), targets=(unread,))
+    assert doubts(made) == [(None, None, "it cannot be asked")]
+    assert (made["well"], lines(made)[-1]) == (False, "not proven: agent1: it cannot be asked.")
+    assert error_of(made) == "the gateway is not shown to be the only way in: 1 thing was not proven."
+
+
+def test_an_outsider_that_failed_proves_nothing_and_is_told_once() -> None:
+    failed = [Probed("user1", one, failed="it is away") for one in stints_of([AGENT], ALL, 1000)]
+    assert doubts(report(*failed)) == [("user1", None, "it is away")]
+
+
+def test_a_host_without_an_address_was_not_tried() -> None:
+    unknown = Target("agent1", "agent", {}, unread="it cannot be asked")
+    assert doubts(report(targets=(unknown,))) == [
+        (None, None, "it cannot be asked"),
+        ("user1", None, "nothing was tried"),
+    ]
+    assert table([], [], []) == []
+
+
+def test_an_address_that_nobody_has_proves_nothing() -> None:
+    made = report(probed(AGENT, unseen=["192.0.2.1"]))
+    assert doubts(made) == [("user1", "192.0.2.1", "nobody on the segment has this address")]
+    assert lines(made)[-1] == "not proven: user1 -> agent1 (192.0.2.1): nobody on the segment has this address."
+
+
+def test_an_address_that_an_outsider_on_the_segment_cannot_try_is_not_proven() -> None:
+    made = report(probed(AGENT, ways={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"}))
+    assert doubts(made) == [("user1", "172.18.0.2", "taken")]
+
+
+def test_an_address_that_another_outsider_has_tried_is_proven() -> None:
+    short = probed(AGENT, ways={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"})
+    other = dataclasses.replace(probed(AGENT), outsider="user2")
+    assert report(short, other, outsiders=("user1", "user2"))["well"] is True
+
+
+def test_from_behind_a_router_what_no_route_leads_to_cannot_be_tried_but_the_host_itself_has_to_be() -> None:
+    missing = {"172.18.0.2": "no route leads there"}
+    routed = probed(AGENT, ways={"192.0.2.1": "203.0.113.1"}, missing=missing, near=False)
+    assert report(routed)["well"] is True
+    cut_off = probed(AGENT, ways={}, missing={**missing, "192.0.2.1": "no route leads there"}, near=False)
+    assert [address for _outsider, address, _why in doubts(report(cut_off))] == ["172.18.0.2", "192.0.2.1"]
+
+
+def test_long_lists_of_ports_are_cut_for_people_and_whole_for_programs() -> None:
+    ports = ",".join(str(port) for port in range(1, 200, 2))
+    made = report(probed(AGENT, answer("192.0.2.1", "tcp", "closed", ports)))
+    assert made["findings"][0]["ports"] == ports
+    shown = next(line for line in lines(made) if " closed: " in line)
+    assert "tcp 1,3,5," in shown
+    assert ",… closed: " in shown
+    assert len(shown) < 180

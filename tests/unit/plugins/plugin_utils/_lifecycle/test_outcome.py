@@ -1,0 +1,176 @@
+"""What came of a start: one status, one sentence, and what the queue remembers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
+    MAX_STARTS,
+    Outcome,
+    outcome_of,
+    settled,
+    summary,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
+from tests.unit.builders import NOW, SESSION_ID, plan, requested, spec
+
+MADE = plan({"agent1": 1, "agent2": 1})
+OWNER = Owner("manager1 boot", 4711, "123456")
+RUNS = {"status": "running", "image_digest": "sha256:1"}
+DONE: dict[str, dict[str, Any]] = {
+    "agent1": {"refused": "", "containers": {"main1": RUNS}},
+    "agent2": {"refused": "", "containers": {"sub1": RUNS}},
+}
+NO_ROOM: dict[str, Any] = {"refused": "agent2 has no room", "containers": {}}
+REMEDY = (
+    f"may still hold a part of it: run backendai.cluster.terminate_session -e session_id={MADE.id}"
+    " once it can be used again."
+)
+
+
+def failed(why: str = "", *, left: bool = False) -> dict[str, Any]:
+    return {"failed": why, "left": left}
+
+
+def error(known: bool = False, **said: dict[str, Any] | None) -> str:
+    """Return what went wrong, from what the agents said."""
+    outcome = outcome_of(MADE, said, known=known)
+    assert (outcome.status, outcome.containers) == ("ERROR", {})
+    return outcome.error or ""
+
+
+# ---- from what the agents said
+
+
+def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
+    assert outcome_of(MADE, DONE, known=False) == Outcome("RUNNING", {"main1": RUNS, "sub1": RUNS})
+
+
+@pytest.mark.parametrize("second", [NO_ROOM, DONE["agent2"]], ids=["all", "one"])
+def test_a_session_waits_when_any_agent_has_refused(second: dict[str, Any]) -> None:
+    said = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
+    refusals = [one["refused"] for one in said.values() if one["refused"]]
+    assert outcome_of(MADE, said, known=False) == Outcome("PENDING", {}, refused="; ".join(refusals))
+
+
+def test_a_failure_outweighs_a_refusal() -> None:
+    assert error(agent1=NO_ROOM, agent2=failed("no image.")) == (
+        "the session 'train-llm' was not created: agent2: no image."
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"agent1": failed("no room."), "agent2": failed()}, "agent1: no room."),
+        ({"agent1": failed("no room."), "agent2": failed("no image")}, "agent1: no room; agent2: no image."),
+        ({"agent1": failed(), "agent2": DONE["agent2"]}, "an agent became unreachable while its part was made."),
+        ({"agent1": failed("no room."), "agent2": failed(left=True)}, f"agent1: no room; agent2 {REMEDY}"),
+        ({"agent1": failed("no room", left=True), "agent2": failed()}, f"agent1: no room; agent1 {REMEDY}"),
+        ({"agent1": failed(), "agent2": None}, f"an agent became unreachable while its part was made; agent2 {REMEDY}"),
+        ({"agent1": failed("no room"), "agent2": {}}, f"agent1: no room; agent2 {REMEDY}"),
+        (
+            {"agent1": None, "agent2": None},
+            f"an agent became unreachable while its part was made; agent1, agent2 {REMEDY}",
+        ),
+    ],
+    ids=[
+        "one agent",
+        "two agents",
+        "no word",
+        "a rollback failed",
+        "its own rollback failed",
+        "one is away",
+        "one said nothing",
+        "all are away",
+    ],
+)
+def test_a_failure_is_one_sentence_with_what_is_left_to_do(said: dict[str, Any], reason: str) -> None:
+    assert error(**said) == f"the session 'train-llm' was not created: {reason}"
+
+
+def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
+    assert error(known=True, agent1=failed("no image."), agent2=failed()) == (
+        "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image."
+    )
+
+
+# ---- what the queue remembers
+
+
+@pytest.mark.parametrize("attempts", [0, MAX_STARTS - 1, MAX_STARTS])
+def test_a_refused_start_is_no_attempt(attempts: int) -> None:
+    entry = requested(state="starting", owner=OWNER, attempts=attempts)
+    reason = "it is tried again: agent2 has no room"
+    outcome = Outcome("PENDING", {}, refused="agent2 has no room")
+    assert settled(entry, session_record(MADE, "PENDING"), outcome, NOW + 9) == dataclasses.replace(
+        entry,
+        state="waiting",
+        owner=None,
+        updated_at=NOW + 9,
+        record={**entry.record, "pending": {"reason": reason, "shortfall": {}}},
+    )
+
+
+def test_what_has_waited_waits_on_after_a_start_that_failed_and_says_why() -> None:
+    entry = requested(state="starting", owner=OWNER)
+    kept = settled(entry, session_record(MADE, "ERROR"), Outcome("ERROR", {}, "agent1: no image."), NOW + 9)
+    assert (kept.state, kept.attempts, kept.owner, kept.spec) == ("waiting", 1, None, entry.spec)
+    assert (kept.record["status"], kept.record["error"], kept.record["kernels"]) == ("PENDING", None, [])
+    assert kept.record["pending"] == {"reason": "start 1 of 3 failed: agent1: no image", "shortfall": {}}
+
+
+def test_a_session_is_given_up_after_three_starts() -> None:
+    entry, record = requested(), session_record(MADE, "ERROR", error="agent1: no image.")
+    outcome = Outcome("ERROR", {}, "agent1: no image.")
+    states = []
+    for _start in range(MAX_STARTS):
+        entry = settled(dataclasses.replace(entry, state="starting", owner=OWNER), record, outcome, NOW + 9)
+        states.append(entry.state)
+    assert states == ["waiting", "waiting", "ended"]
+    times = {"created_at": entry.enqueued_at, "ended_at": NOW + 9}
+    over = {"reason": "agent1: no image.", "exit_code": None, **times}
+    assert (entry.record, entry.spec, entry.owner) == ({**record, **over}, None, None)
+
+
+def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
+    entry = requested(state="starting", spec=None, owner=OWNER)
+    kept = settled(entry, session_record(MADE, "ERROR"), Outcome("ERROR", {}, "no image."), NOW)
+    assert (kept.state, kept.record["status"], kept.record["error"]) == ("ended", "ERROR", "no image.")
+
+
+# ---- what people are told
+
+
+def test_a_running_session_is_told_with_where_its_containers_are() -> None:
+    assert summary(session_record(MADE, "RUNNING"), check_mode=False) == [
+        "Session train-llm is RUNNING.",
+        f"  main1    agent1           {MADE.kernels[0].address}",
+        f"  sub1     agent2           {MADE.kernels[1].address}",
+    ]
+    assert summary(session_record(plan({"agent1": 1}), "RUNNING"), check_mode=False)[1:] == [
+        "  main1    agent1           -"
+    ]
+
+
+def test_a_session_that_waits_is_told_with_its_reason_in_check_mode_too() -> None:
+    asked = spec()
+    record = {**unplanned_record(asked, asked.name, "PENDING"), "pending": {"reason": "no room", "shortfall": {}}}
+    for check_mode in (True, False):
+        assert summary(record, check_mode=check_mode) == ["Session train-llm is PENDING.", "  no room"]
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "TERMINATED", "CANCELLED"])
+def test_check_mode_claims_nothing(status: str) -> None:
+    assert summary(session_record(MADE, status), check_mode=True) == [
+        "Session train-llm was not touched: this is check mode."
+    ]
+
+
+def test_a_session_that_nobody_knows_by_name_is_told_by_its_id() -> None:
+    record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
+    assert summary(record, check_mode=False) == [f"Session {SESSION_ID} is TERMINATED."]

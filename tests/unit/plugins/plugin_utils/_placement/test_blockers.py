@@ -1,0 +1,140 @@
+"""Which sessions make room when they end, tried out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import blockers
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
+from tests.unit.builders import agent_facts
+from tests.unit.possible import held, like, unlike
+
+any_groups = st.one_of(like, unlike)
+CAPACITY = {"cpu": 4, "mem": 6, "gpu": 2}
+kernels: st.SearchStrategy[list[tuple[str, dict[str, int]]]] = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.fixed_dictionaries({"cpu": st.integers(1, 2), "mem": st.integers(0, 2)}, optional={"gpu": st.just(1)}),
+    ),
+    min_size=1,
+    max_size=3,
+)
+Sessions = list[tuple[int, list[tuple[str, dict[str, int]]]]]
+sessions_of_a_cluster: st.SearchStrategy[Sessions] = st.lists(
+    st.tuples(st.integers(0, 9), kernels), min_size=1, max_size=5
+)
+
+
+def cluster(sessions: Sessions, ended: Collection[str] = (), limit: int = 0) -> list[AgentFacts]:
+    """Return three agents that hold these sessions, ``s0`` the first of them, but those that have ended."""
+    running = [
+        held(f"s{number}", float(age), {name: [one for agent, one in kernels if agent == name] for name in "abc"})
+        for number, (age, kernels) in enumerate(sessions)
+        if f"s{number}" not in ended
+    ]
+    return [_agent(name, running, limit) for name in "abc"]
+
+
+def _agent(name: str, running: Sequence[dict[str, Any]], limit: int) -> AgentFacts:
+    here = [one["resources"] for session in running for one in session["plan"]["kernels"] if one["agent"] == name]
+    taken = {slot: sum(one.get(slot, 0) for one in here) for slot in CAPACITY}
+    on_it = [one for one in running if any(kernel["agent"] == name for kernel in one["plan"]["kernels"])]
+    changes: dict[str, Any] = {"taken": taken, "containers": len(here), "max_containers": limit, "sessions": on_it}
+    return agent_facts(name, 4, capacity=CAPACITY, **changes)
+
+
+@given(sessions_of_a_cluster, any_groups, st.booleans(), st.sampled_from([0, 0, 3]))
+def test_room_comes_when_these_end_and_not_when_one_of_them_goes_on(
+    sessions: Sessions, groups: list[Group], single_node: bool, limit: int
+) -> None:
+    def fits_without(ended: Collection[str]) -> bool:
+        agents = cluster(sessions, ended, limit)
+        return isinstance(place(agents, groups, single_node=single_node, selection="concentrated"), Placement)
+
+    placed = place(cluster(sessions, (), limit), groups, single_node=single_node, selection="concentrated")
+    if isinstance(placed, Placement):
+        return
+    ages = {f"s{number}": (age, f"s{number}") for number, (age, _kernels) in enumerate(sessions)}
+    if not placed.makes_room:
+        assert not fits_without(ages)
+        return
+    assert fits_without(placed.makes_room)
+    assert not any(fits_without(set(placed.makes_room) - {name}) for name in placed.makes_room)
+    assert list(placed.makes_room) == sorted(placed.makes_room, key=ages.__getitem__)
+    alone = [name for name in sorted(ages, key=ages.__getitem__) if fits_without([name])]
+    assert len(placed.makes_room) > 1 if not alone else placed.makes_room == (alone[0],)
+
+
+def full(ages: dict[str, int], cpu: int = 4) -> list[AgentFacts]:
+    """Return one agent that is full with sessions of one core each."""
+    sessions = [held(name, float(age), {"a": [{"cpu": 1}]}) for name, age in ages.items()]
+    return [agent_facts("a", cpu, taken={"cpu": cpu}, containers=len(ages), sessions=sessions)]
+
+
+def test_of_sessions_that_make_room_alone_the_oldest_is_named() -> None:
+    told = place(
+        full({"new": 3, "old": 1, "mid": 2}), [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated"
+    )
+    assert isinstance(told, NoRoom)
+    assert told.makes_room == ("old",)
+
+
+def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
+    agents = full({"old": 1, "mid": 2, "new": 3, "newer": 4}, cpu=4)
+    lowered = [
+        agent_facts(
+            "a",
+            4,
+            capacity={"cpu": 3},
+            taken={"cpu": 4},
+            sessions=[
+                held(name, float(age), {"a": [{"cpu": 1}]}) for age, name in enumerate(("old", "mid", "new", "newer"))
+            ],
+        )
+    ]
+    for there, names in ((agents, ("old",)), (lowered, ("old", "mid"))):
+        told = place(there, [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated")
+        assert isinstance(told, NoRoom)
+        assert told.makes_room == names
+
+
+def test_nothing_is_named_where_even_empty_agents_would_not_do() -> None:
+    told = place(full({"old": 1}), [Group("main", {"cpu": 1}, 9)], single_node=False, selection="concentrated")
+    assert isinstance(told, NoRoom)
+    assert told.makes_room == ()
+
+
+UNLIKE = [Group("main", {"cpu": 1}, 1), Group("sub", {"cpu": 1, "mem": 1}, 2)]
+
+
+@pytest.mark.parametrize("limit", ["STEPS", "TRIALS"])
+def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    agents = full({f"s{number}": number for number in range(4)})
+    assert _makes_room(agents) == ("s0", "s1", "s2")
+    monkeypatch.setattr(blockers, limit, 0)
+    assert _makes_room(agents) == ()
+
+
+def test_nothing_is_named_when_the_search_for_a_place_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "STEPS", 0)
+    assert _makes_room(full({f"s{number}": number for number in range(4)})) == ()
+
+
+def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = full({f"s{number}": number for number in range(8)}, cpu=8)
+    for trials in range(2, 12):
+        monkeypatch.setattr(blockers, "TRIALS", trials)
+        assert _makes_room(agents)[:3] == ("s0", "s1", "s2")
+
+
+def _makes_room(agents: list[AgentFacts]) -> tuple[str, ...]:
+    told = place(agents, UNLIKE, single_node=False, selection="concentrated")
+    assert isinstance(told, NoRoom)
+    return told.makes_room

@@ -1,0 +1,364 @@
+"""Which agent holds which container, held against a search through all possibilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
+from tests.unit.builders import GIB, agent_facts
+from tests.unit.possible import (
+    SELECTIONS,
+    accelerated,
+    cluster,
+    described_agents,
+    held,
+    holds,
+    like,
+    requests_of,
+    unlike,
+    ways,
+    whole_ways,
+)
+
+ONE_CORE = {"cpu": 1, "mem": GIB}
+MODES = pytest.mark.parametrize("single_node", [True, False], ids=["single-node", "multi-node"])
+any_groups = st.one_of(like, unlike, accelerated)
+Described = list[dict[str, int]]
+
+
+def alike(size: int, request: dict[str, int] | None = None) -> list[Group]:
+    """Return the groups of a session of containers that all ask the same."""
+    asked = request or ONE_CORE
+    return [Group("main", asked, 1), *([Group("sub", asked, size - 1)] if size > 1 else [])]
+
+
+def last_used(agent: str, when: float) -> list[dict[str, Any]]:
+    """Return the sessions of an agent whose latest one was made then."""
+    return [held(f"old-{agent}", when, {})]
+
+
+@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+def test_a_session_is_placed_whole_and_within_capacity_whenever_that_is_possible(
+    described: Described, groups: list[Group], single_node: bool, selection: str
+) -> None:
+    agents = cluster(described)
+    placed = place(agents, groups, single_node=single_node, selection=selection)
+    possible = any(True for _used in whole_ways(agents, groups, single_node=single_node))
+    if isinstance(placed, NoRoom):
+        assert not possible
+    else:
+        assert possible
+        assert_within_capacity(agents, groups, placed)
+        assert placed.at_least == len(placed.agents) == (1 if single_node else len(set(placed.hosts)))
+
+
+def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group], placed: Placement) -> None:
+    """Every container has its agent, and every agent holds what it got."""
+    requests = requests_of(groups)
+    assert len(placed.hosts) == len(requests)
+    for agent in agents:
+        assert holds(agent, [one for one, host in zip(requests, placed.hosts, strict=True) if host == agent.name])
+
+
+@given(described_agents, any_groups)
+def test_concentrated_takes_the_fewest_agents_and_of_those_sets_the_tightest(
+    described: Described, groups: list[Group]
+) -> None:
+    agents = cluster(described)
+    assert_first_of_the_fewest(agents, groups, "concentrated", tightness)
+
+
+@given(described_agents, any_groups)
+def test_roundrobin_takes_as_few_agents_and_of_those_sets_the_oldest(described: Described, groups: list[Group]) -> None:
+    agents = cluster(described)
+    assert_first_of_the_fewest(agents, groups, "roundrobin", lambda agent: (agent.latest_session, *tightness(agent)))
+
+
+def tightness(agent: AgentFacts) -> tuple[Any, ...]:
+    """Return what an agent has left today, the scarcest first."""
+    return agent.free["gpu"], agent.free["cpu"], agent.free["mem"], agent.name
+
+
+def assert_first_of_the_fewest(
+    agents: list[AgentFacts], groups: list[Group], selection: str, order: Callable[[AgentFacts], tuple[Any, ...]]
+) -> None:
+    """No set of agents that holds all is smaller, and of those as small none comes earlier in the order."""
+    by_name = {agent.name: agent for agent in agents}
+    sets = [sorted(order(by_name[name]) for name in used) for used in whole_ways(agents, groups)]
+    placed = place(agents, groups, single_node=False, selection=selection)
+    chosen = sorted(order(by_name[name]) for name in placed.agents) if isinstance(placed, Placement) else None
+    assert chosen == min(sets, key=lambda one: (len(one), one), default=None)
+
+
+@given(described_agents, any_groups)
+def test_dispersed_uses_as_many_agents_as_can_take_part(described: Described, groups: list[Group]) -> None:
+    agents = cluster(described)
+    most = max((len(used) for used in whole_ways(agents, groups)), default=0)
+    placed = place(agents, groups, single_node=False, selection="dispersed")
+    assert (len(placed.agents) if isinstance(placed, Placement) else 0) == most
+
+
+@given(described_agents, like)
+def test_dispersed_fills_agents_evenly(described: Described, groups: list[Group]) -> None:
+    agents = cluster(described)
+    placed = place(agents, groups, single_node=False, selection="dispersed")
+    if isinstance(placed, Placement):
+        counts = {name: placed.hosts.count(name) for name in placed.agents}
+        more = [agent.name for agent in agents if holds(agent, [groups[0].request] * (counts.get(agent.name, 0) + 1))]
+        assert all(counts[name] >= max(counts.values()) - 1 for name in more if name in counts)
+
+
+@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS), st.randoms(use_true_random=False))
+def test_the_order_in_which_agents_are_listed_changes_nothing(
+    described: Described, groups: list[Group], single_node: bool, selection: str, random: Any
+) -> None:
+    agents = cluster(described)
+    shuffled = random.sample(agents, len(agents))
+    assert place(agents, groups, single_node=single_node, selection=selection) == place(
+        shuffled, groups, single_node=single_node, selection=selection
+    )
+
+
+@given(described_agents, any_groups, st.booleans())
+def test_as_many_containers_as_possible_count_as_placed_when_there_is_no_room(
+    described: Described, groups: list[Group], single_node: bool
+) -> None:
+    agents = cluster(described)
+    placed = place(agents, groups, single_node=single_node, selection="concentrated")
+    if isinstance(placed, NoRoom):
+        one_agent = [[agent] for agent in agents] if single_node else [agents]
+        most = max(sum(map(sum, way)) for some in one_agent for way in ways(some, groups))
+        size = sum(group.count for group in groups)
+        assert sum(placed.unplaced.values()) == size - most
+        assert placed.reason.startswith(f"no room for {size - most} of {size} containers ")
+
+
+@given(described_agents, any_groups, st.booleans())
+def test_the_shortfall_is_what_the_containers_without_a_place_ask(
+    described: Described, groups: list[Group], single_node: bool
+) -> None:
+    placed = place(cluster(described), groups, single_node=single_node, selection="concentrated")
+    if isinstance(placed, Placement):
+        return
+    requests = {group.role: group.request for group in groups}
+    asked: dict[str, set[int]] = {}
+    for slot in ("cpu", "mem", "gpu"):
+        amounts = [count * requests[role].get(slot, 0) for role, count in placed.unplaced.items()]
+        asked[slot] = {sum(part) for part in parts(amounts)}
+    assert all(placed.shortfall[slot] in asked[slot] for slot in placed.shortfall)
+    assert 0 not in placed.shortfall.values()
+    assert set(placed.missing) == set(placed.unplaced)
+    assert all(
+        0 < lack <= requests[role][slot] for role in placed.missing for slot, lack in placed.missing[role].items()
+    )
+    if not any(one["max_containers"] for one in described):
+        assert placed.shortfall
+        assert all(placed.missing.values())
+
+
+def parts(amounts: list[int]) -> list[list[int]]:
+    """Return every selection of some of the amounts."""
+    if not amounts:
+        return [[]]
+    others = parts(amounts[1:])
+    return others + [[amounts[0], *one] for one in others]
+
+
+@given(described_agents, unlike, st.sampled_from(SELECTIONS))
+def test_the_agent_of_the_first_container_comes_first(
+    described: Described, groups: list[Group], selection: str
+) -> None:
+    placed = place(cluster(described), groups, single_node=False, selection=selection)
+    if isinstance(placed, Placement):
+        hosts = iter(placed.hosts)
+        assert placed.agents[0] == placed.hosts[0]
+        for group in groups:
+            named = [next(hosts) for _container in range(group.count)]
+            assert named == sorted(named, key=placed.agents.index)
+
+
+@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+def test_without_steps_to_search_a_placement_is_within_capacity_and_tells_a_lower_bound(
+    described: Described, groups: list[Group], single_node: bool, selection: str
+) -> None:
+    agents = cluster(described)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "STEPS", 0)
+        placed = place(agents, groups, single_node=single_node, selection=selection)
+    sizes = [len(used) for used in whole_ways(agents, groups, single_node=single_node)]
+    if isinstance(placed, Placement):
+        assert_within_capacity(agents, groups, placed)
+        assert placed.at_least <= len(placed.agents)
+        if selection == "dispersed":
+            assert len(placed.agents) <= max(sizes)
+        else:
+            assert placed.at_least <= min(sizes) <= len(placed.agents)
+    elif sizes:
+        assert placed.reason.startswith("no room found for ")
+
+
+@given(described_agents, unlike, st.integers(0, 400))
+def test_with_few_steps_the_fewest_agents_are_found_or_a_lower_bound_is_told(
+    described: Described, groups: list[Group], steps: int
+) -> None:
+    agents = cluster(described)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "STEPS", steps)
+        placed = place(agents, groups, single_node=False, selection="concentrated")
+    if isinstance(placed, Placement):
+        fewest = min(len(used) for used in whole_ways(agents, groups))
+        assert_within_capacity(agents, groups, placed)
+        assert placed.at_least <= fewest <= len(placed.agents)
+
+
+@pytest.mark.parametrize("groups", [alike(2), [Group("main", ONE_CORE, 1), Group("gpu", {"cuda.device": 1}, 1)]])
+@pytest.mark.parametrize("selection", SELECTIONS)
+@MODES
+def test_no_agents_at_all_is_no_room_that_says_so(selection: str, single_node: bool, groups: list[Group]) -> None:
+    assert place([], groups, single_node=single_node, selection=selection) == NoRoom(
+        "no room for 2 of 2 containers: no agent that may hold them is schedulable",
+        {},
+        {group.role: 1 for group in groups},
+    )
+
+
+@pytest.mark.parametrize("selection", ["concentrated", "roundrobin"])
+@MODES
+def test_what_fits_on_one_agent_goes_on_one_agent(selection: str, single_node: bool) -> None:
+    agents = [agent_facts("agent1", 2), agent_facts("agent2", 4), agent_facts("agent3", 2)]
+    placed = place(agents, alike(4), single_node=single_node, selection=selection)
+    assert placed == Placement(("agent2",) * 4, 1)
+
+
+def test_roundrobin_passes_over_the_roomiest_agent_where_older_ones_do() -> None:
+    agents = [
+        agent_facts("agent1", 4, sessions=last_used("agent1", 30.0)),
+        agent_facts("agent2", 3, sessions=last_used("agent2", 10.0)),
+        agent_facts("agent3", 3, sessions=last_used("agent3", 20.0)),
+    ]
+    placed = place(agents, alike(6), single_node=False, selection="roundrobin")
+    assert placed == Placement(("agent2",) * 3 + ("agent3",) * 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("selection", "single_node", "hosts"),
+    [
+        ("concentrated", False, ("agent1", "agent1")),
+        ("concentrated", True, ("agent1", "agent1")),
+        ("roundrobin", False, ("agent2", "agent2")),
+        ("roundrobin", True, ("agent2", "agent2")),
+        ("dispersed", False, ("agent3", "agent2")),
+        ("dispersed", True, ("agent3", "agent3")),
+    ],
+)
+def test_each_selection_has_its_favourite(selection: str, single_node: bool, hosts: tuple[str, ...]) -> None:
+    agents = [
+        agent_facts("agent1", 4, sessions=last_used("agent1", 30.0)),
+        agent_facts("agent2", 6, sessions=last_used("agent2", 10.0)),
+        agent_facts("agent3", 8, sessions=last_used("agent3", 20.0)),
+    ]
+    placed = place(agents, alike(2), single_node=single_node, selection=selection)
+    assert placed == Placement(hosts, len(set(hosts)))
+
+
+def test_dispersed_goes_on_with_the_others_when_one_agent_is_full() -> None:
+    agents = [agent_facts("agent1", 1), agent_facts("agent2", 2), agent_facts("agent3", 5)]
+    placed = place(agents, alike(7), single_node=False, selection="dispersed")
+    assert placed == Placement(("agent3",) * 4 + ("agent2",) * 2 + ("agent1",), 3)
+
+
+def test_concentrated_leaves_accelerators_to_those_who_ask_for_them() -> None:
+    plain, accelerated = (
+        agent_facts("agent2", 8),
+        agent_facts("agent1", 8, capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 8}),
+    )
+    placed = place([accelerated, plain], alike(2), single_node=True, selection="concentrated")
+    assert placed == Placement(("agent2", "agent2"), 1)
+
+
+def test_the_last_containers_go_where_the_least_room_is_left_over() -> None:
+    agents = [agent_facts("agent1", 8), agent_facts("agent2", 6), agent_facts("agent3", 2)]
+    placed = place(agents, alike(10), single_node=False, selection="concentrated")
+    assert placed == Placement(("agent1",) * 8 + ("agent3",) * 2, 2)
+
+
+GPU_AGENT = {"cpu": 8, "mem": 16 * GIB, "cuda.device": 2}
+MAIN_AND_GPUS = [Group("main", ONE_CORE, 1), Group("sub", {**ONE_CORE, "cuda.device": 1}, 4)]
+
+
+def test_roles_that_ask_differently_share_agents() -> None:
+    agents = [agent_facts(name, 8, capacity=GPU_AGENT) for name in ("agent1", "agent2", "agent3")]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent1", "agent1", "agent1", "agent2", "agent2"), 2)
+
+
+def test_the_first_container_leads_wherever_it_has_its_place() -> None:
+    agents = [
+        agent_facts("agent1", 3, capacity={**GPU_AGENT, "cpu": 3, "cuda.device": 3}),
+        agent_facts("agent2", 2, capacity={**GPU_AGENT, "cpu": 2, "cuda.device": 1}),
+    ]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent2", "agent2", "agent1", "agent1", "agent1"), 2)
+
+
+def test_dispersed_gives_each_role_agents_of_its_own_where_there_are_enough() -> None:
+    agents = [
+        *(agent_facts(f"agent{number}", 8, capacity=GPU_AGENT) for number in range(1, 5)),
+        agent_facts("agent5", 8),
+    ]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="dispersed")
+    assert placed == Placement(("agent5", "agent1", "agent2", "agent3", "agent4"), 5)
+
+
+def test_dispersed_searches_where_not_every_agent_can_take_part() -> None:
+    agents = [
+        agent_facts("agent1", 8, capacity={**GPU_AGENT, "cuda.device": 4}),
+        agent_facts("agent2"),
+        agent_facts("agent3"),
+    ]
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="dispersed")
+    assert placed == Placement(("agent2", *("agent1",) * 4), 2)
+
+
+def test_dispersed_searches_where_one_choice_after_the_other_leaves_an_agent_empty() -> None:
+    wide, gpu, small = {"cpu": 2, "mem": 3}, {"gpu": 1}, {"cpu": 1, "mem": 1}
+    agents = [
+        agent_facts("agent1", 4, capacity={"cpu": 0, "mem": 1, "gpu": 1}),
+        agent_facts("agent2", 4, capacity={"cpu": 4, "mem": 2, "gpu": 1}),
+        agent_facts("agent3", 4, capacity={"cpu": 2, "mem": 3, "gpu": 0}),
+    ]
+    groups = [Group("main", wide, 1), Group("gpu", gpu, 1), Group("sub", small, 2)]
+    placed = place(agents, groups, single_node=False, selection="dispersed")
+    assert placed == Placement(("agent3", "agent1", "agent2", "agent2"), 3)
+
+
+def test_without_steps_to_search_the_agents_that_take_most_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = [
+        *(agent_facts(f"agent{number}", 8, capacity={**GPU_AGENT, "cuda.device": 1}) for number in range(1, 4)),
+        *(agent_facts(f"agent{number}", 8, capacity=GPU_AGENT) for number in range(4, 6)),
+    ]
+    monkeypatch.setattr(search, "STEPS", 0)
+    placed = place(agents, MAIN_AND_GPUS, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent4", "agent4", "agent4", "agent5", "agent5"), 2)
+    few = place(
+        agents[:3],
+        [*MAIN_AND_GPUS[:1], Group("sub", MAIN_AND_GPUS[1].request, 3)],
+        single_node=False,
+        selection="concentrated",
+    )
+    assert isinstance(few, Placement)
+    assert few.at_least == 3
+
+
+def test_roles_that_ask_the_same_are_placed_as_if_they_were_one() -> None:
+    agents = [agent_facts("agent1", 2), agent_facts("agent2", 2)]
+    groups = [Group("main", ONE_CORE, 1), Group("worker", {**ONE_CORE, "shmem": GIB}, 2)]
+    placed = place(agents, groups, single_node=False, selection="concentrated")
+    assert placed == Placement(("agent1", "agent1", "agent2"), 2)

@@ -1,0 +1,191 @@
+"""Why there is no room, in words and figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.unschedulable import listed
+from tests.unit.builders import GIB, agent_facts
+from tests.unit.possible import held
+
+ONE_CORE = {"cpu": 1, "mem": GIB}
+GPU = {**ONE_CORE, "cuda.device": 1}
+
+
+def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool = False) -> NoRoom:
+    """Return why these groups have no place on these agents."""
+    there = [agent_facts(name, **described) for name, described in agents.items()]
+    placed = place(there, groups, single_node=single_node, selection="concentrated")
+    assert isinstance(placed, NoRoom)
+    return placed
+
+
+@pytest.mark.parametrize(
+    ("agents", "request_of_one", "size", "single_node", "told"),
+    [
+        (
+            {"agent1": {"cpu": 2}, "agent2": {"cpu": 2}},
+            ONE_CORE,
+            8,
+            False,
+            NoRoom(
+                "no room for 4 of 8 containers on 2 agents: short of cpu 4",
+                {"cpu": 4},
+                {"main": 4},
+                {"main": {"cpu": 1}},
+            ),
+        ),
+        (
+            {"agent1": {"cpu": 2}, "agent2": {"cpu": 4}},
+            ONE_CORE,
+            6,
+            True,
+            NoRoom(
+                "no room for 2 of 6 containers on one agent: short of cpu 2",
+                {"cpu": 2},
+                {"main": 2},
+                {"main": {"cpu": 1}},
+            ),
+        ),
+        (
+            {"agent1": {"cpu": 8, "mem": 2 * GIB}},
+            ONE_CORE,
+            4,
+            True,
+            NoRoom(
+                "no room for 2 of 4 containers on one agent: short of mem 2g",
+                {"mem": 2 * GIB},
+                {"main": 2},
+                {"main": {"mem": GIB}},
+            ),
+        ),
+        (
+            {"agent1": {"cpu": 2, "mem": 2 * GIB}},
+            ONE_CORE,
+            3,
+            True,
+            NoRoom(
+                "no room for 1 of 3 containers on one agent: short of cpu 1, mem 1g",
+                {"cpu": 1, "mem": GIB},
+                {"main": 1},
+                {"main": {"cpu": 1, "mem": GIB}},
+            ),
+        ),
+        (
+            {"agent1": {"max_containers": 2}, "agent2": {"max_containers": 1}},
+            ONE_CORE,
+            4,
+            False,
+            NoRoom(
+                "no room for 1 of 4 containers on 2 agents: the limit of containers per agent is reached",
+                {},
+                {"main": 1},
+                {"main": {}},
+            ),
+        ),
+        (
+            {"agent1": {"cpu": 4, "capacity": {"cpu": 32, "mem": 16 * GIB}}, "agent2": {"cpu": 2}},
+            {"cpu": 6, "mem": GIB},
+            1,
+            True,
+            NoRoom(
+                "no room for 1 of 1 containers on 2 agents: short of cpu 6; one container asks for 6 cores and no agent"
+                " has more than 4 online",
+                {"cpu": 6},
+                {"main": 1},
+                {"main": {"cpu": 2}},
+            ),
+        ),
+        (
+            {"agent1": {}},
+            {**ONE_CORE, "cuda.device": 2},
+            2,
+            True,
+            NoRoom(
+                "no room for 2 of 2 containers on one agent: short of cuda.device 4",
+                {"cuda.device": 4},
+                {"main": 2},
+                {"main": {"cuda.device": 2}},
+            ),
+        ),
+    ],
+    ids=["cores", "cores of one agent", "memory", "both", "container limit", "too wide", "accelerators"],
+)
+def test_no_room_names_what_is_short_and_by_how_much(
+    agents: dict[str, dict[str, Any]], request_of_one: dict[str, int], size: int, single_node: bool, told: NoRoom
+) -> None:
+    assert no_room(agents, Group("main", request_of_one, size), single_node=single_node) == told
+
+
+def test_the_last_ranks_of_containers_that_are_alike_have_no_place() -> None:
+    told = no_room({"agent1": {"cpu": 3}}, Group("main", ONE_CORE, 1), Group("sub", ONE_CORE, 4))
+    assert told.reason == "no room for 2 of 5 containers on one agent: short of cpu 2"
+    assert (told.unplaced, told.missing) == ({"sub": 2}, {"sub": {"cpu": 1}})
+
+
+def test_unlike_containers_without_a_place_are_named() -> None:
+    agents = {name: {"capacity": {"cpu": 8, "mem": 16 * GIB, "cuda.device": 1}} for name in ("agent1", "agent2")}
+    told = no_room(agents, Group("main", ONE_CORE, 1), Group("sub", GPU, 3), Group("ps", {"cpu": 9, "mem": GIB}, 1))
+    assert told == NoRoom(
+        "no room for 2 of 5 containers (sub3, ps1) on 2 agents: short of cuda.device 1, cpu 9; one container asks for 9"
+        " cores and no agent has more than 8 online",
+        {"cuda.device": 1, "cpu": 9},
+        {"sub": 1, "ps": 1},
+        {"sub": {"cuda.device": 1}, "ps": {"cpu": 2}},
+    )
+
+
+def test_of_several_agents_the_one_that_lacks_the_least_of_a_container_counts() -> None:
+    agents = {"agent1": {"cpu": 8, "mem": 2 * GIB}, "agent2": {"cpu": 3, "mem": 8 * GIB}}
+    told = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
+    assert told.missing == {"main": {"cpu": 1}}
+    assert told.shortfall == {"cpu": 4, "mem": 8 * GIB}
+
+
+def test_of_an_agent_the_slot_counts_of_which_it_lacks_the_largest_part() -> None:
+    agents = {"agent1": {"cpu": 3, "mem": 2 * GIB}, "agent2": {"cpu": 2, "mem": 4 * GIB}}
+    told = no_room(agents, Group("main", {"cpu": 4, "mem": 8 * GIB}, 1))
+    assert told.missing == {"main": {"cpu": 2, "mem": 4 * GIB}}
+
+
+def test_on_one_agent_only_those_bind_that_could_hold_the_most() -> None:
+    agents = {"agent1": {"cpu": 2}, "agent2": {"mem": 3 * GIB}}
+    told = no_room(agents, Group("main", ONE_CORE, 4), single_node=True)
+    assert told.shortfall == {"mem": GIB}
+
+
+def test_an_agent_at_its_limit_lacks_more_than_one_that_is_short() -> None:
+    agents = {"agent1": {"max_containers": 1, "containers": 1}, "agent2": {"cpu": 1}}
+    assert no_room(agents, Group("main", {"cpu": 2}, 1)).missing == {"main": {"cpu": 1}}
+
+
+@pytest.mark.parametrize("single_node", [True, False])
+def test_the_first_roles_are_placed_where_as_many_of_others_could_be(single_node: bool) -> None:
+    agents = {"agent1": {"cpu": 2}}
+    told = no_room(agents, Group("main", {"cpu": 2}, 1), Group("sub", {"cpu": 1}, 1), single_node=single_node)
+    assert told.reason == "no room for 1 of 2 containers (sub1) on one agent: short of cpu 1"
+    assert told.unplaced == {"sub": 1}
+
+
+def test_the_sessions_that_make_room_are_named() -> None:
+    agents = {
+        "agent1": {
+            "cpu": 4,
+            "taken": {"cpu": 4},
+            "sessions": [held(f"job{age}", age, {"agent1": [{"cpu": 1}]}) for age in range(4)],
+        }
+    }
+    told = no_room(agents, Group("main", {"cpu": 2}, 1))
+    assert told.makes_room == ("job0", "job1")
+    assert (
+        told.reason
+        == "no room for 1 of 1 containers on one agent: short of cpu 2; room comes when these end: job0, job1"
+    )
+
+
+def test_a_phrase_names_a_few_and_counts_the_others() -> None:
+    assert listed(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert listed(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"

@@ -1,0 +1,567 @@
+"""From a request and the facts of all agents to what is done about it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
+    Decision,
+    can_start_when_empty,
+    decide,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, SpecError
+from tests.unit.builders import (
+    GIB,
+    IMAGE,
+    NOW,
+    POOLS,
+    SESSION_ID,
+    USER,
+    agent_data,
+    holders,
+    image_data,
+    plan,
+    readings,
+    session_data,
+    spec,
+)
+
+LATER_ID = "99999999-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
+
+
+def decided(asked: SessionSpec, seen: Readings) -> Decision:
+    """Return the decision for a request that there is room for."""
+    decision = decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
+    assert isinstance(decision, Decision)
+    return decision
+
+
+def refusal(asked: SessionSpec, seen: Readings, kind: type[ValueError]) -> str:
+    """Return why a request is refused."""
+    with pytest.raises(kind) as refused:
+        decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
+    return str(refused.value)
+
+
+def holding(*agents: str, committed: bool = True, expired: bool = False, **asked: Any) -> dict[str, dict[str, Any]]:
+    """Return the readings of agents that hold the session of two and two, asked for as told."""
+    there = holders(plan(), spec(**{**TWO_AND_TWO, **asked}), committed=committed, expired=expired)
+    return {name: there[name] for name in agents}
+
+
+def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
+    decision = decided(spec(), readings("agent1"))
+    assert (decision.plan.id, decision.plan.created_at) == (LATER_ID, NOW + 60)
+    assert decision == Decision(decision.plan, False, {}, {}, 1, {"agent1": {IMAGE: image_data()}})
+    assert decision.plan.user == USER
+
+
+def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
+    without: dict[str, Any] = {"images": {"lab/python:1": None}}
+    seen = readings(
+        agent1=agent_data("agent1", 2, **without),
+        agent2=agent_data("agent2", 2),
+        agent3=agent_data("agent3", 1, **without),
+    )
+    assert decided(spec(**TWO_AND_TWO), seen).pulls == {"agent1": ["lab/python:1"]}
+
+
+def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> None:
+    roles = {"main": {}, "worker": {"replicas": 3, "image": "other:1"}, "ps": {"image": "third:1"}}
+    seen = readings(
+        agent1=agent_data("agent1", 3, images={"lab/python:1": image_data(), "third:1": None}),
+        agent2=agent_data("agent2", 2, images={"other:1": image_data(2)}),
+    )
+    decision = decided(spec(cluster_mode="multi-node", roles=roles), seen)
+    needed = {name: [kernel.image for kernel in decision.plan.kernels_on(name)] for name in decision.plan.agents}
+    assert {name: sorted(images) for name, images in needed.items()} == {
+        "agent1": ["lab/python:1", "other:1", "other:1"],
+        "agent2": ["other:1", "third:1"],
+    }
+    assert decision.pulls == {"agent1": ["other:1"], "agent2": ["third:1"]}
+    assert decision.images == {"agent1": {"lab/python:1": image_data()}, "agent2": {"other:1": image_data(2)}}
+
+
+def test_an_agent_that_is_left_out_takes_no_part() -> None:
+    seen = readings("agent2", left_out={"agent1": "Failed to connect"})
+    assert decided(spec(), seen).plan.agents == ["agent2"]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "sentence"),
+    [
+        ({}, "no agent can be used: the inventory has none"),
+        ({"agent1": "engine down"}, "no agent can be used: agent1: engine down"),
+        (
+            {"agent2": "unreachable", "agent1": "engine down"},
+            "no agent can be used: agent1: engine down; agent2: unreachable",
+        ),
+        (
+            {"agent2": "unreachable", "agent1": "unreachable"},
+            "no agent can be used: agent1, agent2: unreachable",
+        ),
+    ],
+)
+def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str], sentence: str) -> None:
+    assert refusal(spec(), readings(left_out=left_out), PlanError) == sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "sentence"),
+    [
+        (
+            {"designated_agents": ["agent9"]},
+            SpecError,
+            "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2, agent3.",
+        ),
+        (
+            {"designated_agents": ["agent1", "agent3"]},
+            PlanError,
+            "session_designated_agents: 'agent3' cannot be used: unreachable",
+        ),
+        (
+            {"designated_agents": ["agent2"]},
+            SpecError,
+            "session_designated_agents: 'agent2' belongs to resource group 'gpu', not to 'default'.",
+        ),
+        (
+            {"resource_group": "cpu"},
+            SpecError,
+            "session_resource_group: no agent belongs to 'cpu'; known are default, gpu.",
+        ),
+        (
+            {"resources": {"cuda.device": 1}},
+            SpecError,
+            "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem.",
+        ),
+        (
+            {"roles": {"main": {}, "worker": {"resources": {"cuda.device": 1}}}},
+            SpecError,
+            (
+                "session_roles.worker.resources.cuda.device: no agent of resource group 'default' offers it;"
+                " offered are cpu, mem."
+            ),
+        ),
+        (
+            {"architecture": "riscv64"},
+            SpecError,
+            "session_architecture: no agent is 'riscv64'; known are amd64.",
+        ),
+        (
+            {"resource_group": "gpu", "resources": {"rocm.device": 1}},
+            SpecError,
+            (
+                "session_resources.rocm.device: no agent of resource group 'gpu' offers it;"
+                " offered are cpu, cuda.device, mem."
+            ),
+        ),
+    ],
+    ids=[
+        "designated unknown",
+        "designated left out",
+        "designated elsewhere",
+        "group unknown",
+        "slot elsewhere",
+        "slot of a role",
+        "architecture nowhere",
+        "slot nowhere",
+    ],
+)
+def test_what_no_agent_can_ever_meet_is_refused(asked: dict[str, Any], kind: type[ValueError], sentence: str) -> None:
+    accelerated = agent_data("agent2", resource_group="gpu", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
+    seen = readings("agent1", agent2=accelerated, left_out={"agent3": "unreachable"})
+    assert refusal(spec(**asked), seen, kind) == sentence
+
+
+def test_a_slot_that_no_designated_agent_offers_is_refused_although_others_do() -> None:
+    accelerated = agent_data("agent2", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
+    asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1})
+    assert refusal(asked, readings("agent1", agent2=accelerated), SpecError) == (
+        "session_resources.cuda.device: no designated agent offers it; offered are cpu, mem."
+    )
+
+
+def test_shared_memory_is_a_part_of_memory_and_needs_no_slot() -> None:
+    assert decided(spec(resources={"shmem": "64m"}), readings("agent1")).plan.kernels[0].resources["shmem"] == 64 << 20
+
+
+def test_designated_agents_alone_hold_the_session() -> None:
+    assert decided(spec(designated_agents=["agent3"]), readings("agent1", "agent2", "agent3")).plan.agents == ["agent3"]
+
+
+def test_an_agent_that_may_not_be_scheduled_holds_nothing_new() -> None:
+    seen = readings("agent2", agent1=agent_data("agent1", 1, schedulable=False))
+    assert decided(spec(), seen).plan.agents == ["agent2"]
+
+
+def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
+    seen = readings(agent1=agent_data("agent1", schedulable=False))
+    assert decide(spec(), seen, POOLS, LATER_ID, USER, NOW) == NoRoom(
+        "no room for 1 of 1 containers: no agent that may hold them is schedulable", {}, {"main": 1}
+    )
+
+
+def test_no_room_is_an_answer_and_no_error() -> None:
+    assert decide(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 3)), POOLS, LATER_ID, USER, NOW) == NoRoom(
+        "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}, {"sub": 1}, {"sub": {"cpu": 1}}
+    )
+
+
+MOUNTS: dict[str, Any] = {"mounts": [{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b"}]}
+
+
+@pytest.mark.parametrize(
+    ("missing", "agents"),
+    [
+        ({}, ["agent1"]),
+        ({"agent1": ["/mnt/a"]}, ["agent2"]),
+        ({"agent1": ["/mnt/b"], "agent2": ["/mnt/a", "/mnt/b"]}, ["agent3"]),
+        ({"agent1": ["/mnt/other"]}, ["agent1"]),
+    ],
+    ids=["everywhere", "on two", "on one", "another session's"],
+)
+def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agents: list[str]) -> None:
+    cores = {"agent1": 2, "agent2": 4, "agent3": 6}
+    seen = readings(**{name: agent_data(name, cpu, missing_paths=missing.get(name, [])) for name, cpu in cores.items()})
+    assert decided(spec(**MOUNTS), seen).plan.agents == agents
+
+
+@pytest.mark.parametrize(
+    ("missing", "sentence"),
+    [
+        ({"agent1": ["/mnt/a", "/mnt/b"]}, "/mnt/a, /mnt/b is not a folder on agent1"),
+        ({"agent2": ["/mnt/a"], "agent1": ["/mnt/b", "/c"]}, "/mnt/b is not a folder on agent1 and 1 more"),
+    ],
+    ids=["one agent", "two agents"],
+)
+def test_a_session_whose_folders_are_on_no_agent_is_refused(missing: dict[str, list[str]], sentence: str) -> None:
+    seen = readings(**{name: agent_data(name, missing_paths=paths) for name, paths in missing.items()})
+    assert refusal(spec(**MOUNTS), seen, PlanError) == f"session_mounts: {sentence}, and the source must exist there"
+    assert not can_start_when_empty(spec(**MOUNTS), seen)
+
+
+def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
+    seen = readings("agent1", agent2=agent_data("agent2", 2, infiniband=True))
+    decision = decided(spec(infiniband=True), seen)
+    assert (decision.plan.agents, decision.plan.infiniband) == (["agent2"], True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [({}, "agent1, agent2"), ({"designated_agents": ["agent2"]}, "agent2")],
+    ids=["of all", "of the designated"],
+)
+def test_infiniband_that_no_agent_has_is_refused(changes: dict[str, Any], names: str) -> None:
+    asked = spec(infiniband=True, **changes)
+    seen = readings("agent1", "agent2")
+    assert refusal(asked, seen, SpecError) == f"session_infiniband: none of {names} has /dev/infiniband."
+    assert not can_start_when_empty(asked, seen)
+
+
+@pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])
+def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
+    decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
+    assert (decision.plan, decision.known, decision.pulls, decision.at_least) == (plan(), True, {}, None)
+    # One that every agent has committed needs no claim: its keys are known.
+    assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
+
+
+@pytest.mark.parametrize("asked", [{}, {"cluster_size": 3}], ids=["the same", "another"])
+def test_what_was_given_up_everywhere_is_nobodys_and_its_name_is_free(asked: dict[str, Any]) -> None:
+    seen = readings(**holding("agent1", "agent2", committed=False, expired=True))
+    decision = decided(spec(**{**TWO_AND_TWO, **asked}), seen)
+    assert (decision.plan.id, decision.known) == (LATER_ID, False)
+
+
+def test_what_was_given_up_on_one_agent_alone_is_taken_up_again() -> None:
+    seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
+    decision = decided(spec(**TWO_AND_TWO), readings(**seen))
+    assert (decision.plan, decision.known, decision.public_keys) == (plan(), True, {})
+
+
+def test_a_session_that_one_agent_has_not_committed_is_claimed_again() -> None:
+    seen = {**holding("agent1"), **holding("agent2", committed=False)}
+    assert decided(spec(**TWO_AND_TWO), readings(**seen)).public_keys == {}
+
+
+def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it() -> None:
+    seen = readings("agent2", **holding("agent1", committed=False))
+    assert decided(spec(**TWO_AND_TWO), seen).plan.id == SESSION_ID
+
+
+def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
+    seen = holding("agent1", "agent2")
+    seen["agent2"]["images"] = {}
+    assert decided(spec(**TWO_AND_TWO), readings(**seen)).pulls == {"agent2": ["lab/python:1"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "differs"),
+    [
+        ({"cluster_size": 3}, {}, "(RUNNING) that differs in session_cluster_size (is 4, asked 3)"),
+        (
+            {"cluster_size": 3},
+            {"committed": False},
+            "(CREATING) that differs in session_cluster_size (is 4, asked 3)",
+        ),
+        ({"env": {"TOKEN": "hunter3"}}, {}, "(RUNNING) that differs in session_env (TOKEN)"),
+        (
+            {"env": {}, "priority": 5},
+            {},
+            "(RUNNING) that differs in session_env (TOKEN), session_priority (is 10, asked 5)",
+        ),
+    ],
+)
+def test_another_request_under_the_same_name_is_refused_with_what_differs(
+    asked: dict[str, Any], status: dict[str, bool], differs: str
+) -> None:
+    seen = readings(**holding("agent1", "agent2", **status))
+    assert refusal(spec(**{**TWO_AND_TWO, **asked}), seen, SpecError) == (
+        f"session_name: 'train-llm' is taken by a session {differs};"
+        " choose another name, or end that one with backendai.cluster.terminate_session."
+    )
+
+
+def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused() -> None:
+    seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
+    assert "(ERROR) that differs in session_cluster_size (is 4, asked 3)" in refusal(
+        spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**seen), SpecError
+    )
+
+
+@pytest.mark.parametrize(
+    ("left_out", "reason"),
+    [({"agent2": "unreachable"}, "agent2: unreachable"), ({}, "agent2: not in the inventory, or hidden by --limit")],
+)
+def test_a_session_whose_agent_is_away_is_not_repaired(left_out: dict[str, str], reason: str) -> None:
+    seen = readings(left_out=left_out, **holding("agent1"))
+    assert refusal(spec(**TWO_AND_TWO), seen, PlanError) == (
+        f"the session 'train-llm' has containers on agents that cannot be used: {reason}"
+    )
+
+
+def test_another_name_is_another_session() -> None:
+    decision = decided(spec(**TWO_AND_TWO, name="other"), readings(**holding("agent1", "agent2")))
+    assert decision.plan.id == LATER_ID
+
+
+def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
+    other_id = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+    one, other = plan({"agent1": 1}), dataclasses.replace(plan({"agent2": 1}), id=other_id)
+    seen = readings(
+        agent1=agent_data("agent1", sessions=[session_data(one, "agent1")]),
+        agent2=agent_data("agent2", sessions=[session_data(other, "agent2")]),
+    )
+    assert refusal(spec(), seen, SpecError) == (
+        f"session_name: 2 sessions are called 'train-llm' already ({other_id}, {SESSION_ID}); end them first."
+    )
+
+
+# ---- agents that are preferred, and architectures
+
+
+PREFERRED: dict[str, Any] = {"designated_agents_mode": "preferred"}
+
+
+@pytest.mark.parametrize(
+    ("designated", "size", "agents"),
+    [
+        (["agent2"], 2, {"agent2"}),
+        (["agent2"], 4, {"agent3"}),
+        (["agent1", "agent2"], 4, {"agent1", "agent2"}),
+        (["agent1", "agent2"], 8, {"agent1", "agent2", "agent3"}),
+        (["agent9"], 2, {"agent1"}),
+        (["agent8", "agent2"], 2, {"agent2"}),
+        (["agent4"], 2, {"agent1"}),
+    ],
+    ids=[
+        "room there",
+        "no room there",
+        "several, rather than one other",
+        "together with the others",
+        "unknown",
+        "one away",
+        "another group",
+    ],
+)
+def test_preferred_agents_hold_the_session_where_they_can(designated: list[str], size: int, agents: set[str]) -> None:
+    seen = readings(
+        agent1=agent_data("agent1", 2),
+        agent2=agent_data("agent2", 2),
+        agent3=agent_data("agent3", 4),
+        agent4=agent_data("agent4", resource_group="gpu"),
+        left_out={"agent8": "unreachable"},
+    )
+    asked = spec(cluster_size=size, cluster_mode="multi-node", designated_agents=designated, **PREFERRED)
+    assert set(decided(asked, seen).plan.agents) == agents
+
+
+def test_strictly_designated_agents_are_waited_for() -> None:
+    seen = readings("agent3", agent1=agent_data("agent1", 2))
+    answer = decide(spec(cluster_size=4, designated_agents=["agent1"]), seen, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, NoRoom)
+    assert answer.reason == "no room for 2 of 4 containers on one agent: short of cpu 2"
+
+
+def test_a_slot_that_nobody_offers_is_not_blamed_on_agents_that_are_only_preferred() -> None:
+    asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1}, **PREFERRED)
+    assert refusal(asked, readings("agent1", "agent2"), SpecError) == (
+        "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem."
+    )
+
+
+def mixed(**images: dict[str, str | None]) -> Readings:
+    """Return the readings of two agents of each of two architectures, two cores each, with these images."""
+    kinds = {"agent1": "amd64", "agent2": "arm64", "agent3": "amd64", "agent4": "arm64"}
+    return readings(
+        **{
+            name: agent_data(name, 2, architecture=kind, images=images.get(name, {IMAGE: None}))
+            for name, kind in kinds.items()
+        }
+    )
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_session_is_on_one_architecture(size: int) -> None:
+    plan_of_one = decided(spec(cluster_size=size, cluster_mode="multi-node"), mixed()).plan
+    assert set(plan_of_one.agents) <= {"agent1", "agent3"}
+
+
+def test_a_session_that_needs_both_architectures_waits() -> None:
+    answer = decide(spec(cluster_size=5, cluster_mode="multi-node"), mixed(), POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, NoRoom)
+    assert answer.reason == "no room for 1 of 5 containers on 2 agents: short of cpu 1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "images", "agents"),
+    [
+        ({"architecture": "arm64"}, {}, {"agent2", "agent4"}),
+        ({}, {"agent4": {IMAGE: image_data()}}, {"agent2", "agent4"}),
+        ({"architecture": "amd64"}, {"agent4": {IMAGE: image_data()}}, {"agent1", "agent3"}),
+        ({"designated_agents": ["agent2", "agent4"], **PREFERRED}, {}, {"agent2", "agent4"}),
+        ({"designated_agents": ["agent1", "agent2"], **PREFERRED}, {}, {"agent1", "agent3"}),
+    ],
+    ids=["asked", "that of the image", "asked against the image", "that of the preferred", "preferred are too small"],
+)
+def test_the_architecture_is_the_one_that_is_asked_or_that_has_the_image(
+    asked: dict[str, Any], images: dict[str, Any], agents: set[str]
+) -> None:
+    wanted = spec(cluster_size=4, cluster_mode="multi-node", **asked)
+    assert set(decided(wanted, mixed(**images)).plan.agents) == agents
+
+
+def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
+    seen = mixed()
+    full = {name: {**data, "taken": {"cpu": 2}} for name, data in seen.facts.items() if name in ("agent1", "agent3")}
+    freer = dataclasses.replace(seen, facts={**seen.facts, **full})
+    assert set(decided(spec(cluster_size=4, cluster_mode="multi-node"), freer).plan.agents) == {"agent2", "agent4"}
+
+
+# ---- what agents would say
+
+
+def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -> None:
+    made = plan()
+    assert made.network is not None
+    before = readings("agent1", "agent2", "agent3")
+    after = before.holding(made).facts
+    assert after["agent3"] == before.facts["agent3"]
+    for name in ("agent1", "agent2"):
+        told = {key: after[name][key] for key in ("taken", "containers", "networks", "vnis")}
+        assert told == {
+            "taken": {"cpu": 2, "mem": 2 * GIB},
+            "containers": 2,
+            "networks": [made.network.subnet],
+            "vnis": [made.network.vni],
+        }
+        assert [one["plan"]["id"] for one in after[name]["sessions"]] == [SESSION_ID]
+    assert before == readings("agent1", "agent2", "agent3")
+
+
+@pytest.mark.parametrize(("counts", "networks"), [({"agent1": 1}, 0), ({"agent1": 2}, 1)])
+def test_a_plan_on_one_agent_takes_no_network_identifier(counts: dict[str, int], networks: int) -> None:
+    after = readings("agent1").holding(plan(counts)).facts["agent1"]
+    assert (len(after["networks"]), after["vnis"]) == (networks, [])
+
+
+def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
+    first = decided(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 4), agent2=agent_data("agent2", 4)))
+    seen = readings(agent1=agent_data("agent1", 4), agent2=agent_data("agent2", 4)).holding(first.plan)
+    second = decide(spec(**{**TWO_AND_TWO, "name": "other"}), seen, POOLS, SESSION_ID, USER, NOW)
+    assert isinstance(second, Decision)
+    assert (first.plan.agents, second.plan.agents) == (["agent1"], ["agent2"])
+
+
+def test_sessions_that_have_ended_are_not_known_and_take_their_room_as_long_as_they_are_there() -> None:
+    seen = readings(**holding("agent1", "agent2"))
+    seen.facts["agent1"]["taken"]["cpu"] = 2
+    gone = seen.without([SESSION_ID])
+    assert [data["sessions"] for data in gone.facts.values()] == [[], []]
+    assert gone.facts["agent1"]["taken"] == {"cpu": 2}
+    assert seen.without([]) == seen == seen.without([LATER_ID])
+    assert decided(spec(**TWO_AND_TWO), gone).plan.id == LATER_ID
+
+
+@pytest.mark.parametrize(
+    ("state", "in_flight"),
+    [
+        ({}, False),
+        ({"committed": False}, True),
+        ({"committed": False, "expired": True}, False),
+    ],
+    ids=["running", "being created", "given up"],
+)
+def test_a_run_is_at_work_where_a_claim_is_in_time(state: dict[str, bool], in_flight: bool) -> None:
+    assert readings("agent3", **holding("agent1", "agent2", **state)).in_flight is in_flight
+
+
+def test_an_agent_has_told_what_it_has_or_why_it_cannot() -> None:
+    seen = readings("agent1", left_out={"agent2": "unreachable"})
+    assert [seen.told(name) for name in ("agent1", "agent2", "agent3")] == [True, True, False]
+
+
+# ---- what fits an empty cluster
+
+
+def test_what_agents_hold_already_can_start() -> None:
+    wide = {name: {**data, "online_cpus": [0]} for name, data in holding("agent1", "agent2").items()}
+    asked = spec(**TWO_AND_TWO, resources={"cpu": 2})
+    made = plan(resources={"cpu": 2})
+    held = {name: {**wide[name], "sessions": [session_data(made, name, asked)]} for name in wide}
+    assert can_start_when_empty(asked, readings(**held))
+    assert not can_start_when_empty(asked, readings(**wide))
+
+
+@pytest.mark.parametrize(
+    ("asked", "fits"),
+    [
+        ({"cluster_size": 8}, True),
+        ({"cluster_size": 9}, False),
+        ({"cluster_size": 16, "cluster_mode": "multi-node"}, True),
+        ({"cluster_size": 17, "cluster_mode": "multi-node"}, False),
+        ({"resource_group": "gpu"}, False),
+        ({"designated_agents": ["agent9"]}, False),
+        ({"designated_agents": ["agent3"]}, False),
+        ({"resources": {"cuda.device": 1}}, False),
+        ({"designated_agents": ["agent4"]}, False),
+    ],
+    ids=["one", "too many", "both", "too many for both", "group", "unknown", "left out", "slot", "not schedulable"],
+)
+def test_a_request_fits_when_all_other_sessions_have_ended(asked: dict[str, Any], fits: bool) -> None:
+    full: dict[str, Any] = {"taken": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
+    seen = readings(
+        agent1=agent_data("agent1", **full),
+        agent2=agent_data("agent2", **full),
+        agent4=agent_data("agent4", schedulable=False),
+        left_out={"agent3": "unreachable"},
+    )
+    assert can_start_when_empty(spec(**asked), seen) is fits
+    assert seen.facts["agent1"]["taken"] == {"cpu": 8, "mem": 16 * GIB}

@@ -1,0 +1,198 @@
+"""What main1 publishes on its agent, for gateways alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, PublishedPort
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.published_ports import publish
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_data, agent_facts, readings, spec
+
+GATEWAYS = ("198.51.100.7", "2001:db8::7")
+OPEN = dataclasses.replace(POOLS, gateways=GATEWAYS)
+APPS = (App("jupyter", 8888), App("board", 6006, "tcp"))
+LISTED = [{"name": "jupyter", "port": 8888}, {"name": "board", "port": 6006, "protocol": "tcp"}]
+
+
+def published(
+    agent: AgentFacts | None = None, pools: Pools = OPEN, own_ssh_port: int | None = None
+) -> tuple[PublishedPort, ...]:
+    """Return what a main1 with both apps publishes on an ordinary agent, unless told."""
+    return publish(APPS, agent or agent_facts("agent1"), pools, SESSION_ID, [own_ssh_port] if own_ssh_port else [])
+
+
+def only(first: int, last: int) -> Pools:
+    return dataclasses.replace(OPEN, first_published_port=first, last_published_port=last)
+
+
+def underlay(address: str, endpoint: str = "") -> AgentFacts:
+    there = {"address": address, "interface": "eth0", "mtu": 1500, "endpoint": endpoint}
+    return agent_facts("agent1", underlay=there)
+
+
+def planned(driver: str = "vxlan", pools: Pools = OPEN, **changes: Any) -> SessionPlan:
+    """Return the plan of a session with both apps, main1 and one sub on agent2 and one on agent1."""
+    agents = [agent_facts(name) for name in ("agent1", "agent2")]
+    asked = spec(cluster_size=3, cluster_mode="multi-node", apps=LISTED, network_driver=driver, **changes)
+    return make_plan(asked, Placement(("agent2", "agent2", "agent1"), 2), agents, pools, SESSION_ID, USER, NOW)
+
+
+def test_nothing_is_published_where_no_gateway_could_reach_it() -> None:
+    assert published(pools=POOLS) == ()
+    assert published(agent_facts("agent1", underlay=None), POOLS) == ()
+
+
+def test_the_way_to_main1s_sshd_comes_first_and_its_apps_in_their_order() -> None:
+    ways = published()
+    assert [(one.name, one.protocol, one.port) for one in ways] == [
+        ("ssh", "tcp", 22),
+        ("jupyter", "http", 8888),
+        ("board", "tcp", 6006),
+    ]
+    assert {one.address for one in ways} == {"192.0.2.1"}
+
+
+def test_ports_are_of_the_pool_and_differ() -> None:
+    ports = [one.host_port for one in published()]
+    assert len(set(ports)) == 3
+    assert all(30000 <= port <= 31000 for port in ports)
+    assert ports == [one.host_port for one in published()]
+
+
+def test_ports_that_are_in_use_are_avoided() -> None:
+    busy = agent_facts("agent1", tcp_ports=[30000, 30002])
+    assert sorted(one.host_port for one in published(busy, only(30000, 30004))) == [30001, 30003, 30004]
+
+
+@pytest.mark.parametrize("taken", [[], [30000], [30000, 30001]])
+def test_a_pool_that_is_used_up_is_told_with_the_agent(taken: list[int]) -> None:
+    with pytest.raises(PlanError) as refused:
+        published(agent_facts("agent1", tcp_ports=taken), only(30000, 30001))
+    assert str(refused.value) == "session_published_port_pool: 30000-30001 has no 3 ports left on agent1"
+
+
+@pytest.mark.parametrize("own_ssh_port", [None, 30000])
+def test_an_agent_without_an_address_is_told(own_ssh_port: int | None) -> None:
+    with pytest.raises(PlanError) as refused:
+        published(agent_facts("agent1", underlay=None), own_ssh_port=own_ssh_port)
+    assert str(refused.value) == "agent_underlay_address: no address of agent1 is known that gateways could reach"
+
+
+@pytest.mark.parametrize(
+    ("agent", "address"),
+    [
+        (underlay("192.0.2.1"), "192.0.2.1"),
+        (underlay("2001:db8::1"), "2001:db8::1"),
+        (underlay("fd62:6169::1", "192.0.2.1:51820"), "192.0.2.1"),
+        (underlay("fd62:6169::1", "[2001:db8::1]:51820"), "2001:db8::1"),
+    ],
+    ids=["IPv4", "IPv6", "encrypted over IPv4", "encrypted over IPv6"],
+)
+def test_gateways_come_to_the_address_that_is_no_secret_of_the_agents(agent: AgentFacts, address: str) -> None:
+    assert {one.address for one in published(agent)} == {address}
+
+
+def test_on_the_agents_own_network_everything_is_reached_where_it_listens() -> None:
+    assert published(own_ssh_port=30123) == (
+        PublishedPort("ssh", "tcp", 30123, "192.0.2.1", 30123),
+        PublishedPort("jupyter", "http", 8888, "192.0.2.1", 8888),
+        PublishedPort("board", "tcp", 6006, "192.0.2.1", 6006),
+    )
+
+
+def test_on_the_agents_own_network_no_port_of_the_pool_is_needed() -> None:
+    busy = agent_facts("agent1", tcp_ports=[30000])
+    assert len(published(busy, only(30000, 30000), own_ssh_port=30123)) == 3
+
+
+@pytest.mark.parametrize(
+    ("busy", "own_ssh_port", "taken"),
+    [
+        ([8888], 30123, "8888 of jupyter"),
+        ([22, 6006], 30123, "6006 of board"),
+        ([6006, 8888], 30123, "8888 of jupyter"),
+        ([], 8888, "8888 of jupyter"),
+        ([], 6006, "6006 of board"),
+    ],
+    ids=["the first", "the last", "both", "main1's sshd at the first", "main1's sshd at the last"],
+)
+def test_on_the_agents_own_network_a_port_that_is_in_use_there_is_refused(
+    busy: list[int], own_ssh_port: int, taken: str
+) -> None:
+    with pytest.raises(PlanError) as refused:
+        published(agent_facts("agent1", tcp_ports=busy), own_ssh_port=own_ssh_port)
+    assert str(refused.value) == f"session_apps: the port {taken} is in use on agent1 itself"
+
+
+def test_on_a_network_of_their_own_apps_listen_where_they_like() -> None:
+    ways = published(agent_facts("agent1", tcp_ports=[8888, 6006]))
+    assert [one.port for one in ways] == [22, 8888, 6006]
+
+
+def test_without_gateways_nobody_asks_for_the_ports_of_apps() -> None:
+    assert published(agent_facts("agent1", tcp_ports=[8888]), POOLS, own_ssh_port=8888) == ()
+
+
+# ---- what plans make of it
+
+
+def test_the_agent_of_main1_publishes_and_that_of_subs_nothing() -> None:
+    made = planned()
+    assert [one.name for one in made.published_on("agent2")] == ["ssh", "jupyter", "board"]
+    assert {one.address for one in made.published} == {"192.0.2.2"}
+    assert made.published_on("agent1") == ()
+    assert made.gateways == GATEWAYS
+    assert made.tcp_ports("agent2") == [one.host_port for one in made.published]
+    assert made.tcp_ports("agent1") == []
+
+
+def test_without_gateways_a_plan_publishes_nothing() -> None:
+    made = planned(pools=POOLS)
+    assert (made.published, made.gateways, made.tcp_ports("agent2")) == ((), (), [])
+
+
+def test_on_their_own_network_agents_have_the_ports_of_all_containers_each_once() -> None:
+    made = planned("host")
+    main, sub, other = made.kernels
+    assert [one.host_port for one in made.published] == [main.ssh_port, 8888, 6006]
+    assert made.tcp_ports("agent2") == [main.ssh_port, sub.ssh_port, 8888, 6006]
+    assert made.tcp_ports("agent1") == [other.ssh_port]
+
+
+def test_a_plan_with_published_ports_comes_back_from_json() -> None:
+    made = planned()
+    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_a_plan_of_an_older_version_publishes_nothing() -> None:
+    data = planned(pools=POOLS).to_dict()
+    del data["published"], data["gateways"]
+    made = SessionPlan.from_dict(json.loads(json.dumps(data)))
+    assert (made.published, made.gateways) == ((), ())
+    assert made == planned(pools=POOLS)
+
+
+def test_sessions_that_are_planned_together_publish_at_different_ports() -> None:
+    def started(name: str, seen: Readings) -> SessionPlan:
+        decision = decide(spec(name=name), seen, only(30000, 30001), SESSION_ID, USER, NOW)
+        assert isinstance(decision, Decision)
+        return decision.plan
+
+    seen = readings(agent1=agent_data("agent1"))
+    first = started("first", seen)
+    second = started("second", seen.holding(first))
+    assert sorted(one.host_port for one in (*first.published, *second.published)) == [30000, 30001]
+    with pytest.raises(PlanError, match=r"^session_published_port_pool: 30000-30001 has no 1 ports left on agent1$"):
+        started("third", seen.holding(first).holding(second))

@@ -1,0 +1,253 @@
+"""The decided session."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from tests.unit.builders import GIB, IMAGE, NOW, POOLS, SESSION_ID, USER, agent_facts, plan, spec
+
+TWO_AND_TWO = {"agent1": 2, "agent2": 2}
+
+
+def refusal(agents: list[AgentFacts], pools: Pools = POOLS) -> str:
+    """Return why a session over those agents, one container on each, cannot be planned."""
+    asked = spec(cluster_size=len(agents), cluster_mode="multi-node")
+    placement = Placement(tuple(agent.name for agent in agents), len(agents))
+    with pytest.raises(PlanError) as refused:
+        make_plan(asked, placement, agents, pools, SESSION_ID, USER, NOW)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("counts", [{"agent1": 1}, {"agent1": 4}, TWO_AND_TWO], ids=["one", "bridge", "vxlan"])
+def test_a_plan_comes_back_from_json(counts: dict[str, int]) -> None:
+    made = plan(counts, mounts=[{"source": "/mnt", "target": "/data", "read_only": True}])
+    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_a_plan_knows_whose_it_is_and_what_ends_it() -> None:
+    made = plan({"agent1": 1}, command="date", failure_policy="terminate", resource_group="gpu")
+    assert (made.user, made.created_at, made.resource_group) == (USER, NOW, "gpu")
+    assert (made.command, made.failure_policy) == ("date", "terminate")
+
+
+def test_containers_of_roles_have_what_their_role_says() -> None:
+    worker = {"replicas": 2, "image": "other:1", "resources": {"cpu": 4}}
+    made = plan({"agent1": 2, "agent2": 2}, cluster_size=1, roles={"worker": worker, "main": {}, "ps": {}})
+    assert [
+        (one.rank, one.hostname, one.index, one.image, one.resources["cpu"], one.agent) for one in made.kernels
+    ] == [
+        (0, "main1", 1, IMAGE, 1, "agent1"),
+        (1, "worker1", 1, "other:1", 4, "agent1"),
+        (2, "worker2", 2, "other:1", 4, "agent2"),
+        (3, "ps1", 1, IMAGE, 1, "agent2"),
+    ]
+    assert made.images == [IMAGE, "other:1"]
+    assert made.kernels[0].id == SESSION_ID
+    assert made.lines()[0] == f"session train-llm: multi-node, 4 containers of {IMAGE}, other:1"
+
+
+def test_the_agent_of_each_container_is_that_of_its_rank() -> None:
+    hosts = ("agent2", "agent1", "agent2")
+    asked = spec(cluster_size=3, cluster_mode="multi-node")
+    there = [agent_facts("agent1"), agent_facts("agent2"), agent_facts("agent3", underlay=None)]
+    made = make_plan(asked, Placement(hosts, 2), there, POOLS, SESSION_ID, USER, NOW)
+    assert tuple(one.agent for one in made.kernels) == hosts
+    assert made.agents == list(made.underlays) == ["agent2", "agent1"]
+
+
+def test_the_same_input_gives_the_same_plan() -> None:
+    assert plan(TWO_AND_TWO) == plan(TWO_AND_TWO)
+
+
+def test_containers_are_named_and_numbered_in_rank_order() -> None:
+    made = plan({"agent2": 3, "agent1": 1})
+    assert [(one.rank, one.role, one.index, one.hostname, one.agent, one.container) for one in made.kernels] == [
+        (0, "main", 1, "main1", "agent2", "backendai-train-llm-main1"),
+        (1, "sub", 1, "sub1", "agent2", "backendai-train-llm-sub1"),
+        (2, "sub", 2, "sub2", "agent2", "backendai-train-llm-sub2"),
+        (3, "sub", 3, "sub3", "agent1", "backendai-train-llm-sub3"),
+    ]
+    assert made.agents == ["agent2", "agent1"]
+    assert [one.hostname for one in made.kernels_on("agent2")] == ["main1", "sub1", "sub2"]
+    assert made.kernels_on("agent3") == []
+
+
+def test_the_id_of_main1_is_the_sessions_and_all_others_are_ids_of_their_own() -> None:
+    ids = [one.id for one in plan(TWO_AND_TWO).kernels]
+    assert ids[0] == SESSION_ID
+    assert len({uuid.UUID(one) for one in ids}) == 4
+
+
+@pytest.mark.parametrize(
+    ("counts", "asked", "in_effect"),
+    [
+        ({"agent1": 1}, "single-node", "single-node"),
+        ({"agent1": 4}, "single-node", "single-node"),
+        ({"agent1": 1}, "multi-node", "single-node"),
+        ({"agent1": 4}, "multi-node", "single-node"),
+        (TWO_AND_TWO, "multi-node", "multi-node"),
+    ],
+)
+def test_the_mode_in_effect_follows_the_number_of_agents(counts: dict[str, int], asked: str, in_effect: str) -> None:
+    made = plan(counts, cluster_mode=asked)
+    assert (made.requested_cluster_mode, made.cluster_mode) == (asked, in_effect)
+
+
+def test_a_session_of_one_has_no_network() -> None:
+    made = plan({"agent1": 1})
+    assert made.network is None
+    assert made.underlays == {}
+    assert (made.kernels[0].address, made.kernels[0].mac) == (None, None)
+
+
+def test_a_session_on_one_agent_has_a_private_bridge_and_no_tunnel() -> None:
+    made = plan({"agent1": 4}, [agent_facts("agent1", underlay=None)])
+    assert made.network is not None
+    assert (made.network.driver, made.network.mtu) == ("bridge", 1500)
+    assert (made.network.vni, made.network.port, made.network.link) == (None, None, None)
+    assert made.underlays == {}
+
+
+def test_a_session_over_agents_has_a_tunnel_with_room_for_its_headers() -> None:
+    slow: dict[str, Any] = {"underlay": {"address": "192.0.2.2", "interface": "tun0", "mtu": 1400}}
+    made = plan(TWO_AND_TWO, [agent_facts("agent1"), agent_facts("agent2", **slow)])
+    assert made.network is not None
+    assert (made.network.driver, made.network.name, made.network.mtu) == ("vxlan", "backendai-train-llm", 1350)
+    assert made.network.vni is not None
+    assert 4096 <= made.network.vni <= 16777215
+    assert made.network.port == 4789
+    assert {name: underlay.address for name, underlay in made.underlays.items()} == {
+        "agent1": "192.0.2.1",
+        "agent2": "192.0.2.2",
+    }
+
+
+def test_a_plan_knows_the_addresses_of_all_agents_that_were_read() -> None:
+    made = plan({"agent1": 1}, [agent_facts("agent1"), agent_facts("agent2", addresses=["192.0.2.3", "fd00::2"])])
+    assert made.agent_addresses == ("192.0.2.1/32", "192.0.2.3/32", "fd00::2/128")
+    assert SessionPlan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_names_of_interfaces_fit_into_the_15_characters_of_the_kernel() -> None:
+    network = plan(TWO_AND_TWO).network
+    assert network is not None
+    assert network.link is not None
+    assert network.bridge is not None
+    assert len(network.bridge) == len(network.link) == 14
+    assert network.bridge != network.link
+
+
+def test_addresses_and_macs_are_distinct_and_in_rank_order() -> None:
+    made = plan(TWO_AND_TWO)
+    assert made.network is not None
+    last_bytes = [int((one.address or "").rpartition(".")[2]) for one in made.kernels]
+    assert [number - last_bytes[0] for number in last_bytes] == [0, 1, 2, 3]
+    assert len({one.mac for one in made.kernels}) == 4
+
+
+def test_what_any_chosen_agent_uses_is_avoided() -> None:
+    first = plan(TWO_AND_TWO).network
+    assert first is not None
+    busy = agent_facts("agent2", networks=[first.subnet], vnis=[first.vni])
+    second = plan(TWO_AND_TWO, [agent_facts("agent1"), busy]).network
+    assert second is not None
+    assert (second.subnet, second.vni) != (first.subnet, first.vni)
+    assert second.vni != first.vni
+    assert second.subnet != first.subnet
+
+
+@pytest.mark.parametrize(
+    ("second", "pools", "sentence"),
+    [
+        (
+            {"networks": ["10.0.0.0/8"]},
+            POOLS,
+            "session_network_pool: 10.128.0.0/9 has no subnet left for 2 containers: agent2 uses 10.0.0.0/8",
+        ),
+        (
+            {"vnis": [7]},
+            replace(POOLS, first_vni=7, last_vni=7),
+            "session_vni_pool: 7-7 has no network identifier left",
+        ),
+        (
+            {"udp_ports": {4789: "Docker Swarm"}},
+            POOLS,
+            "session_vxlan_port: 4789 is used on agent2 by Docker Swarm; choose another one for all sessions",
+        ),
+        (
+            {
+                "underlay": {
+                    "address": "fd62::2",
+                    "interface": "bai-wg",
+                    "mtu": 1420,
+                    "public_key": "k",
+                    "endpoint": "e",
+                }
+            },
+            POOLS,
+            "agent_underlay_encryption: agent2 has wireguard and agent1 has none; a tunnel needs it on both",
+        ),
+        (
+            {"underlay": None},
+            POOLS,
+            "agent_underlay_address: no address of agent2 is known that its peers could reach",
+        ),
+        (
+            {"underlay": {"address": "192.0.2.2", "interface": "tun0", "mtu": 1329}},
+            POOLS,
+            "agent_underlay_address: tun0 of agent2 has an MTU of 1329, a tunnel needs at least 1330",
+        ),
+        (
+            {"underlay": {"address": "fd00::2", "interface": "tun0", "mtu": 1349}},
+            POOLS,
+            "agent_underlay_address: tun0 of agent2 has an MTU of 1349, a tunnel needs at least 1350",
+        ),
+    ],
+    ids=["addresses", "identifiers", "port", "half encrypted", "no underlay", "small underlay", "small IPv6 underlay"],
+)
+def test_a_session_that_cannot_be_joined_is_refused(second: dict[str, Any], pools: Pools, sentence: str) -> None:
+    assert refusal([agent_facts("agent1"), agent_facts("agent2", **second)], pools) == sentence
+
+
+def test_underlays_of_both_kinds_of_address_cannot_be_joined() -> None:
+    six: dict[str, Any] = {"underlay": {"address": "fd00::2", "interface": "eth0", "mtu": 1500}}
+    assert refusal([agent_facts("agent1"), agent_facts("agent2", **six)]) == (
+        "agent_underlay_address: agent1 has 192.0.2.1 and agent2 has fd00::2, a tunnel needs addresses of one kind"
+    )
+
+
+def test_a_plan_is_shown_in_a_line_for_each_thing() -> None:
+    made = plan({"agent1": 1, "agent2": 1}, resources={"cpu": 2, "mem": 2 * GIB})
+    assert made.network is not None
+    assert made.lines() == [
+        "session train-llm: multi-node, 2 containers of lab/python:1",
+        f"network vxlan {made.network.subnet}, mtu 1450, vni {made.network.vni}",
+        f"main1 on agent1: {made.kernels[0].address}, cpu 2, mem 2g",
+        f"sub1 on agent2: {made.kernels[1].address}, cpu 2, mem 2g",
+    ]
+
+
+def test_a_plan_of_one_is_shown_without_network() -> None:
+    assert plan({"agent1": 1}).lines() == [
+        "session train-llm: single-node, 1 containers of lab/python:1",
+        "main1 on agent1: -, cpu 1, mem 1g",
+    ]
+
+
+def test_the_networks_at_which_all_meet_are_the_subnet_or_the_agents_own_addresses() -> None:
+    joined = plan({"agent1": 1, "agent2": 1})
+    assert joined.networks == (joined.network and joined.network.subnet)
+    assert plan({"agent1": 1}).networks == ""
+    sharing = [agent_facts(name, allow_host_network=True) for name in ("agent1", "agent2")]
+    assert plan({"agent1": 2, "agent2": 1}, sharing, network_driver="host").networks == "192.0.2.1/32,192.0.2.2/32"

@@ -1,0 +1,262 @@
+"""Sessions that an overlay of a Docker Swarm joins: who may hold them, who makes it, and what is in the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import upper_half
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.swarm import managers
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from tests.unit.builders import (
+    NOW,
+    POOLS,
+    SESSION_ID,
+    USER,
+    agent_data,
+    agent_facts,
+    plan,
+    public_keys,
+    readings,
+    session_data,
+    spec,
+)
+
+SWARM = {"network_driver": "swarm", "cluster_mode": "multi-node", "cluster_size": 3}
+
+
+def node(name: str, *manages: str, port: int = 4789) -> dict[str, Any]:
+    """Return an agent's place in a swarm; its own node and those that it manages are named after agents."""
+    return {
+        "node": f"node-{name}",
+        "nodes": [f"node-{one}" for one in manages],
+        "port": port if manages else 0,
+    }
+
+
+def members(*names: str, **changes: Any) -> dict[str, dict[str, Any]]:
+    """Return agents that are a swarm, the first of which manages it, each with room for one container."""
+    return {
+        name: agent_data(name, 1, swarm=node(name, *(names if name == names[0] else ())), **changes) for name in names
+    }
+
+
+def facts(data: Mapping[str, Mapping[str, Any]]) -> list[AgentFacts]:
+    return [AgentFacts.from_dict(name, one) for name, one in data.items()]
+
+
+def decided(there: Readings, pools: Pools = POOLS, **changes: Any) -> SessionPlan:
+    """Return the plan of a session of three over a swarm."""
+    decision = decide(spec(**{**SWARM, **changes}), there, pools, SESSION_ID, USER, NOW)
+    assert isinstance(decision, Decision)
+    return decision.plan
+
+
+def test_the_first_manager_by_name_makes_the_networks_of_its_swarm() -> None:
+    both = ("agent1", "agent2", "agent3")
+    data = {
+        "agent3": agent_data("agent3", swarm=node("agent3", *both)),
+        "agent1": agent_data("agent1", swarm=node("agent1")),
+        "agent2": agent_data("agent2", swarm=node("agent2", *both)),
+        "agent4": agent_data("agent4", swarm=node("agent4", "agent4", "agent5")),
+        "agent5": agent_data("agent5", swarm=node("agent5")),
+        "agent6": agent_data("agent6", swarm=node("agent6")),
+        "agent7": agent_data("agent7"),
+    }
+    assert managers(facts(data)) == {**dict.fromkeys(both, "agent2"), "agent4": "agent4", "agent5": "agent4"}
+
+
+def test_a_node_that_is_not_ready_is_left_out() -> None:
+    data = members("agent1", "agent2")
+    data["agent1"]["swarm"]["nodes"] = ["node-agent1"]
+    assert managers(facts(data)) == {"agent1": "agent1"}
+
+
+def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:
+    made = decided(readings(**members("agent1", "agent2", "agent3")))
+    assert made.network is not None
+    assert dataclasses.asdict(made.network) == {
+        "driver": "swarm",
+        "name": "backendai-train-llm",
+        "subnet": made.network.subnet,
+        "mtu": 1450,
+        "bridge": None,
+        "vni": None,
+        "port": None,
+        "link": None,
+        "manager": "agent1",
+    }
+    assert (made.underlays, made.agents) == ({}, ["agent1", "agent2", "agent3"])
+    assert [kernel.mac for kernel in made.kernels] == [None] * 3
+    assert made.interface_on("agent1") == ""
+    assert SessionPlan.from_dict(made.to_dict()) == made
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 13, 14, 15])
+def test_the_upper_half_of_the_subnet_is_the_swarms_and_holds_an_address_for_each_agent(size: int) -> None:
+    names = [f"agent{number}" for number in range(1, 10)] + [f"agent{letter}" for letter in "abcdef"]
+    made = decided(readings(**members(*names[:size])), cluster_size=size)
+    assert made.network is not None
+    assert made.network.subnet is not None
+    half = ipaddress.IPv4Network(upper_half(made.network.subnet))
+    addresses = [ipaddress.IPv4Address(kernel.address or "") for kernel in made.kernels]
+    assert not any(address in half for address in addresses)
+    assert half.broadcast_address == ipaddress.IPv4Network(made.network.subnet).broadcast_address
+    assert half.num_addresses - 1 >= size
+
+
+def test_a_manager_without_a_container_takes_part_as_the_last_one() -> None:
+    there = readings(**members("agent1", "agent2", "agent3"))
+    made = decided(there, cluster_size=2, designated_agents=["agent2", "agent3"])
+    assert made.agents == ["agent2", "agent3", "agent1"]
+    assert made.kernels_on("agent1") == []
+    assert made.cluster_mode == "multi-node"
+    held = there.holding(made).facts["agent1"]
+    assert (held["sessions"][0]["plan"]["id"], held["containers"], held["taken"]) == (SESSION_ID, 0, {})
+
+
+def test_a_subnet_that_only_the_manager_uses_is_taken() -> None:
+    data = members("agent1", "agent2", "agent3")
+    data["agent1"]["networks"] = ["10.128.0.0/28"]
+    pools = dataclasses.replace(POOLS, network="10.128.0.0/27")
+    made = decided(readings(**data), pools, cluster_size=2, designated_agents=["agent2", "agent3"])
+    assert made.network is not None
+    assert made.network.subnet in ("10.128.0.16/29", "10.128.0.24/29")
+
+
+def test_agents_outside_of_the_swarm_hold_nothing() -> None:
+    there = readings("agent4", "agent5", **members("agent1", "agent2", "agent3"))
+    assert decided(there).agents == ["agent1", "agent2", "agent3"]
+
+
+def test_swarms_do_not_mix() -> None:
+    there = readings(**members("agent1", "agent2"), **members("agent3", "agent4"))
+    decision = decide(spec(**SWARM), there, POOLS, SESSION_ID, USER, NOW)
+    assert isinstance(decision, NoRoom)
+    made = decided(readings(**members("agent1", "agent2"), **members("agent3", "agent4", "agent5")))
+    assert (made.agents, made.network and made.network.manager) == (["agent3", "agent4", "agent5"], "agent3")
+
+
+def test_one_agent_needs_no_overlay() -> None:
+    data = members("agent1", "agent2")
+    data["agent2"] = agent_data("agent2", 8, swarm=data["agent2"]["swarm"])
+    made = decided(readings(**data))
+    assert made.network is not None
+    assert (made.network.driver, made.network.manager, made.agents) == ("bridge", None, ["agent2"])
+
+
+@pytest.mark.parametrize(
+    "asked", [{"cluster_mode": "single-node"}, {"cluster_size": 1}], ids=["on one agent", "a session of one"]
+)
+def test_what_lies_on_one_agent_in_any_case_asks_for_no_swarm(asked: dict[str, Any]) -> None:
+    assert decided(readings("agent1", "agent2"), **asked).agents == ["agent1"]
+
+
+ASKED = "session_network_driver: swarm was asked for"
+WAY_OUT = "; make them nodes of one swarm, or choose vxlan"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (
+            {"agent1": agent_data("agent1"), "agent2": agent_data("agent2")},
+            f"{ASKED}, and agent1, agent2 are in no swarm{WAY_OUT}",
+        ),
+        (
+            {name: agent_data(name, swarm=node(name)) for name in ("agent1", "agent2")},
+            f"{ASKED}, and no agent that can be used manages the swarm of agent1, agent2{WAY_OUT}",
+        ),
+        (
+            {"agent1": agent_data("agent1"), "agent2": agent_data("agent2", swarm=node("agent2"))},
+            f"{ASKED}, and agent1 is in no swarm and no agent that can be used manages the swarm of agent2{WAY_OUT}",
+        ),
+    ],
+    ids=["no swarm", "no manager", "neither"],
+)
+def test_where_no_agent_can_use_a_swarm_one_sentence_says_why(data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(PlanError) as raised:
+        decided(readings(**data))
+    assert str(raised.value) == sentence
+
+
+def test_designated_agents_outside_of_the_swarm_are_named() -> None:
+    there = readings("agent4", "agent5", **members("agent1", "agent2", "agent3"))
+    with pytest.raises(PlanError, match="and agent4, agent5 are in no swarm;"):
+        decided(there, designated_agents=["agent4", "agent5"])
+
+
+@pytest.mark.parametrize("port", [4789, 7789])
+def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
+    old = plan({"agent3": 1, "agent9": 1}, name="other")
+    data = members("agent1", "agent2", "agent3")
+    data["agent1"]["swarm"]["port"] = port
+    data["agent3"]["sessions"] = [session_data(dataclasses.replace(old, id="other"), "agent3")]
+    if port == 7789:
+        assert decided(readings(**data)).agents == ["agent1", "agent2", "agent3"]
+        return
+    with pytest.raises(PlanError) as raised:
+        decided(readings(**data))
+    assert str(raised.value) == (
+        "session_network_driver: swarm was asked for, its UDP port is 4789, and sessions with a VXLAN at that port run"
+        " on agent3: end them first, or choose vxlan"
+    )
+
+
+def test_an_overlay_is_refused_where_agents_encrypt() -> None:
+    data = members("agent1", "agent2", "agent3")
+    for one in data.values():
+        one["underlay"]["public_key"] = "key"
+    with pytest.raises(PlanError) as raised:
+        decided(readings(**data))
+    assert str(raised.value) == (
+        f"{ASKED}, and agent1 has agent_underlay_encryption, which an overlay does not use: choose vxlan"
+    )
+
+
+def test_an_underlay_too_small_for_an_overlay_is_refused() -> None:
+    data = members("agent1", "agent2", "agent3")
+    data["agent2"]["underlay"]["mtu"] = 1300
+    with pytest.raises(PlanError, match="eth0 of agent2 has an MTU of 1300, an overlay needs at least 1330"):
+        decided(readings(**data))
+
+
+def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
+    there = readings(**members("agent1", "agent2", "agent3"))
+    asked: dict[str, Any] = {"cluster_size": 2, "designated_agents": ["agent2", "agent3"]}
+    made = decided(there, **asked)
+    for committed, keys in ((True, public_keys(made)), (False, {})):
+        data = {
+            name: {**there.facts[name], "sessions": [session_data(made, name, spec(**{**SWARM, **asked}))]}
+            for name in made.agents
+        }
+        data["agent1"]["sessions"][0]["committed"] = committed
+        decision = decide(spec(**{**SWARM, **asked}), Readings(data, {}), POOLS, "other", USER, NOW)
+        assert isinstance(decision, Decision)
+        assert (decision.known, decision.plan, set(decision.public_keys)) == (True, made, set(keys))
+
+
+def test_the_manager_is_the_last_one_that_is_asked_to_let_go() -> None:
+    made = decided(readings(**members("agent1", "agent2", "agent3")))
+    held = {name: agent_data(name, sessions=[session_data(made, name)]) for name in made.agents}
+    end = end_session(made.name, "", [], Readings(held, {}), force=False, now=NOW)
+    assert end.agents == ("agent2", "agent3", "agent1")
+
+
+def test_facts_tell_the_place_in_a_swarm_and_the_ports_of_tunnels() -> None:
+    made = plan()
+    told = agent_facts("agent1", swarm=node("agent1", "agent1"), sessions=[session_data(made, "agent1")])
+    assert told.swarm == Swarm("node-agent1", ("node-agent1",), 4789)
+    assert told.tunnel_ports == {4789}
+    assert (agent_facts("agent1").swarm, agent_facts("agent1").tunnel_ports) == (None, frozenset())

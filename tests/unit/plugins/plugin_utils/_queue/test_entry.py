@@ -1,0 +1,546 @@
+"""Who of those that wait goes first, that nobody waits for ever, and what becomes of an entry."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
+    PATIENCE,
+    POLICIES,
+    STATES,
+    DamagedEntry,
+    Entry,
+    Owner,
+    abandoned,
+    blocked_by,
+    count_pass,
+    dominant_shares,
+    ended,
+    ending,
+    in_order,
+    prune,
+    starting,
+    timed_out,
+    waiting,
+)
+from tests.unit.builders import NOW, queued
+
+ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
+OWNER = Owner("manager1 boot", 4711, "123456")
+DROPPED: dict[str, Any] = {"spec": None, "owner": None}
+
+
+def numbers(entries: list[Entry]) -> list[int]:
+    return [int(entry.id[:8], 16) for entry in entries]
+
+
+described: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    user=st.sampled_from("abc"),
+    resource_group=st.sampled_from(["default", "other"]),
+    priority=st.integers(0, 2),
+    passed=st.integers(0, 3),
+    enqueued_at=st.integers(0, 3).map(float),
+    state=st.sampled_from(["waiting", "waiting", "starting"]),
+)
+some_entries = st.lists(described, max_size=8).map(
+    lambda listed: [queued(number, **one) for number, one in enumerate(listed)]
+)
+some_shares = st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.0, 0.25, 0.5]))
+
+
+# ---- the order
+
+
+@ALL_POLICIES
+@given(some_entries, some_shares, st.integers(0, 4), st.randoms(use_true_random=False))
+def test_the_order_does_not_depend_on_how_the_entries_are_listed(
+    policy: str, entries: list[Entry], shares: dict[str, float], patience: int, random: Any
+) -> None:
+    shuffled = random.sample(entries, len(entries))
+    assert in_order(entries, policy, shares, patience) == in_order(shuffled, policy, shares, patience)
+
+
+@ALL_POLICIES
+@given(some_entries, some_shares)
+def test_each_that_waits_is_in_the_order_once(policy: str, entries: list[Entry], shares: dict[str, float]) -> None:
+    ordered = in_order(entries, policy, shares)
+    assert sorted(numbers(ordered)) == numbers([entry for entry in entries if entry.state == "waiting"])
+
+
+@ALL_POLICIES
+@given(some_entries, some_shares, st.integers(0, 4))
+def test_due_ones_go_by_arrival_and_the_others_by_priority(
+    policy: str, entries: list[Entry], shares: dict[str, float], patience: int
+) -> None:
+    for first, second in itertools.pairwise(in_order(entries, policy, shares, patience)):
+        due = (first.passed >= patience, second.passed >= patience)
+        assert due != (False, True)
+        if all(due):
+            assert first.arrival < second.arrival
+        elif not any(due):
+            assert first.priority >= second.priority
+
+
+@pytest.mark.parametrize(
+    ("policy", "order"), [("fifo", [1, 2, 3, 4]), ("lifo", [4, 3, 2, 1]), ("drf", [3, 2, 4, 1])], ids=POLICIES
+)
+def test_each_policy_has_its_order(policy: str, order: list[int]) -> None:
+    entries = [queued(1, user="rich"), queued(2, user="poor"), queued(3, user="new"), queued(4, user="poor")]
+    assert numbers(in_order(entries, policy, {"rich": 0.5, "poor": 0.1})) == order
+
+
+@ALL_POLICIES
+def test_what_arrived_in_the_same_moment_goes_by_id(policy: str) -> None:
+    assert numbers(in_order([queued(2, enqueued_at=NOW), queued(1, enqueued_at=NOW)], policy, {})) == [1, 2]
+
+
+@ALL_POLICIES
+def test_a_higher_priority_goes_first_whatever_the_policy(policy: str) -> None:
+    entries = [queued(1), queued(2, priority=90, user="rich"), queued(3)]
+    assert numbers(in_order(entries, policy, {"rich": 1.0}))[0] == 2
+
+
+@ALL_POLICIES
+def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
+    entries = [queued(1), queued(2, passed=PATIENCE, priority=0, user="rich"), queued(3, priority=90)]
+    assert numbers(in_order(entries, policy, {"rich": 1.0}))[0] == 2
+
+
+# ---- who waits behind whom
+
+
+@pytest.mark.parametrize(
+    ("due", "blocks"),
+    [
+        ({}, True),
+        ({"passed": 3}, True),
+        ({"state": "starting"}, True),
+        ({"priority": 11}, True),
+        ({"priority": 9}, False),
+        ({"passed": 1}, False),
+        ({"resource_group": "other"}, False),
+        ({"state": "ending", "spec": None}, False),
+        ({"state": "ended", "spec": None}, False),
+    ],
+    ids=[
+        "just due",
+        "more than due",
+        "a run is at work",
+        "a higher priority",
+        "a lower priority",
+        "not due yet",
+        "another resource group",
+        "being taken away",
+        "history",
+    ],
+)
+@pytest.mark.parametrize("own", [[], [queued(5)]], ids=["a new one", "one that waits too"])
+def test_who_came_later_waits_behind_a_due_session(own: list[Entry], due: dict[str, Any], blocks: bool) -> None:
+    first = queued(1, **{"passed": 2, **due})
+    candidate = own[0].id if own else "new"
+    assert blocked_by([*own, first], 10, "default", 2, candidate) == (first if blocks else None)
+
+
+def test_a_due_session_does_not_wait_behind_itself_nor_behind_later_ones() -> None:
+    entries = [queued(1, passed=2), queued(2, passed=2)]
+    assert blocked_by(entries, 10, "default", 2, entries[0].id) is None
+    assert blocked_by(entries, 10, "default", 2, entries[1].id) == entries[0]
+
+
+def test_the_earliest_of_those_ahead_is_named() -> None:
+    entries = [queued(3, passed=PATIENCE), queued(1), queued(2, passed=PATIENCE)]
+    assert blocked_by(entries, 10, "default") == entries[2]
+
+
+@given(some_entries, st.integers(0, 4))
+def test_the_first_of_those_that_wait_is_never_blocked(entries: list[Entry], patience: int) -> None:
+    at_rest = [entry for entry in entries if entry.state == "waiting"]
+    for first in in_order(at_rest, "fifo", {}, patience)[:1]:
+        assert blocked_by(at_rest, first.priority, first.resource_group, patience, first.id) is None
+
+
+@pytest.mark.parametrize(
+    ("there", "counted"),
+    [
+        ({}, True),
+        ({"priority": 11}, True),
+        ({"priority": 9}, False),
+        ({"resource_group": "other"}, False),
+        ({"enqueued_at": NOW + 6}, False),
+        ({"state": "starting"}, False),
+        ({"state": "ending", "spec": None}, False),
+        ({"state": "ended", "spec": None}, False),
+    ],
+    ids=["the same", "higher", "lower", "another group", "later", "starting", "ending", "ended"],
+)
+def test_a_pass_counts_for_earlier_ones_of_no_lower_priority(there: dict[str, Any], counted: bool) -> None:
+    entry, started = queued(1, passed=4, **there), queued(5)
+    assert count_pass([entry, started], started) == ([dataclasses.replace(entry, passed=5)] if counted else [])
+
+
+# ---- nobody waits for ever
+
+
+def ask_of(entry: Entry) -> dict[str, int]:
+    assert entry.spec
+    return entry.spec
+
+
+class Cluster:
+    """Agents that hold ``CAPACITY`` of each resource group, and a queue that is looked at now and then.
+
+    A request's ``spec`` says its ``size`` and for how many steps it runs (``life``). What came in and started when is
+    kept apart from what the queue itself remembers, and each start is held against the rules.
+    """
+
+    CAPACITY = 6
+
+    def __init__(self, policy: str, patience: int) -> None:
+        self.policy, self.patience, self.now = policy, patience, 0
+        self.waiting: dict[str, Entry] = {}
+        self.running: dict[str, tuple[Entry, int]] = {}
+        self.passes: collections.Counter[str] = collections.Counter()
+        self.started: list[str] = []
+        self._numbers = itertools.count(1)
+
+    def free(self, group: str) -> int:
+        taken = sum(ask_of(entry)["size"] for entry, _end in self.running.values() if entry.resource_group == group)
+        assert taken <= self.CAPACITY
+        return self.CAPACITY - taken
+
+    def shares(self) -> dict[str, float]:
+        usage: dict[str, dict[str, float]] = {}
+        for entry, _end in self.running.values():
+            of_user = usage.setdefault(entry.user, {"cpu": 0})
+            of_user["cpu"] += ask_of(entry)["size"]
+        return dominant_shares(usage, {"cpu": 2 * self.CAPACITY})
+
+    def step(self) -> None:
+        self.now += 1
+        self.running = {key: (entry, end) for key, (entry, end) in self.running.items() if end > self.now}
+
+    def arrive(self, **asked: Any) -> Entry:
+        """Let a session come in and, as ``create_session`` does, try its luck at once."""
+        entry = queued(next(self._numbers), enqueued_at=float(self.now), **asked)
+        self.waiting[entry.id] = entry
+        self.try_start(entry)
+        return entry
+
+    def schedule(self) -> None:
+        while any(map(self.try_start, in_order(self.waiting.values(), self.policy, self.shares(), self.patience))):
+            pass
+
+    def try_start(self, entry: Entry) -> bool:
+        if not self.may_start(entry):
+            return False
+        self.hold_against_the_rules(entry)
+        del self.waiting[entry.id]
+        self.running[entry.id] = entry, self.now + ask_of(entry)["life"]
+        self.waiting.update({one.id: one for one in count_pass(self.waiting.values(), entry)})
+        return True
+
+    def may_start(self, entry: Entry) -> bool:
+        ahead = blocked_by(self.waiting.values(), entry.priority, entry.resource_group, self.patience, own_id=entry.id)
+        return not ahead and ask_of(entry)["size"] <= self.free(entry.resource_group)
+
+    def hold_against_the_rules(self, entry: Entry) -> None:
+        assert entry.id not in self.started
+        self.started.append(entry.id)
+        for other in self.waiting.values():
+            if other.resource_group == entry.resource_group and other.arrival < entry.arrival:
+                self.passes[other.id] += other.priority >= entry.priority
+                assert self.passes[other.id] <= self.patience
+
+
+request: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    user=st.sampled_from("abc"),
+    resource_group=st.sampled_from(["default", "default", "other"]),
+    priority=st.integers(0, 10),
+    spec=st.builds(dict, size=st.integers(1, Cluster.CAPACITY), life=st.integers(1, 4)),
+)
+traffic = st.lists(st.lists(request, max_size=2), min_size=1, max_size=5)
+small_ones = st.lists(
+    st.lists(
+        st.builds(lambda asked, size: {**asked, "spec": {**asked["spec"], "size": size}}, request, st.integers(1, 2)),
+        max_size=2,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def steps(cluster: Cluster, arrivals: list[list[dict[str, Any]]], every: int, count: int) -> Iterator[None]:
+    """Let the same sessions come in over and over, and look at the queue at ``every`` so many-th step."""
+    for number, coming in enumerate(itertools.islice(itertools.cycle(arrivals), count)):
+        cluster.step()
+        for asked in coming:
+            cluster.arrive(**asked)
+        if number % every == 0:
+            cluster.schedule()
+        yield
+
+
+@ALL_POLICIES
+@given(traffic, small_ones, st.integers(0, 4), st.integers(1, 3))
+def test_a_large_session_starts_however_many_small_ones_keep_coming(
+    policy: str, before: list[list[dict[str, Any]]], after: list[list[dict[str, Any]]], patience: int, every: int
+) -> None:
+    cluster = Cluster(policy, patience)
+    for _step in steps(cluster, before, every, 3):
+        pass
+    earlier = len(cluster.waiting)
+    large = cluster.arrive(priority=10, spec={"size": Cluster.CAPACITY, "life": 1})
+    # The longest life and the longest time until the queue is looked at, for each that may still go before.
+    longest = (4 + 3) * (earlier + patience + 1)
+    for _step in steps(cluster, after, every, longest):
+        if large.id in cluster.started:
+            break
+    assert large.id in cluster.started
+    assert cluster.passes[large.id] <= patience
+
+
+@ALL_POLICIES
+def test_without_the_rule_the_large_one_would_wait_for_ever(policy: str) -> None:
+    after = [[{"user": "a", "spec": {"size": 1, "life": 2}}]]
+    outcomes = {}
+    for patience in (PATIENCE, 10**9):
+        cluster = Cluster(policy, patience)
+        for _step in steps(cluster, after, 1, 2):
+            pass
+        large = cluster.arrive(user="a", spec={"size": Cluster.CAPACITY, "life": 1})
+        for _step in steps(cluster, after, 1, 200):
+            pass
+        outcomes[patience] = (large.id in cluster.started, cluster.passes[large.id])
+    assert outcomes == {PATIENCE: (True, PATIENCE), 10**9: (False, 200)}
+
+
+@ALL_POLICIES
+@given(traffic, st.integers(0, 4), st.integers(1, 3))
+def test_under_any_traffic_nothing_starts_twice_is_passed_too_often_or_left_while_there_is_room(
+    policy: str, arrivals: list[list[dict[str, Any]]], patience: int, every: int
+) -> None:
+    cluster = Cluster(policy, patience)
+    for number, _step in enumerate(steps(cluster, arrivals, every, 20)):
+        if number % every == 0:
+            assert not any(map(cluster.may_start, cluster.waiting.values()))
+    arrived = sum(len(coming) for coming in itertools.islice(itertools.cycle(arrivals), 20))
+    assert len(cluster.started) + len(cluster.waiting) == arrived
+
+
+@ALL_POLICIES
+def test_a_higher_priority_passes_a_due_session_and_is_not_counted(policy: str) -> None:
+    cluster = Cluster(policy, 1)
+    cluster.arrive(spec={"size": 3, "life": 99})
+    large = cluster.arrive(spec={"size": 4, "life": 1})
+    small = {"size": 1, "life": 99}
+    passing, blocked, urgent = (cluster.arrive(spec=small, priority=priority) for priority in (10, 10, 11))
+    other = cluster.arrive(spec=small, resource_group="other")
+    assert {passing.id, urgent.id, other.id} <= set(cluster.started)
+    assert blocked.id in cluster.waiting
+    assert cluster.waiting[large.id].passed == 1
+
+
+def test_drf_gives_room_to_the_user_who_has_least_of_it() -> None:
+    cluster = Cluster("drf", PATIENCE)
+    full = cluster.arrive(user="rich", spec={"size": Cluster.CAPACITY, "life": 1})
+    cluster.arrive(user="rich", resource_group="other", spec={"size": 3, "life": 99})
+    for user in ("rich", "rich", "poor", "poor"):
+        cluster.arrive(user=user, spec={"size": 2, "life": 99})
+    cluster.step()
+    assert full.id not in cluster.running
+    cluster.schedule()
+    assert sorted(entry.user for entry in cluster.waiting.values()) == ["rich"]
+
+
+# ---- shares
+
+
+@pytest.mark.parametrize(
+    ("usage", "shares"),
+    [
+        ({}, {}),
+        ({"a": {}}, {"a": 0.0}),
+        ({"a": {"cpu": 3, "mem": 12}, "b": {"cpu": 6, "mem": 2}}, {"a": 12 / 18, "b": 6 / 9}),
+        ({"a": {"cuda.device": 2}}, {"a": 0.0}),
+        ({"a": {"shmem": 5, "cpu": 9}}, {"a": 1.0}),
+    ],
+    ids=["nobody", "nothing", "the example of the paper", "a slot that has gone", "a slot that is not counted"],
+)
+def test_the_dominant_share_is_the_largest_of_all_slots(
+    usage: dict[str, dict[str, float]], shares: dict[str, float]
+) -> None:
+    assert dominant_shares(usage, {"cpu": 9, "mem": 18, "cuda.device": 0}) == shares
+
+
+# ---- what becomes of an entry
+
+
+def test_a_session_waits_starts_and_waits_again() -> None:
+    first = queued(1, passed=3)
+    begun = starting(first, OWNER, NOW + 5)
+    assert begun == dataclasses.replace(first, state="starting", owner=OWNER, updated_at=NOW + 5)
+    refused = waiting(begun, {"status": "PENDING", "pending": {}}, NOW + 6)
+    assert refused == dataclasses.replace(first, record={"status": "PENDING", "pending": {}}, updated_at=NOW + 6)
+    assert waiting(begun, begun.record, NOW + 6, failed=True).attempts == 1
+
+
+def test_what_is_ending_names_its_agents_and_drops_the_request() -> None:
+    begun = starting(queued(1, spec={"env": {"TOKEN": "hunter2"}}), OWNER, NOW + 5)
+    going = ending(begun, {"status": "RUNNING"}, ["agent1", "agent2"], NOW + 6)
+    changes: dict[str, Any] = {"record": {"status": "RUNNING"}, "agents": ("agent1", "agent2"), "updated_at": NOW + 6}
+    assert going == dataclasses.replace(begun, state="ending", **changes, **DROPPED)
+    gone = ended(going, {"status": "TERMINATED"}, NOW + 7)
+    changes = {"record": {"status": "TERMINATED"}, "agents": (), "updated_at": NOW + 7}
+    assert gone == dataclasses.replace(going, state="ended", **changes, **DROPPED)
+    assert "hunter2" not in going.to_json() + gone.to_json()
+
+
+def test_what_has_ended_does_not_wait_again() -> None:
+    gone = ended(queued(1), {"status": "CANCELLED"}, NOW)
+    with pytest.raises(ValueError, match=r"^the state waiting does not go without a spec$"):
+        waiting(gone, {}, NOW)
+
+
+def test_a_run_that_starts_its_own_session_keeps_the_request_to_itself() -> None:
+    begun = starting(queued(1, state="starting", spec=None), OWNER, NOW)
+    assert Entry.from_json(begun.to_json(), "x.json").spec is None
+
+
+@pytest.mark.parametrize("state", ["ending", "ended"])
+def test_what_has_ended_keeps_no_request(state: str) -> None:
+    with pytest.raises(ValueError, match=rf"^the state {state} does not go with a spec$"):
+        queued(1, state=state)
+
+
+@pytest.mark.parametrize(
+    ("changes", "waited", "over"),
+    [
+        ({"pending_timeout": 60}, 59.9, False),
+        ({"pending_timeout": 60}, 60.0, True),
+        ({"pending_timeout": 0}, 1e9, False),
+        ({"pending_timeout": 60, "state": "starting"}, 61.0, False),
+        ({"pending_timeout": 60, "state": "ended", "spec": None}, 61.0, False),
+    ],
+    ids=["waits still", "over", "no limit", "starts just now", "history"],
+)
+def test_a_session_waits_for_as_long_as_it_may(changes: dict[str, Any], waited: float, over: bool) -> None:
+    assert timed_out(queued(1, enqueued_at=NOW, updated_at=NOW + 50, **changes), NOW + waited) == over
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_start_whose_run_is_gone_is_abandoned(state: str, alive: bool) -> None:
+    entry = queued(1, state=state, spec={} if state in ("waiting", "starting") else None)
+    assert abandoned(entry, alive) == (state == "starting" and not alive)
+
+
+def test_history_is_removed_after_some_days() -> None:
+    day = 86400
+    old, older = (queued(n, state="ended", spec=None, updated_at=NOW - age * day) for n, age in ((1, 2), (2, 2.01)))
+    entries = [old, older, queued(3, updated_at=NOW - 9 * day), queued(4, state="ending", spec=None, updated_at=0.0)]
+    assert prune(entries, NOW, 2) == [older]
+
+
+# ---- as a file
+
+texts = st.text(max_size=5)
+json_data = st.dictionaries(
+    texts,
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
+
+
+@st.composite
+def any_entry(draw: st.DrawFn) -> Entry:
+    state = draw(st.sampled_from(STATES))
+    times = st.floats(0, 1e10)
+    return Entry(
+        *(draw(texts), draw(texts), state, draw(texts), draw(texts), draw(st.integers(0, 100))),
+        spec=draw({"waiting": json_data, "starting": json_data | st.none()}.get(state, st.none())),
+        record=draw(json_data),
+        enqueued_at=draw(times),
+        updated_at=draw(times),
+        passed=draw(st.integers(0)),
+        attempts=draw(st.integers(0)),
+        owner=draw(st.none() | st.builds(Owner, texts, st.integers(1), texts)),
+        agents=tuple(draw(st.lists(texts, max_size=3))),
+        pending_timeout=draw(st.integers(0)),
+    )
+
+
+@given(any_entry())
+def test_an_entry_comes_back_as_it_was_written(entry: Entry) -> None:
+    assert Entry.from_json(entry.to_json(), "x.json") == entry
+    assert Entry.from_json(entry.to_json().encode(), "x.json") == entry
+
+
+WHOLE = json.loads(queued(1, owner=OWNER).to_json())
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+        (b'{"id": "5f', "Unterminated string starting at: line 1 column 8 (char 7)"),
+        (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
+        ([], "it holds no mapping"),
+        ({**WHOLE, "hunter2": 1}, "hunter2 is not known"),
+        ({**WHOLE, "state": "resting"}, "state is none of waiting, starting, ending, ended"),
+        ({**WHOLE, "spec": None}, "the state waiting does not go without a spec"),
+        ({**WHOLE, "state": "ended"}, "the state ended does not go with a spec"),
+        ({**WHOLE, "priority": "high"}, "priority is of the wrong type"),
+        ({**WHOLE, "agents": "agent1"}, "agents is of the wrong type"),
+        ({**WHOLE, "owner": {}}, None),
+        ({**WHOLE, "owner": {**WHOLE["owner"], "pid": "1"}}, "pid is of the wrong type"),
+        ({"id": "x"}, None),
+    ],
+    ids=[
+        "empty",
+        "cut off",
+        "no text",
+        "too deep",
+        "a list",
+        "a key of another version",
+        "an unknown state",
+        "no request",
+        "a request too many",
+        "a word for a number",
+        "a text for a list",
+        "an owner of nothing",
+        "a process that is no number",
+        "half of it",
+    ],
+)
+def test_a_damaged_file_is_named_with_what_to_do(content: Any, why: str | None) -> None:
+    with pytest.raises(DamagedEntry) as refused:
+        Entry.from_json(content if isinstance(content, bytes) else json.dumps(content), "/queue/x.json")
+    sentence = str(refused.value)
+    assert sentence.startswith("/queue/x.json is damaged (")
+    assert sentence.endswith("): move it away, then create or end its session.")
+    assert "missing" in sentence if why is None else f"({why})" in sentence
+    assert "\n" not in sentence
+
+
+@given(st.binary(max_size=20) | json_data.map(lambda data: json.dumps({**WHOLE, **data}).encode()))
+def test_whatever_a_file_holds_is_an_entry_or_refused(content: bytes) -> None:
+    with contextlib.suppress(DamagedEntry):
+        entry = Entry.from_json(content, "x.json")
+        assert Entry.from_json(entry.to_json(), "x.json") == entry

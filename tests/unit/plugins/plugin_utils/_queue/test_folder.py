@@ -1,0 +1,482 @@
+"""The queue on the control node: whose files they are, what a killed run leaves, and who is still at work."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import itertools
+import multiprocessing
+import os
+import random
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import folder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner, starting
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import (
+    QueueFolder,
+    alive,
+    default_path,
+    me,
+)
+from tests.unit.builders import NOW, queued
+
+PROCESSES = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=["umask 000", "umask 022", "umask 077"])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Run a test under a lax, a usual and a strict umask."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> QueueFolder:
+    """Return a queue that nobody has used yet."""
+    return QueueFolder(str(tmp_path / "queue"))
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def refusal(of: Any) -> str:
+    with pytest.raises(AnsibleActionFail) as refused:
+        of()
+    return str(refused.value)
+
+
+def lock(queue: QueueFolder) -> None:
+    with queue.lock():
+        pass
+
+
+# ---- what is stored
+
+
+def test_sessions_come_back_as_they_were_saved(queue: QueueFolder) -> None:
+    entries = [queued(1, owner=Owner("here", 1, "2"), agents=("agent1",)), queued(2, state="ended", spec=None)]
+    for entry in reversed(entries):
+        queue.save(entry)
+    assert queue.entries() == entries
+    assert [queue.entry(entry.id) for entry in entries] == entries
+
+
+def test_saving_again_replaces_what_was_there(queue: QueueFolder) -> None:
+    queue.save(queued(1, passed=1))
+    queue.save(queued(1, passed=2))
+    assert [entry.passed for entry in queue.entries()] == [2]
+
+
+def test_a_session_that_was_removed_is_not_there_and_removing_it_again_is_no_error(queue: QueueFolder) -> None:
+    queue.save(queued(1))
+    for _time in range(2):
+        queue.remove(queued(1).id)
+        assert queue.entry(queued(1).id) is None
+    assert queue.entries() == []
+
+
+def test_live_sessions_are_found_by_name(queue: QueueFolder) -> None:
+    same = [
+        queued(1, name="a"),
+        queued(2, name="a", state="ending", spec=None),
+        queued(3, name="a", state="ended", spec=None),
+    ]
+    for entry in [*same, queued(4, name="b")]:
+        queue.save(entry)
+    assert queue.by_name("a") == same[:2]
+
+
+def test_a_queue_that_nobody_has_written_to_is_empty_and_reading_makes_nothing(
+    queue: QueueFolder, tmp_path: Path
+) -> None:
+    assert (queue.entries(), queue.by_name("a"), queue.entry(queued(1).id)) == ([], [], None)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("no_id", ["", "x", "../queue/00000001-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "0" * 36])
+def test_what_is_no_id_names_no_file(queue: QueueFolder, no_id: str) -> None:
+    queue.save(queued(1))
+    assert queue.entry(no_id) is None
+    for of in (lambda: queue.remove(no_id), lambda: queue.save(queued(1, id=no_id))):
+        with pytest.raises(ValueError, match=r" is not the id of a session$"):
+            of()
+
+
+def test_other_files_are_passed_over(queue: QueueFolder) -> None:
+    lock(queue)
+    for name in ("notes.txt", "x.json", f".{queued(1).id}.abc.new", f"{queued(1).id}.json.bak", "README.json"):
+        (queue.path / name).write_text("not an entry")
+    assert queue.entries() == []
+
+
+def test_a_file_that_vanishes_while_the_folder_is_read_is_passed_over(
+    queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.save(queued(1))
+    names = [*os.listdir(queue.path), f"{queued(2).id}.json"]
+    monkeypatch.setattr(os, "listdir", lambda _path: names)
+    assert queue.entries() == [queued(1)]
+
+
+@pytest.mark.parametrize("written", ["~/q", "q", "/q"])
+def test_a_path_may_begin_at_home_or_here(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    assert QueueFolder(written).path == {"~/q": home / "q", "q": here / "q", "/q": Path("/q")}[written]
+
+
+# ---- whose files they are
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("first", [lambda queue: queue.save(queued(1)), lock], ids=["saving", "locking"])
+def test_a_queue_is_for_its_owner_alone(first: Any, tmp_path: Path) -> None:
+    queue = QueueFolder(str(tmp_path / "a" / "b" / "queue"))
+    first(queue)
+    assert mode_of(queue.path) == 0o700
+    assert {mode_of(path) for path in queue.path.iterdir()} == {0o600}
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_folder_that_others_may_only_read_keeps_its_mode_and_its_files_secret(queue: QueueFolder) -> None:
+    queue.path.mkdir()
+    queue.path.chmod(0o755)
+    queue.save(queued(1))
+    lock(queue)
+    assert mode_of(queue.path) == 0o755
+    assert {mode_of(path) for path in queue.path.iterdir()} == {0o600}
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("mode", [0o2770, 0o770], ids=["setgid", "without setgid"])
+def test_what_is_in_a_groups_folder_is_the_groups(queue: QueueFolder, mode: int) -> None:
+    group = 12345 if os.geteuid() == 0 else (os.getgroups() or [os.getegid()])[-1]
+    queue.path.mkdir()
+    os.chown(queue.path, -1, group)
+    queue.path.chmod(mode)
+    queue.save(queued(1))
+    lock(queue)
+    assert mode_of(queue.path) == mode
+    files = [path.stat() for path in queue.path.iterdir()]
+    assert [(stat.S_IMODE(file.st_mode), file.st_gid) for file in files] == [(0o660, group)] * 2
+
+
+def test_the_lock_file_of_another_operator_is_left_as_it_is(
+    queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.path.mkdir(mode=0o770)
+    queue.path.chmod(0o770)
+
+    def refused(*_args: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refused)
+    lock(queue)
+    assert os.listdir(queue.path) == [".lock"]
+
+
+# ---- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("attempt", "done"),
+    [
+        (QueueFolder.entries, "read"),
+        (lambda queue: queue.entry(queued(1).id), "read"),
+        (lambda queue: queue.save(queued(1)), "written"),
+        (lambda queue: queue.remove(queued(1).id), "written"),
+        (lock, "written"),
+    ],
+    ids=["entries", "entry", "save", "remove", "lock"],
+)
+def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(attempt: Any, done: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    queue = QueueFolder(str(tmp_path / "file" / "queue"))
+    assert refusal(lambda: attempt(queue)) == (
+        f"session_queue_path: '{tmp_path}/file/queue' cannot be {done}: Not a directory."
+    )
+
+
+def test_a_save_that_fails_leaves_the_old_session_and_nothing_else(
+    queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.save(queued(1, passed=1))
+
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert refusal(lambda: queue.save(queued(1, passed=2))) == (
+        f"session_queue_path: '{queue.path}' cannot be written: No space left on device."
+    )
+    assert queue.entries() == [queued(1, passed=1)]
+    assert len(os.listdir(queue.path)) == 1
+
+
+def test_what_fails_under_the_lock_is_not_taken_for_the_queues_fault(queue: QueueFolder) -> None:
+    with pytest.raises(FileNotFoundError, match="elsewhere"), queue.lock():
+        raise FileNotFoundError("elsewhere")
+    lock(queue)
+
+
+def test_a_damaged_file_is_named_and_what_it_holds_is_not_shown(queue: QueueFolder) -> None:
+    queue.save(queued(1))
+    path = queue.path / f"{queued(1).id}.json"
+    path.write_text('{"spec": {"env": {"TOKEN": "hunter2"}')
+    sentence = refusal(queue.entries)
+    assert sentence.startswith(f"session_queue_path: {path} is damaged (")
+    assert sentence.endswith("): move it away, then create or end its session.")
+    assert "hunter2" not in sentence
+
+
+def test_a_file_that_was_copied_to_another_name_is_refused(queue: QueueFolder) -> None:
+    queue.save(queued(1))
+    copy = queue.path / f"{queued(2).id}.json"
+    shutil.copy(queue.path / f"{queued(1).id}.json", copy)
+    assert refusal(queue.entries) == (
+        f"session_queue_path: {copy} holds another session, {queued(1).id}: move it away."
+    )
+
+
+# ---- several at once
+
+
+def _hold(path: str, inside: Event, leave: Event) -> None:
+    with QueueFolder(path).lock():
+        inside.set()
+        leave.wait(10)
+
+
+def _pass_through(path: str, inside: Event) -> None:
+    with QueueFolder(path).lock():
+        inside.set()
+
+
+def _raise(path: str, times: int) -> None:
+    queue = QueueFolder(path)
+    for _time in range(times):
+        with queue.lock():
+            (entry,) = queue.entries()
+            queue.save(dataclasses.replace(entry, passed=entry.passed + 1))
+
+
+@contextlib.contextmanager
+def running(target: Any, *args: Any) -> Iterator[Any]:
+    """Run a process for as long as a block lasts."""
+    process = PROCESSES.Process(target=target, args=args)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join(10)
+
+
+def test_the_lock_keeps_others_out_until_its_holder_is_gone(queue: QueueFolder) -> None:
+    inside, leave, second = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Event()
+    with running(_hold, str(queue.path), inside, leave) as holder:
+        assert inside.wait(10)
+        with running(_pass_through, str(queue.path), second):
+            assert not second.wait(0.2)
+            holder.kill()
+            assert second.wait(10)
+
+
+def test_a_lock_that_is_never_let_go_is_an_error(queue: QueueFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "LOCK_SECONDS", 0.05)
+    inside, leave = PROCESSES.Event(), PROCESSES.Event()
+    with running(_hold, str(queue.path), inside, leave):
+        assert inside.wait(10)
+        assert refusal(lambda: lock(queue)) == (
+            f"session_queue_path: another run has held '{queue.path}/.lock' for 0.05 seconds; end that run first."
+        )
+        queue.save(queued(1))
+        assert queue.entries() == [queued(1)]
+
+
+def test_nothing_is_lost_when_several_change_one_session_at_once(queue: QueueFolder) -> None:
+    queue.save(queued(1))
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(running(_raise, str(queue.path), 10)) for _process in range(4)]
+        for process in processes:
+            process.join(30)
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    assert [entry.passed for entry in queue.entries()] == [40]
+
+
+def _save_for_ever(path: str, entries: list[Entry], began: Event) -> None:
+    queue = QueueFolder(path)
+    for entry in itertools.cycle(entries):
+        queue.save(entry)
+        began.set()
+
+
+def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueFolder) -> None:
+    versions = [queued(1, passed=number, record={"text": str(number) * 200_000}) for number in range(2)]
+    chance = random.Random(1)
+    for _kill in range(25):
+        began = PROCESSES.Event()
+        with running(_save_for_ever, str(queue.path), versions, began):
+            assert began.wait(10)
+            deadline = time.monotonic() + chance.uniform(0, 0.02)
+            while time.monotonic() < deadline:
+                assert queue.entries()[0] in versions
+        assert queue.entries()[0] in versions
+
+
+def test_what_killed_writers_left_is_removed_after_a_minute(queue: QueueFolder) -> None:
+    queue.save(queued(1))
+    lock(queue)
+    old, young = (queue.path / f".{queued(1).id}.{name}.new" for name in ("old", "young"))
+    for path, age in ((old, 61), (young, 50)):
+        path.touch()
+        os.utime(path, (time.time() - age,) * 2)
+    queue.save(queued(1))
+    assert old.exists()
+    lock(queue)
+    assert sorted(os.listdir(queue.path)) == sorted([".lock", young.name, f"{queued(1).id}.json"])
+
+
+# ---- who is still at work
+
+
+def _say_me(answers: Any) -> None:
+    answers.put(me())
+
+
+def started_by(owner: Owner | None, **changes: Any) -> Entry:
+    return dataclasses.replace(queued(1, updated_at=time.time(), state="starting"), owner=owner, **changes)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """Return a process that does nothing."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_worker_is_part_of_the_process_that_forked_it() -> None:
+    answers = PROCESSES.Queue()
+    with running(_say_me, answers):
+        owner = answers.get(timeout=10)
+    assert owner == me() == me(os.getpid())
+    assert owner.pid == os.getpid()
+
+
+def test_a_run_is_alive_as_long_as_its_process(sleeper: subprocess.Popen[bytes], queue: QueueFolder) -> None:
+    queue.save(starting(queued(1), me(sleeper.pid), NOW))
+    (entry,) = queue.entries()
+    assert alive(entry, 0)
+    sleeper.kill()
+    # Dead, but not collected yet: its number is still in the table of processes.
+    deadline = time.monotonic() + 10
+    while alive(entry, 1e9) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert Path(f"/proc/{sleeper.pid}").exists()
+    assert not alive(entry, 1e9)
+    assert refusal(lambda: me(sleeper.pid)) == (
+        f"the run cannot be found in /proc (process {sleeper.pid}): No such process."
+    )
+    sleeper.wait()
+    assert not alive(entry, 1e9)
+    assert refusal(lambda: me(sleeper.pid)).startswith("the run cannot be found in /proc (process ")
+
+
+def test_a_later_process_with_the_same_number_is_another(sleeper: subprocess.Popen[bytes]) -> None:
+    owner = me(sleeper.pid)
+    before = dataclasses.replace(owner, started=str(int(owner.started) - 1))
+    assert not alive(started_by(before), 1e9)
+
+
+def test_runs_before_the_last_boot_are_over_and_those_of_other_machines_cannot_be_asked() -> None:
+    node, machine, boot, names = me().host.split()
+    before_the_boot = dataclasses.replace(me(), host=f"{node} {machine} {boot[::-1]} {names}")
+    elsewhere = dataclasses.replace(me(), host=f"other{node} {machine} {boot[::-1]} {names}")
+    assert not alive(started_by(before_the_boot), 1e12)
+    assert alive(started_by(elsewhere), 1e12)
+
+
+def test_the_name_of_a_program_does_not_confuse(tmp_path: Path) -> None:
+    program = tmp_path / "x) Z 1 (y"
+    shutil.copy(shutil.which("sleep") or "", program)
+    with subprocess.Popen([program, "60"]) as process:
+        try:
+            owner = me(process.pid)
+            assert int(owner.started) >= int(me().started)
+            assert alive(started_by(owner), 0)
+        finally:
+            process.kill()
+
+
+def test_nobody_is_not_alive() -> None:
+    assert not alive(started_by(None), 1e9)
+
+
+@pytest.mark.parametrize("pid", [1, 2**22 + 1], ids=["a number that is in use here", "one that is not"])
+def test_a_run_on_another_machine_is_alive_as_long_as_it_says_something(pid: int) -> None:
+    elsewhere = Owner("manager2", pid, "1")
+    assert alive(started_by(elsewhere, updated_at=time.time() - 50), 60)
+    assert not alive(started_by(elsewhere, updated_at=time.time() - 70), 60)
+
+
+def test_a_process_of_another_user_that_is_hidden_is_alive_as_long_as_it_says_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def not_yours(_pid: int, _signal: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    hidden = dataclasses.replace(me(), pid=2**22 + 1)
+    assert not alive(started_by(hidden), 1e9)
+    monkeypatch.setattr(os, "kill", not_yours)
+    assert alive(started_by(hidden, updated_at=time.time() - 50), 60)
+    assert not alive(started_by(hidden, updated_at=time.time() - 70), 60)
+
+
+# ---- where it is
+
+
+def test_the_queue_is_beside_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, folder, pipe = tmp_path / "hosts.yml", tmp_path / "inventory", tmp_path / "inventory" / "pipe"
+    file.touch()
+    folder.mkdir()
+    os.mkfifo(pipe)
+    monkeypatch.chdir(tmp_path)
+    here = str(tmp_path / "queue")
+    hosts = ",".join(f"agent{number}" for number in range(1000))
+    assert default_path([str(file)]) == default_path(["hosts.yml"]) == here
+    assert default_path([str(folder)]) == default_path(["inventory/"]) == str(folder / ".queue")
+    assert default_path([]) == default_path(["host1,"]) == default_path([hosts]) == here
+    monkeypatch.chdir(folder)
+    assert default_path(["host1,", str(tmp_path / "absent"), str(pipe), str(file), str(folder)]) == here
+
+
+def test_ansible_does_not_take_the_queue_for_a_part_of_the_inventory(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("agents: {hosts: {agent1: {}}}")
+    for path in (default_path([str(tmp_path)]), str(tmp_path / "queue")):
+        QueueFolder(path).save(queued(1))
+    groups = [
+        sorted(InventoryManager(DataLoader(), sources=[source]).groups)
+        for source in (str(tmp_path), str(tmp_path / "hosts.yml"))
+    ]
+    shutil.rmtree(tmp_path / "queue")
+    without = sorted(InventoryManager(DataLoader(), sources=[str(tmp_path)]).groups)
+    assert without == groups[1] == ["agents", "all", "ungrouped"]
+    assert groups[0] != without

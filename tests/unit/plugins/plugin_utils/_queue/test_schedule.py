@@ -1,0 +1,328 @@
+"""Which of the sessions that wait start now, and why the others wait on."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, can_start_when_empty
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import POLICIES, Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import (
+    Rules,
+    schedule,
+    usage,
+    waits_behind,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from tests.unit.builders import (
+    GIB,
+    NOW,
+    POOLS,
+    SESSION_ID,
+    agent_data,
+    holders,
+    plan,
+    readings,
+    requested,
+    session_data,
+    spec,
+)
+
+FIFO = Rules("fifo", 2)
+OWNER = Owner("manager1 boot", 4711, "123456")
+
+
+def waits(number: int, cpu: int = 1, passed: int = 0, **asked: Any) -> Entry:
+    """Return a session of one container with so many cores that waits, the ``number``-th to arrive."""
+    wanted = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **asked})
+    return requested(number, wanted, passed=passed)
+
+
+def cluster(*cores: int) -> Readings:
+    """Return the readings of empty agents with so many cores."""
+    return readings(**{f"agent{number}": agent_data(f"agent{number}", cpu) for number, cpu in enumerate(cores, 1)})
+
+
+def told(entries: Sequence[Entry], seen: Readings, rules: Rules = FIFO) -> list[tuple[str, str]]:
+    """Return (name, the agents that it starts on or what is missing) of each session in the order of the schedule."""
+    answers = schedule(entries, seen, POOLS, rules, NOW)
+    return [
+        (entry.name, " ".join(one.plan.agents) if isinstance(one, Decision) else lack(one)) for entry, one in answers
+    ]
+
+
+def lack(answer: NoRoom) -> str:
+    """Return why a session waits, without what would help."""
+    return answer.reason.partition("; room comes when these end: ")[0]
+
+
+def short_of(cores: int, agents: int = 1) -> str:
+    where = "on one agent" if agents == 1 else f"on {agents} agents"
+    return f"no room for 1 of 1 containers {where}: short of cpu {cores}"
+
+
+def test_nothing_waits_in_an_empty_queue() -> None:
+    assert schedule([], cluster(8), POOLS, FIFO, NOW) == []
+
+
+def test_each_start_is_planned_on_what_the_ones_before_it_leave() -> None:
+    started = schedule([waits(number, 2) for number in range(1, 5)], cluster(4, 2), POOLS, FIFO, NOW)
+    plans = [answer.plan for _entry, answer in started if isinstance(answer, Decision)]
+    assert [(one.name, one.agents) for one in plans] == [
+        ("session-1", ["agent2"]),
+        ("session-2", ["agent1"]),
+        ("session-3", ["agent1"]),
+    ]
+    assert [(entry.name, answer.reason) for entry, answer in started if isinstance(answer, NoRoom)] == [
+        ("session-4", f"{short_of(2, 2)}; room comes when these end: session-1")
+    ]
+
+
+def test_plans_of_one_schedule_share_no_network() -> None:
+    pools = dataclasses.replace(POOLS, network="10.0.0.0/28")
+    answers = schedule([waits(number, cluster_size=4) for number in (1, 2, 3)], cluster(12), pools, FIFO, NOW)
+    networks = [answer.plan.network for _entry, answer in answers if isinstance(answer, Decision)]
+    assert sorted(one.subnet for one in networks if one and one.subnet) == ["10.0.0.0/29", "10.0.0.8/29"]
+    assert [answer.reason for _entry, answer in answers if isinstance(answer, NoRoom)] == [
+        "session_network_pool: 10.0.0.0/28 has no subnet left for 4 containers"
+    ]
+
+
+def test_a_start_has_the_id_and_the_user_of_its_entry_and_the_time_of_the_schedule() -> None:
+    entry = dataclasses.replace(waits(1), user="bob")
+    ((_entry, answer),) = schedule([entry], cluster(8), POOLS, FIFO, NOW + 9)
+    assert isinstance(answer, Decision)
+    assert (answer.plan.id, answer.plan.user, answer.plan.created_at, answer.known) == (entry.id, "bob", NOW + 9, False)
+
+
+def test_what_fits_starts_past_what_does_not() -> None:
+    assert told([waits(1, 4), waits(2, 1)], cluster(2)) == [
+        ("session-1", f"{short_of(4)}; one container asks for 4 cores and no agent has more than 2 online"),
+        ("session-2", "agent1"),
+    ]
+
+
+def test_the_highest_priority_goes_first() -> None:
+    entries = [waits(1, 2), waits(2, 2, priority=90), waits(3, 2, priority=50)]
+    assert told(entries, cluster(4)) == [("session-2", "agent1"), ("session-3", "agent1"), ("session-1", short_of(2))]
+
+
+@pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-3"), ("drf", "session-2")])
+def test_each_policy_has_its_first(policy: str, first: str) -> None:
+    held = dataclasses.replace(plan({"agent1": 2}, resources={"cpu": 1, "mem": "64m"}), user="rich")
+    seen = readings(agent1=agent_data("agent1", 6, taken={"cpu": 2}, sessions=[session_data(held, "agent1")]))
+    users = ["rich", "poor", "rich"]
+    entries = [dataclasses.replace(waits(number, 4), user=user) for number, user in enumerate(users, 1)]
+    listed = told(entries, seen, Rules(policy, 16))
+    assert listed[0] == (first, "agent1")
+    assert {answer for _name, answer in listed[1:]} == {short_of(4)}
+
+
+def test_shares_follow_the_starts_so_that_users_take_turns() -> None:
+    users = ["alice", "alice", "alice", "bob", "bob", "bob"]
+    entries = [dataclasses.replace(waits(number), user=user) for number, user in enumerate(users, 1)]
+    names = [name for name, _answer in told(entries, cluster(8), Rules("drf", 16))]
+    assert [users[int(name[-1]) - 1] for name in names] == ["alice", "bob", "alice", "bob", "alice", "bob"]
+
+
+def test_sessions_of_other_states_are_not_started() -> None:
+    owned = requested(2, state="starting", owner=OWNER)
+    gone = [requested(number, state=state, spec=None) for number, state in ((3, "ending"), (4, "ended"))]
+    assert told([waits(1), owned, *gone], cluster(8)) == [("session-1", "agent1")]
+
+
+# ---- that nobody waits for ever
+
+
+def test_those_that_wait_on_have_been_told_how_many_have_passed_them() -> None:
+    entries = [waits(1, 4), waits(2, 1), waits(3, 4, priority=90), waits(4, 1, resource_group="gpu")]
+    seen = readings(agent1=agent_data("agent1", 2), agent2=agent_data("agent2", 2, resource_group="gpu"))
+    passed = {entry.name: entry.passed for entry, _answer in schedule(entries, seen, POOLS, FIFO, NOW)}
+    assert passed == {"session-1": 1, "session-2": 0, "session-3": 0, "session-4": 0}
+
+
+def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> None:
+    busy = agent_data("agent1", 4, taken={"cpu": 2})
+    entries = [waits(1, 4, passed=2), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu")]
+    seen = readings(agent1=busy, agent2=agent_data("agent2", 2, resource_group="gpu"))
+    assert told(entries, seen) == [
+        ("session-1", short_of(4)),
+        ("session-3", "agent1"),
+        ("session-2", "it waits behind session-1, which 2 later sessions have passed"),
+        ("session-4", "agent2"),
+    ]
+
+
+def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
+    busy = readings(agent1=agent_data("agent1", 4, taken={"cpu": 1}))
+    entries = [waits(1, 4), waits(2, 1), waits(3, 1), waits(4, 1)]
+    assert told(entries, busy) == [
+        ("session-1", short_of(4)),
+        ("session-2", "agent1"),
+        ("session-3", "agent1"),
+        ("session-4", "it waits behind session-1, which 2 later sessions have passed"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"cpu": 5},
+        {"cluster_size": 5},
+        {"designated_agents": ["agent9"]},
+        {"architecture": "arm64"},
+    ],
+    ids=["too wide", "too many", "an agent that is gone", "an architecture that is gone"],
+)
+def test_one_that_can_never_fit_blocks_nobody_however_often_it_was_passed(asked: dict[str, Any]) -> None:
+    busy = readings(agent1=agent_data("agent1", 4, taken={"cpu": 2}))
+    answers = dict(told([waits(1, passed=9, **asked), waits(2, 1)], busy))
+    assert answers["session-2"] == "agent1"
+    assert answers["session-1"] != "agent1"
+
+
+def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_claim() -> None:
+    starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="starting", owner=OWNER, passed=2)
+    seen = cluster(4)
+    assert told([starts, waits(2)], seen) == [
+        ("session-2", "it waits behind session-1, which 2 later sessions have passed")
+    ]
+    claimed = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=starts.id)
+    assert told([starts, waits(2)], seen.holding(claimed)) == [("session-2", "agent1")]
+
+
+def test_one_whose_request_is_not_kept_is_waited_for_too() -> None:
+    starts = requested(1, state="starting", spec=None, owner=OWNER, passed=2)
+    assert [name for name, _answer in told([starts, waits(2)], cluster(4))] == ["session-2"]
+    assert waits_behind([starts], waits(2), cluster(4), FIFO) == NoRoom(
+        "it waits behind session-1, which 2 later sessions have passed", {}
+    )
+
+
+def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
+    due = waits(1, passed=2)
+    assert waits_behind([due], waits(2), cluster(4), FIFO) is not None
+    assert waits_behind([due], waits(2, priority=90), cluster(4), FIFO) is None
+    assert waits_behind([due], due, cluster(4), FIFO) is None
+    assert waits_behind([due], waits(2), cluster(4), Rules("fifo", 3)) is None
+
+
+# ---- what stands in the way
+
+
+@pytest.mark.parametrize(
+    ("asked", "left_out", "reason"),
+    [
+        (
+            {"resource_group": "gpu"},
+            {},
+            "session_resource_group: no agent belongs to 'gpu'; known are default",
+        ),
+        (
+            {"designated_agents": ["agent2"]},
+            {"agent2": "unreachable"},
+            "session_designated_agents: 'agent2' cannot be used: unreachable",
+        ),
+    ],
+)
+def test_a_session_that_can_never_be_met_waits_on_and_says_why(
+    asked: dict[str, Any], left_out: dict[str, str], reason: str
+) -> None:
+    seen = dataclasses.replace(cluster(8), left_out=left_out)
+    assert told([waits(1, **asked), waits(2)], seen) == [("session-1", reason), ("session-2", "agent1")]
+
+
+def test_without_any_agent_all_wait() -> None:
+    nothing = Readings({}, {"agent1": "engine down"})
+    assert told([waits(1)], nothing) == [("session-1", "no agent can be used: agent1: engine down")]
+
+
+def test_what_agents_hold_of_a_session_already_is_taken_up_again_and_takes_no_room_twice() -> None:
+    entry = waits(1, 4)
+    asked = spec(name="session-1", resources={"cpu": 4, "mem": "64m"})
+    made = dataclasses.replace(plan({"agent1": 1}, name="session-1", resources=asked.resources), id=entry.id)
+    left = agent_data("agent1", 5, taken={"cpu": 4}, sessions=[session_data(made, "agent1", asked, committed=False)])
+    ((_entry, first), (_other, second)) = schedule([entry, waits(2)], readings(agent1=left), POOLS, FIFO, NOW)
+    assert isinstance(first, Decision)
+    assert (first.plan, first.known) == (made, True)
+    assert isinstance(second, Decision)
+
+
+def test_a_namesake_that_agents_hold_is_not_started_in_its_place() -> None:
+    asked = spec(name="session-1", resources={"cpu": 1, "mem": "64m"})
+    made = plan({"agent1": 1}, name="session-1", resources=asked.resources)
+    seen = readings(**holders(made, asked))
+    assert told([waits(1)], seen) == [("session-1", f"the name 'session-1' is taken by the session {SESSION_ID}")]
+
+
+# ---- shares
+
+
+def test_usage_is_what_users_hold_and_what_all_agents_have() -> None:
+    alices = plan({"agent1": 2, "agent2": 1})
+    bobs = dataclasses.replace(plan({"agent2": 1}, resources={"cpu": 3}), user="bob", id="b")
+    seen = readings(
+        agent1=agent_data("agent1", 4, sessions=[session_data(alices, "agent1")]),
+        agent2=agent_data("agent2", 8, sessions=[session_data(alices, "agent2"), session_data(bobs, "agent2")]),
+    )
+    assert usage(seen) == (
+        {"alice": {"cpu": 3, "mem": 3 * GIB}, "bob": {"cpu": 3, "mem": GIB}},
+        {"cpu": 12, "mem": 32 * GIB},
+    )
+
+
+def test_what_was_given_up_counts_to_nobodys_share() -> None:
+    assert usage(readings(**holders(plan({"agent1": 1}), committed=False, expired=True)))[0] == {}
+
+
+# ---- whatever waits
+
+
+described: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
+    st.builds(
+        dict,
+        cpu=st.integers(1, 5),
+        passed=st.integers(0, 3),
+        priority=st.integers(0, 2),
+        cluster_size=st.integers(1, 3),
+        cluster_mode=st.sampled_from(["single-node", "multi-node"]),
+        resource_group=st.sampled_from(["default", "default", "gpu"]),
+    ),
+    max_size=6,
+)
+some_waiting = described.map(lambda listed: [waits(number, **one) for number, one in enumerate(listed, 1)])
+
+
+some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)
+
+
+@given(some_waiting, some_cores, st.builds(Rules, st.sampled_from(POLICIES), st.integers(0, 3)))
+def test_whatever_starts_fits_and_everything_is_answered_once(
+    entries: list[Entry], cores: list[int], rules: Rules
+) -> None:
+    seen = cluster(*cores)
+    answers = schedule(entries, seen, POOLS, rules, NOW)
+    assert sorted(entry.id for entry, _answer in answers) == [entry.id for entry in entries]
+    for _entry, answer in answers:
+        if isinstance(answer, Decision):
+            seen = seen.holding(answer.plan)
+    for data in seen.facts.values():
+        assert data["taken"].get("cpu", 0) <= data["capacity"]["cpu"]
+
+
+@given(some_waiting, some_cores)
+def test_without_patience_nothing_passes_what_could_ever_fit(entries: list[Entry], cores: list[int]) -> None:
+    answers = schedule(entries, cluster(*cores), POOLS, Rules("fifo", 0), NOW)
+    started = {entry.id for entry, answer in answers if isinstance(answer, Decision)}
+    for early, late in itertools.combinations(entries, 2):
+        kept = early.resource_group == late.resource_group and early.priority >= late.priority
+        if kept and early.id not in started and can_start_when_empty(spec_from_dict(early.spec or {}), cluster(*cores)):
+            assert late.id not in started

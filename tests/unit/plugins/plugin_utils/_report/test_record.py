@@ -1,0 +1,274 @@
+"""What a session looks like to programs and people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    Found,
+    containers_of,
+    found_sessions,
+    status_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
+    as_json,
+    ended_record,
+    pending,
+    session_record,
+    table,
+    unplanned_record,
+)
+from tests.unit.builders import NOW, SESSION_ID, agent_data, plan, session_data, spec
+
+KEYS = [
+    "id",
+    "name",
+    "status",
+    "cluster_mode",
+    "cluster_size",
+    "requested_cluster_mode",
+    "resource_group",
+    "network",
+    "kernels",
+    "apps",
+    "pending",
+    "error",
+]
+KERNEL_KEYS = [
+    "id",
+    "role",
+    "index",
+    "rank",
+    "hostname",
+    "agent",
+    "address",
+    "container",
+    "status",
+    "image_digest",
+]
+
+
+def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> list[Found]:
+    """Return what the agents hold of a session of two and two, each with the changes in its place."""
+    made = plan(counts or {"agent1": 2, "agent2": 2})
+    facts = {
+        name: agent_data(name, sessions=[session_data(made, name, **change)])
+        for name, change in zip(made.agents, changes or [{}] * len(made.agents), strict=False)
+    }
+    return found_sessions(facts)[SESSION_ID]
+
+
+STOPPED = {"containers": {"main1": {"status": "running"}, "sub1": {"status": "exited"}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        (({}, {}), "RUNNING"),
+        (({"committed": False}, {"committed": False}), "CREATING"),
+        (({}, {"committed": False}), "CREATING"),
+        (({"committed": False}, {"committed": False, "expired": True}), "ERROR"),
+        (({}, {"committed": False, "expired": True}), "ERROR"),
+        (({}, {"containers": {}}), "DEGRADED"),
+        ((STOPPED, {}), "DEGRADED"),
+        (({},), "DEGRADED"),
+    ],
+    ids=[
+        "all committed, all running",
+        "none committed",
+        "one not yet committed",
+        "one given up",
+        "one given up after others committed",
+        "containers missing",
+        "a container stopped",
+        "an agent missing",
+    ],
+)
+def test_the_status_follows_from_what_the_agents_hold(changes: tuple[dict[str, Any], ...], status: str) -> None:
+    assert status_of(parts(*changes)) == status
+
+
+def test_sessions_are_gathered_from_all_agents_by_id() -> None:
+    made = plan({"agent1": 1, "agent2": 1})
+    facts = {name: agent_data(name, sessions=[session_data(made, name)]) for name in ("agent2", "agent1")}
+    facts["agent3"] = agent_data("agent3")
+    assert {key: [part.agent for part in found] for key, found in found_sessions(facts).items()} == {
+        SESSION_ID: ["agent1", "agent2"]
+    }
+
+
+def test_the_record_of_a_session_over_two_agents() -> None:
+    made = plan({"agent1": 1, "agent2": 1})
+    assert made.network is not None
+    record = session_record(made, "RUNNING", {"main1": {"status": "running", "image_digest": "sha256:1"}})
+    assert list(record) == KEYS
+    assert [list(kernel) for kernel in record["kernels"]] == [KERNEL_KEYS, KERNEL_KEYS]
+    assert record == {
+        "id": SESSION_ID,
+        "name": "train-llm",
+        "status": "RUNNING",
+        "cluster_mode": "multi-node",
+        "cluster_size": 2,
+        "requested_cluster_mode": "multi-node",
+        "resource_group": "default",
+        "network": {
+            "driver": "vxlan",
+            "name": "backendai-train-llm",
+            "subnet": made.network.subnet,
+            "mtu": 1450,
+            "vni": made.network.vni,
+        },
+        "kernels": [
+            {
+                "id": SESSION_ID,
+                "role": "main",
+                "index": 1,
+                "rank": 0,
+                "hostname": "main1",
+                "agent": "agent1",
+                "address": made.kernels[0].address,
+                "container": "backendai-train-llm-main1",
+                "status": "running",
+                "image_digest": "sha256:1",
+            },
+            {
+                "id": made.kernels[1].id,
+                "role": "sub",
+                "index": 1,
+                "rank": 1,
+                "hostname": "sub1",
+                "agent": "agent2",
+                "address": made.kernels[1].address,
+                "container": "backendai-train-llm-sub1",
+                "status": "unknown",
+                "image_digest": None,
+            },
+        ],
+        "apps": [],
+        "pending": None,
+        "error": None,
+    }
+    assert list(record["network"]) == ["driver", "name", "subnet", "mtu", "vni"]
+
+
+def test_the_record_of_a_session_on_one_agent_has_no_identifier() -> None:
+    network = session_record(plan({"agent1": 2}), "RUNNING")["network"]
+    assert (network["driver"], network["vni"], network["mtu"]) == ("bridge", None, 1500)
+
+
+def test_the_record_of_a_session_of_one_has_no_network() -> None:
+    record = session_record(plan({"agent1": 1}), "RUNNING")
+    assert record["network"] is None
+    assert record["kernels"][0]["address"] is None
+
+
+def test_the_record_of_a_failure_has_its_reason() -> None:
+    assert session_record(plan(), "ERROR", error="agent1: no")["error"] == "agent1: no"
+
+
+def test_the_record_of_a_session_that_waits() -> None:
+    asked = spec(cluster_size=4, cluster_mode="multi-node", resource_group="gpu")
+    record = unplanned_record(asked, asked.name, "PENDING", no_room=NoRoom("no room", {"cpu": 4, "mem": 1073741824}))
+    assert list(record) == KEYS
+    assert record == {
+        "id": None,
+        "name": "train-llm",
+        "status": "PENDING",
+        "cluster_mode": "multi-node",
+        "cluster_size": 4,
+        "requested_cluster_mode": "multi-node",
+        "resource_group": "gpu",
+        "network": None,
+        "kernels": [],
+        "apps": [],
+        "pending": {"reason": "no room", "shortfall": {"cpu": 4, "mem": 1073741824}},
+        "error": None,
+    }
+
+
+def test_the_record_of_a_request_that_was_never_understood() -> None:
+    record = unplanned_record(None, "x", "ERROR", error="session_name: 'x' …")
+    assert list(record) == KEYS
+    assert (record["cluster_size"], record["pending"], record["error"]) == (None, None, "session_name: 'x' …")
+
+
+def test_containers_are_gathered_from_all_agents() -> None:
+    assert list(containers_of(parts())) == ["main1", "sub1", "sub2", "sub3"]
+
+
+def test_a_file_of_records_is_json_that_people_can_read() -> None:
+    text = as_json([{"id": "1"}])
+    assert json.loads(text) == [{"id": "1"}]
+    assert text.endswith("]\n")
+    assert len(text.splitlines()) > 1
+
+
+def test_the_record_of_a_session_that_is_over_says_why_and_when() -> None:
+    record = session_record(plan({"agent1": 1}), "RUNNING")
+    times = {"created_at": NOW - 60, "ended_at": NOW}
+    over = {"reason": "the command ended with exit code 3", "exit_code": 3, **times}
+    assert ended_record(record, "TERMINATED", "the command ended with exit code 3", 3, NOW - 60, NOW) == {
+        **record,
+        "status": "TERMINATED",
+        **over,
+    }
+    assert list(ended_record(record, "TERMINATED", "", None, NOW, NOW)) == [*KEYS, *over]
+
+
+@pytest.mark.parametrize(("status", "error"), [("ERROR", "no image"), ("CANCELLED", None), ("TERMINATED", None)])
+def test_a_session_that_is_over_waits_no_more_and_has_an_error_where_it_failed(status: str, error: str | None) -> None:
+    asked = spec()
+    record = unplanned_record(asked, asked.name, "PENDING", SESSION_ID, no_room=NoRoom("no room", {"cpu": 1}))
+    over = ended_record(record, status, "no image", None, NOW, NOW)
+    assert (over["status"], over["pending"], over["error"]) == (status, None, error)
+
+
+def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
+    assert pending(NoRoom("no room", {"cpu": 1}, {"main": 1}, {"main": {"cpu": 1}}, ("other",))) == {
+        "reason": "no room",
+        "shortfall": {"cpu": 1},
+    }
+
+
+def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> None:
+    running = session_record(plan({"agent1": 2, "agent2": 2}), "RUNNING")
+    asked = spec(name="lone-wolf")
+    waits = unplanned_record(asked, asked.name, "PENDING", no_room=NoRoom("no room for 1 of 1 containers", {"cpu": 1}))
+    ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW, NOW)
+    failed = session_record(plan({"agent1": 1}, name="broken"), "ERROR", error="agent1: no image")
+    never_seen = unplanned_record(None, None, "TERMINATED")
+    sessions = [(waits, NOW + 7200), (running, NOW), (ended, NOW - 3600), (failed, NOW + 1), (never_seen, NOW + 7201)]
+    assert table(sessions, NOW + 3 * 3600 + 1) == [
+        "NAME       MODE         SIZE  STATUS      AGENTS         AGE",
+        "done       Multi-node   4     TERMINATED  agent1,agent2  4h   terminate_session was run",
+        "train-llm  Multi-node   4     RUNNING     agent1,agent2  3h",
+        "broken     Single-node  1     ERROR       agent1         3h   agent1: no image",
+        "lone-wolf  Single-node  1     PENDING     -              1h   no room for 1 of 1 containers",
+        "-          -            -     TERMINATED  -              1h",
+    ]
+
+
+def test_a_table_of_nothing_has_its_heading() -> None:
+    assert table([], NOW) == ["NAME  MODE  SIZE  STATUS  AGENTS  AGE"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (3599, "59m"),
+        (3600, "1h"),
+        (86399, "23h"),
+        (86400, "1d"),
+        (86400 * 400, "400d"),
+    ],
+)
+def test_ages_are_told_in_their_largest_unit(seconds: float, age: str) -> None:
+    assert table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-1] == age

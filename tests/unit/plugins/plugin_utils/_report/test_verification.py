@@ -1,0 +1,209 @@
+"""From what agents say of a session to one report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
+    Answers,
+    NotFound,
+    absent_report,
+    find,
+    report_of,
+)
+from tests.unit.builders import SESSION_ID, plan, queued
+
+MOUNTS: list[dict[str, Any]] = [
+    {"source": "/mnt/data", "target": "/data"},
+    {"source": "/mnt/set", "target": "/set", "read_only": True},
+]
+MADE = plan({"agent1": 2, "agent2": 1})
+MOUNTED = plan({"agent1": 2, "agent2": 1}, mounts=MOUNTS)
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.07}
+NOTHING = dict.fromkeys(WELL)
+
+
+def part(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
+    """Return what an agent says of its part of a healthy session."""
+    here = [kernel.hostname for kernel in of.kernels_on(agent)]
+    return {
+        "plan": of.to_dict(),
+        "committed": True,
+        "expired": False,
+        "containers": {name: {"status": "running"} for name in here},
+        "drift": [],
+        "pairs": [{"from": one, "to": other.hostname, **WELL} for one in here for other in of.kernels],
+        **changes,
+    }
+
+
+def parts(of: SessionPlan, **changes: dict[str, Any]) -> dict[str, Any]:
+    """Return what all agents say, each with its changes."""
+    return {agent: part(of, agent, **changes.get(agent, {})) for agent in of.agents}
+
+
+def sight(mark: bool = True, folder: str = "1:1", names: str = "abc") -> dict[str, Any]:
+    return {"mark": mark, "folder": folder, "names": names}
+
+
+def mounts(left: tuple[str, ...] = (), stays: tuple[str, ...] = (), **seen: Any) -> list[dict[str, Any]]:
+    """Return what the report says of mounts, where containers saw this in all of them."""
+    sights = {name: {"/data": one, "/set": one} for name, one in seen.items() if one}
+    report = report_of(parts(MOUNTED), Answers({}, {}, left, stays, sights))
+    assert report["healthy"] is all(one["same"] and not one["mark_stays"] for one in report["mounts"])
+    return list(report["mounts"])
+
+
+def test_a_healthy_session_is_reported_whole() -> None:
+    report = report_of(parts(MADE), Answers({}))
+    assert report["session"] == {"id": SESSION_ID, "name": "train-llm", "status": "RUNNING"}
+    assert (report["healthy"], report["error"]) == (True, None)
+    assert (report["agents"], report["drift"], report["mounts"]) == ({}, [], [])
+    names = ["main1", "sub1", "sub2"]
+    assert report["pairs"] == [{"from": one, "to": other, **WELL} for one in names for other in names]
+
+
+def test_drift_is_told_with_its_agent() -> None:
+    change = {"subject": "link bax-1", "is": "mtu 1400", "should": "mtu 1450"}
+    report = report_of(parts(MADE, agent2={"drift": [change]}), Answers({}))
+    assert report["drift"] == [{"agent": "agent2", **change}]
+    assert report["error"] == (
+        "the session 'train-llm' is not healthy: 1 difference from the plan;"
+        " create_session with the same variables repairs what differs from the plan."
+    )
+
+
+def test_an_agent_that_lost_its_part_differs() -> None:
+    there = parts(MADE)
+    del there["agent2"]
+    report = report_of(there, Answers({}))
+    assert report["drift"] == [{"agent": "agent2", "subject": "session train-llm", "is": None, "should": "held"}]
+    assert report["session"]["status"] == "DEGRADED"
+    assert report["pairs"][6:] == [{"from": "sub2", "to": name, **NOTHING} for name in ("main1", "sub1", "sub2")]
+
+
+def test_an_agent_that_cannot_be_asked_is_a_finding_and_others_are_not() -> None:
+    there = parts(MADE)
+    del there["agent2"]
+    report = report_of(there, Answers({}, {"agent2": "no route", "agent9": "away"}))
+    assert (report["agents"], report["drift"]) == ({"agent2": "no route"}, [])
+    assert "1 agent that cannot be asked, 3 pairs that could not be asked;" in report["error"]
+
+
+@pytest.mark.parametrize("check", ["name", "tcp", "frame", "ssh"])
+def test_a_pair_that_does_not_meet_is_not_healthy(check: str) -> None:
+    pairs = [{"from": "sub2", "to": "main1", **WELL, check: False}]
+    report = report_of(parts(MADE, agent2={"pairs": pairs}), Answers({}))
+    assert "1 pair that does not meet, 2 pairs that could not be asked;" in report["error"]
+
+
+def test_a_session_that_is_being_made_says_so() -> None:
+    change = {"subject": "session train-llm", "is": "not committed", "should": "committed"}
+    report = report_of(parts(MADE, agent1={"committed": False, "drift": [change]}), Answers({}))
+    assert (report["session"]["status"], report["healthy"]) == ("CREATING", False)
+
+
+def test_a_mark_that_all_containers_see_shows_the_same_data() -> None:
+    data, _set = mounts(("/data",), main1=sight(), sub1=sight(), sub2=sight(names="other"))
+    assert data == {
+        **MOUNTS[0],
+        "read_only": False,
+        "compared": "mark",
+        "same": True,
+        "apart": [],
+        "unasked": [],
+        "mark_stays": False,
+    }
+
+
+def test_containers_that_do_not_see_the_mark_are_apart() -> None:
+    data, _set = mounts(("/data",), main1=sight(), sub1=sight(), sub2=sight(mark=False))
+    assert (data["same"], data["apart"]) == (False, ["sub2"])
+
+
+def test_without_a_mark_the_names_are_compared() -> None:
+    here: dict[str, Any] = {"main1": sight(mark=False), "sub1": sight(mark=False)}
+    alike = mounts(**here, sub2=sight(mark=False, folder="9:9"))
+    assert [(one["compared"], one["same"]) for one in alike] == [("names", True), ("names", True)]
+    unlike = mounts(**here, sub2=sight(mark=False, names="xyz"))
+    assert [(one["same"], one["apart"]) for one in unlike] == [(False, ["sub2"]), (False, ["sub2"])]
+
+
+def test_one_folder_on_one_agent_is_the_same_even_while_its_names_change() -> None:
+    seen: dict[str, Any] = {
+        "main1": sight(mark=False),
+        "sub1": sight(mark=False, names="new"),
+        "sub2": sight(mark=False, names="new"),
+    }
+    assert [one["apart"] for one in mounts(**seen)] == [["sub2"], ["sub2"]]
+
+
+def test_containers_that_said_nothing_leave_it_open() -> None:
+    data, read_only = mounts(("/data",), main1=sight(), sub1=sight(), sub2={})
+    assert (data["same"], data["unasked"], data["apart"]) == (None, ["sub2"], [])
+    assert (read_only["same"], read_only["unasked"]) == (None, ["sub2"])
+
+
+@pytest.mark.parametrize("main1", [{}, sight(mark=False, folder="-", names="-")], ids=["silent", "unreadable"])
+def test_what_main1_cannot_read_is_compared_with_nothing(main1: dict[str, Any]) -> None:
+    data, _set = mounts(main1=main1, sub1=sight(mark=False), sub2=sight(mark=False))
+    assert (data["compared"], data["same"], data["unasked"]) == (None, None, ["main1", "sub1", "sub2"])
+
+
+def test_a_mark_that_stays_is_told() -> None:
+    data, read_only = mounts(("/data",), ("/data",), main1=sight(), sub1=sight(), sub2=sight())
+    assert (data["mark_stays"], read_only["mark_stays"]) == (True, False)
+
+
+@pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("train-llm", SESSION_ID)])
+def test_a_session_is_found_on_the_agents_that_hold_it(named: tuple[str, str]) -> None:
+    there = parts(MADE)
+    assert find(*named, Answers({**{agent: [one] for agent, one in there.items()}, "agent3": []}), []) == there
+
+
+def refusal(name: str, session_id: str, answers: Answers, *entries: Any) -> str:
+    with pytest.raises(NotFound) as refused:
+        find(name, session_id, answers, entries)
+    return str(refused.value)
+
+
+def test_namesakes_are_told_apart_by_their_ids() -> None:
+    namesake = {"plan": {**MADE.to_dict(), "id": OTHER_ID}}
+    answers = Answers({"agent1": [part(MADE, "agent1")], "agent2": [namesake]})
+    assert refusal("train-llm", "", answers) == (
+        f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})"
+    )
+
+
+def test_an_id_that_belongs_to_another_name_is_refused() -> None:
+    answers = Answers({"agent1": [part(MADE, "agent1")]})
+    assert (
+        refusal("other", SESSION_ID, answers) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'"
+    )
+
+
+def test_a_session_that_is_not_there_is_told_with_the_agents_that_cannot_be_asked() -> None:
+    assert refusal("ghost", "", Answers({"agent1": []})) == "no session 'ghost' was found"
+    assert refusal("ghost", SESSION_ID, Answers({"agent1": []}, {"agent2": "no route"})) == (
+        f"no session {SESSION_ID!r} was found, and not all agents can be asked: agent2: no route"
+    )
+
+
+def test_a_session_that_waits_is_told_and_one_that_has_ended_is_not() -> None:
+    waits, ended = queued(1), queued(2, state="ended", spec=None, record={})
+    assert (
+        refusal("session-1", "", Answers({}), waits, ended) == "the session 'session-1' is PENDING: no agent holds it"
+    )
+    assert refusal("", waits.id, Answers({}), waits) == "the session 'session-1' is PENDING: no agent holds it"
+    assert refusal("session-2", "", Answers({}), waits, ended) == "no session 'session-2' was found"
+
+
+def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
+    absent = absent_report("ghost", "", "no session 'ghost' was found.")
+    assert absent.keys() == report_of(parts(MADE), Answers({})).keys()
+    assert absent["session"] == {"id": None, "name": "ghost", "status": None}
+    assert (absent["healthy"], absent["error"]) == (False, "no session 'ghost' was found.")

@@ -1,0 +1,111 @@
+"""A report of a verified session for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification_table import lines, matrix
+
+WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.0712}
+NOTHING = dict.fromkeys(WELL)
+MOUNT = {"target": "/data", "compared": "mark", "same": True, "apart": [], "unasked": [], "mark_stays": False}
+
+
+def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
+    return {"from": source, "to": target, **WELL, **changes}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    healthy: dict[str, Any] = {
+        "session": {"name": "train-llm"},
+        "error": None,
+        "agents": {},
+        "drift": [],
+        "pairs": [],
+        "mounts": [],
+    }
+    return {**healthy, "pairs": [pair("main1", "main1")], **changes}
+
+
+def test_the_table_has_round_trips_or_what_fails() -> None:
+    rows = [
+        pair("main1", "main1", latency_ms=None),
+        pair("main1", "sub1"),
+        pair("main1", "sub2", tcp=False, frame=False, ssh=None, latency_ms=None),
+        pair("sub1", "main1", name=False),
+        pair("sub1", "sub1", ssh=False, ssh_error="no"),
+        pair("sub1", "sub2", latency_ms=None),
+        *(pair("sub2", target, **NOTHING) for target in ("main1", "sub1", "sub2")),
+    ]
+    assert matrix(rows) == [
+        "ms     main1  sub1  sub2",
+        "main1  -      0.07  tcp,mtu",
+        "sub1   name   ssh   ok",
+        "sub2   ?      ?     ?",
+    ]
+
+
+def test_a_healthy_session_is_a_table_and_a_verdict() -> None:
+    assert lines(report()) == ["ms     main1", "main1  -", "Session train-llm is healthy."]
+
+
+def test_everything_that_is_wrong_has_a_line() -> None:
+    wrong = report(
+        error="the session 'train-llm' is not healthy: ….",
+        agents={"agent3": "no route to host"},
+        drift=[
+            {"agent": "agent1", "subject": "link bax-1", "is": "mtu 1400", "should": "mtu 1450"},
+            {"agent": "agent1", "subject": "neighbour 10.128.0.9 on bax-1", "is": "02:ba", "should": None},
+            {"agent": "agent2", "subject": "container backendai-train-llm-sub2", "is": None, "should": "running"},
+        ],
+    )
+    assert lines(wrong)[2:] == [
+        "agent3 cannot be asked: no route to host.",
+        "agent1: link bax-1: mtu 1400 -> mtu 1450",
+        "agent1: neighbour 10.128.0.9 on bax-1: 02:ba -> removed",
+        "agent2: container backendai-train-llm-sub2: missing -> running",
+        "Session train-llm is not healthy.",
+    ]
+
+
+def test_pairs_that_fail_alike_share_a_line() -> None:
+    names = ("main1", "sub1", "sub2")
+    dead = {"tcp": False, "frame": False, "ssh": None}
+    pairs = [pair(one, other, **(dead if other == "sub2" != one else {})) for one in names for other in names]
+    pairs[3] = pair("sub1", "main1", ssh=False, ssh_error="Permission denied")
+    assert lines(report(pairs=pairs))[4:-1] == [
+        "main1, sub1 -> sub2: tcp, mtu",
+        "sub1 -> main1: ssh: Permission denied",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "the same in all containers (a mark that main1 left there was looked for)"),
+        (
+            {"compared": "names"},
+            "the same in all containers (main1 could leave no mark, so the names in the top folder were compared)",
+        ),
+        (
+            {"apart": ["sub1", "sub2"]},
+            "not what main1 sees in sub1, sub2 (a mark that main1 left there was looked for)",
+        ),
+        (
+            {"compared": None, "unasked": ["main1"]},
+            "not known of main1 (user work of main1 could not be asked, or cannot read it)",
+        ),
+        (
+            {"apart": ["sub1"], "unasked": ["sub2"], "mark_stays": True},
+            (
+                "not what main1 sees in sub1; not known of sub2; the mark could not be removed"
+                " (a mark that main1 left there was looked for)"
+            ),
+        ),
+    ],
+    ids=["same", "names", "apart", "unknown", "all of it"],
+)
+def test_a_mount_says_how_it_was_compared(changes: dict[str, Any], line: str) -> None:
+    assert lines(report(mounts=[{**MOUNT, **changes}]))[2] == f"mount /data: {line}"

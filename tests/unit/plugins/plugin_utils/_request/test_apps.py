@@ -1,0 +1,62 @@
+"""The apps of main1, as they are asked for and as the environment tells them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, preopen_ports, service_ports
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.apps import parse_apps
+
+NAME_RULE = "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last"
+JUPYTER = {"name": "jupyter", "port": "8888", "command": " jupyter lab\n"}
+BOARD = {"name": "board-2", "port": 6006, "protocol": "tcp"}
+
+
+def refusal(*entries: dict[str, Any]) -> str:
+    """Return what is wrong with a list of apps."""
+    problems = Problems()
+    parse_apps(problems, list(entries))
+    return str(problems)
+
+
+def test_apps_are_http_unless_they_say_otherwise_and_need_no_command() -> None:
+    problems = Problems()
+    assert parse_apps(problems, [JUPYTER, BOARD]) == (
+        App("jupyter", 8888, "http", "jupyter lab"),
+        App("board-2", 6006, "tcp", ""),
+    )
+    assert not problems
+
+
+def test_the_environment_tells_all_apps_and_which_of_them_somebody_else_starts() -> None:
+    apps = (App("jupyter", 8888, "http", "jupyter lab"), App("board-2", 6006, "tcp"), App("web", 80))
+    assert service_ports(apps) == "jupyter:http:8888,board-2:tcp:6006,web:http:80"
+    assert preopen_ports(apps) == "6006,80"
+    assert (service_ports(()), preopen_ports(())) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"name": "Jupyter"}, f"session_apps[0].name: 'Jupyter' {NAME_RULE}."),
+        ({"name": "../x"}, f"session_apps[0].name: '../x' {NAME_RULE}."),
+        ({"name": "ssh"}, "session_apps[0].name: 'ssh' is the name of the session's own way in."),
+        ({"name": None}, "session_apps[0].name is required."),
+        ({"port": None}, "session_apps[0].port is required."),
+        ({"port": 0}, "session_apps[0].port: 0 must be a whole number from 1 to 65535."),
+        ({"port": 22}, "session_apps[0].port: 22 is the port of ssh."),
+        ({"protocol": "udp"}, "session_apps[0].protocol: 'udp' must be one of http, tcp."),
+        ({"command": ["a"]}, "session_apps[0].command must be the text of a shell script."),
+        ({"cmd": "x"}, "session_apps[0].cmd is not known; allowed are name, port, protocol, command."),
+    ],
+)
+def test_each_mistake_gets_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
+    assert refusal({**JUPYTER, **wrong}) == sentence
+
+
+def test_two_apps_share_neither_name_nor_port() -> None:
+    assert refusal(JUPYTER, {**JUPYTER, "port": 1}) == "session_apps: 'jupyter' is the name of more than one app."
+    assert refusal(JUPYTER, {**BOARD, "port": 8888}) == "session_apps: 8888 is the port of more than one app."

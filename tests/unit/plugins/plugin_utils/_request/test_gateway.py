@@ -1,0 +1,87 @@
+"""What a gateway is: its variables, and the names that stand for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.gateway import OPTIONS, parse_gateway
+
+DEFAULTS = yaml.safe_load((Path(__file__).parents[5] / "roles/gateway/defaults/main.yml").read_text())
+
+
+def parsed(**changes: Any) -> Gateway:
+    """Return the gateway of these variables, given without their prefix."""
+    return parse_gateway({**DEFAULTS, **{f"gateway_{key}": value for key, value in changes.items()}}, "gateway1")
+
+
+def test_the_defaults_of_the_role_are_taken() -> None:
+    assert parsed() == Gateway("gateway1", "", 443, 31001, 32000)
+
+
+def test_every_option_of_the_role_is_known_and_the_group() -> None:
+    assert {f"gateway_{option}" for option in OPTIONS} == {*DEFAULTS, "gateway_group"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"hostname": "Door.example.org"}, Gateway("door.example.org", "", 443, 31001, 32000)),
+        ({"hostname": "2001:db8::1"}, Gateway("2001:db8::1", "", 443, 31001, 32000)),
+        ({"domain": "apps.example.org"}, Gateway("gateway1", "apps.example.org", 443, 31001, 32000)),
+        ({"https_port": "8443", "ssh_ports": "2200-2200"}, Gateway("gateway1", "", 8443, 2200, 2200)),
+        ({"ssh_ports": "20000-29999"}, Gateway("gateway1", "", 443, 20000, 29999)),
+        ({"address": "2001:db8::1"}, Gateway("gateway1", "", 443, 31001, 32000)),
+    ],
+)
+def test_what_is_given_is_taken(changes: dict[str, Any], wanted: Gateway) -> None:
+    assert parsed(**changes) == wanted
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"adress": "x"}, "gateway_adress is not an option of a gateway; allowed are gateway_address, "),
+        ({"address": "here"}, "gateway_address: 'here' must be an IPv4 or IPv6 address."),
+        ({"address": "fe80::1%eth0"}, "gateway_address: 'fe80::1%eth0' must be an IPv4 or IPv6 address."),
+        ({"hostname": "a b"}, "gateway_hostname: 'a b' must be a host name or an address."),
+        ({"domain": "192.0.2.7/x"}, "gateway_domain: '192.0.2.7/x' must be a host name."),
+        ({"https_port": 0}, "gateway_https_port: 0 must be a whole number from 1 to 65535."),
+        ({"https_port": 31500}, "gateway_https_port: 31500 is one of gateway_ssh_ports, 31001-32000."),
+        ({"ssh_ports": "80-90"}, "gateway_ssh_ports: '80-90' must be a range within 1024-65535, such as 31001-32000."),
+        ({"ssh_ports": "2000-1999"}, "gateway_ssh_ports: '2000-1999' must be a range within 1024-65535"),
+        ({"ssh_ports": ""}, "gateway_ssh_ports: '' must be a line of text."),
+        ({"ssh_ports": "20000-30000"}, "gateway_ssh_ports: '20000-30000' must be no more than 10000 ports."),
+        ({"max_connections": 99}, "gateway_max_connections: 99 must be a whole number from 100 to 1000000."),
+        (
+            {"state_path": "var/x"},
+            "gateway_state_path: 'var/x' must be an absolute path of letters, digits and . _ @ + -.",
+        ),
+        ({"state_path": "/var/../x"}, "gateway_state_path: '/var/../x' must be an absolute path"),
+        ({"certificate": "a.pem"}, "gateway_certificate_key is required where gateway_certificate is given."),
+        ({"certificate_key": "a.key"}, "gateway_certificate is required where gateway_certificate_key is given."),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refusal:
+        parsed(**changes)
+    assert str(refusal.value).startswith(sentence)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("gateway", "authority"),
+    [
+        (Gateway("door.example.org", "", 443, 1, 2), "door.example.org"),
+        (Gateway("door.example.org", "", 8443, 1, 2), "door.example.org:8443"),
+        (Gateway("2001:db8::1", "", 443, 1, 2), "[2001:db8::1]"),
+        (Gateway("2001:db8::1", "", 8443, 1, 2), "[2001:db8::1]:8443"),
+    ],
+)
+def test_urls_have_the_port_where_it_is_not_the_usual_one(gateway: Gateway, authority: str) -> None:
+    assert gateway.authority == authority

@@ -1,0 +1,92 @@
+"""Folders of agents in containers: what may be mounted, and what would hide the session's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.mounts import parse_mounts
+
+PLAIN_PATH = "must be an absolute path without //, . or .. in it, and without :"
+
+
+def parsed(value: Any) -> tuple[tuple[Mount, ...], str]:
+    """Return the mounts of an option and what is wrong with it."""
+    problems = Problems()
+    return parse_mounts(problems, value), str(problems)
+
+
+def mount(**changes: Any) -> dict[str, Any]:
+    return {"source": "/mnt/data", "target": "/data", **changes}
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ([], ()),
+        ([mount()], (Mount("/mnt/data", "/data", False),)),
+        ([mount(read_only="True")], (Mount("/mnt/data", "/data", True),)),
+        ([mount(read_only="no")], (Mount("/mnt/data", "/data", False),)),
+        ('[{"source": "/a/", "target": "/b/"}]', (Mount("/a", "/b"),)),
+        ([mount(target="/home/work/data")], (Mount("/mnt/data", "/home/work/data"),)),
+        ([mount(target="/home/worker")], (Mount("/mnt/data", "/home/worker"),)),
+        ([mount(target="/opt/backendais")], (Mount("/mnt/data", "/opt/backendais"),)),
+        ([mount(source="/")], (Mount("/", "/data"),)),
+        ([mount(), mount(target="/more")], (Mount("/mnt/data", "/data"), Mount("/mnt/data", "/more"))),
+    ],
+)
+def test_mounts_are_taken(given: Any, taken: tuple[Mount, ...]) -> None:
+    assert parsed(given) == (taken, "")
+
+
+@pytest.mark.parametrize(
+    ("mounts", "sentence"),
+    [
+        (None, "session_mounts is required."),
+        ("/mnt:/data", "session_mounts: '/mnt:/data' must be a list of mappings."),
+        ({"source": "/mnt"}, "session_mounts: {'source': '/mnt'} must be a list of mappings."),
+        (["/mnt"], "session_mounts[0]: '/mnt' must be a mapping of source, target, read_only."),
+        ([mount(readonly=True)], "session_mounts[0].readonly is not known; allowed are source, target, read_only."),
+        ([{"target": "/data"}], "session_mounts[0].source is required."),
+        ([mount(), {"source": "/mnt"}], "session_mounts[1].target is required."),
+        ([mount(source="data")], f"session_mounts[0].source: 'data' {PLAIN_PATH}."),
+        ([mount(target="~/data")], f"session_mounts[0].target: '~/data' {PLAIN_PATH}."),
+        ([mount(target="/home/../home/work")], f"session_mounts[0].target: '/home/../home/work' {PLAIN_PATH}."),
+        ([mount(target="//home/work")], f"session_mounts[0].target: '//home/work' {PLAIN_PATH}."),
+        ([mount(target="/data:ro")], f"session_mounts[0].target: '/data:ro' {PLAIN_PATH}."),
+        ([mount(source="/mnt:/etc")], f"session_mounts[0].source: '/mnt:/etc' {PLAIN_PATH}."),
+        ([mount(read_only="maybe")], "session_mounts[0].read_only: 'maybe' must be true or false."),
+        ([mount(read_only=None)], "session_mounts[0].read_only is required."),
+        ([mount(), mount(source="/other")], "session_mounts: '/data' is the target of more than one mount."),
+        ([mount(target="/")], "session_mounts[0].target: '/' would hide /home/work."),
+        (
+            [mount(target="/run/backendai/data")],
+            (
+                "session_mounts[0].target: '/run/backendai/data' lies in what is the session's own: /opt/backendai,"
+                " /run/backendai, /var/lib/backendai, /var/log/backendai, /home/work/.ssh."
+            ),
+        ),
+        ([mount(target="/home/work/.ssh")], "session_mounts[0].target: '/home/work/.ssh' would hide /home/work/.ssh."),
+        ([mount(target="/var/lib")], "session_mounts[0].target: '/var/lib' would hide /var/lib/backendai."),
+        ([mount(target="/etc/ssh")], "session_mounts[0].target: '/etc/ssh' would hide /etc/ssh."),
+        ([mount(target="/usr")], "session_mounts[0].target: '/usr' would hide /usr/bin."),
+        ([mount(target="/home")], "session_mounts[0].target: '/home' would hide /home/work."),
+        ([mount(target="/home/work")], "session_mounts[0].target: '/home/work' would hide /home/work."),
+        ([mount(target="/home/work/")], "session_mounts[0].target: '/home/work' would hide /home/work."),
+        ([mount(target="/opt")], "session_mounts[0].target: '/opt' would hide /opt/backendai."),
+        ([mount(target="/run/backendai")], "session_mounts[0].target: '/run/backendai' would hide /run/backendai."),
+        ([mount(target="/etc")], "session_mounts[0].target: '/etc' would hide /etc/hosts."),
+        ([mount(target="/etc/hosts")], "session_mounts[0].target: '/etc/hosts' would hide /etc/hosts."),
+    ],
+)
+def test_each_bad_mount_gets_one_sentence(mounts: Any, sentence: str) -> None:
+    assert parsed(mounts)[1] == sentence
+
+
+def test_mounts_without_a_target_are_not_also_called_twins() -> None:
+    assert parsed([{"source": "/a"}, {"source": "/b"}])[1] == (
+        "session_mounts[0].target is required.\nsession_mounts[1].target is required."
+    )

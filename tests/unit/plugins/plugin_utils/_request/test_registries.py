@@ -1,0 +1,108 @@
+"""The registries that images come from, and what may be said of their passwords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import (
+    Credential,
+    registry_of,
+    repository_of,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
+
+READER = {"username": "reader", "password": "hunter2"}
+
+
+def parsed(value: Any) -> tuple[dict[str, Credential], str]:
+    """Return the credentials and what is wrong with them."""
+    problems = Problems()
+    return parse_registries(problems, value), str(problems)
+
+
+@pytest.mark.parametrize(
+    ("image", "repository"),
+    [
+        ("busybox", "docker.io/library/busybox"),
+        ("busybox:1.36", "docker.io/library/busybox"),
+        ("lab/python:1", "docker.io/lab/python"),
+        ("docker.io/busybox", "docker.io/library/busybox"),
+        ("index.docker.io/lab/python", "docker.io/lab/python"),
+        ("localhost/python:1", "localhost/python"),
+        ("registry:5000/python", "registry:5000/python"),
+        ("registry.example.com/a/b/python:1", "registry.example.com/a/b/python"),
+        ("registry.example.com:5000/python@sha256:12", "registry.example.com:5000/python"),
+        ("registry.example.com/python:1@sha256:12", "registry.example.com/python"),
+        ("Registry/python", "Registry/python"),
+        ("[::1]:5000/python:1", "[::1]:5000/python"),
+    ],
+)
+def test_a_name_is_read_as_docker_reads_it(image: str, repository: str) -> None:
+    assert repository_of(image) == repository
+    assert registry_of(image) == repository.partition("/")[0]
+
+
+@pytest.mark.parametrize(
+    "host", ["registry.example.com", "registry:5000", "127.0.0.1:5000", "[::1]:5000", "localhost", "docker.io"]
+)
+def test_a_registry_is_named_by_its_host_and_port(host: str) -> None:
+    assert parsed({host: READER}) == ({host: Credential("reader", "hunter2")}, "")
+
+
+def test_docker_hub_has_one_name() -> None:
+    assert list(parsed({"index.docker.io": READER})[0]) == [registry_of("busybox")]
+
+
+def test_there_need_be_none() -> None:
+    assert parsed({}) == ({}, "")
+
+
+def test_json_text_and_numbers_are_read() -> None:
+    given = '{"localhost": {"username": "reader", "password": 1234}}'
+    assert parsed(given) == ({"localhost": Credential("reader", "1234")}, "")
+
+
+@pytest.mark.parametrize("host", ["https://registry.example.com", "registry/lab", "", "registry:port", "a b"])
+def test_what_is_no_host_is_refused(host: str) -> None:
+    assert parsed({host: READER})[1] == (
+        f"session_registries: {host!r} is not the host of a registry, such as registry.example.com:5000."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (None, "session_registries must be a mapping of registries to username and password."),
+        ("hunter2", "session_registries must be a mapping of registries to username and password."),
+        (["hunter2"], "session_registries must be a mapping of registries to username and password."),
+        ({"localhost": "hunter2"}, "session_registries.localhost must be a mapping of username and password."),
+        (
+            {"localhost": {**READER, "email": "hunter2"}},
+            "session_registries.localhost.email is not known; allowed are username, password.",
+        ),
+        ({"localhost": {"username": "reader"}}, "session_registries.localhost.password must be one line of text."),
+        ({"localhost": {"password": "hunter2"}}, "session_registries.localhost.username must be one line of text."),
+        (
+            {"localhost": {**READER, "password": "hunter2\n"}},
+            "session_registries.localhost.password must be one line of text.",
+        ),
+        ({"localhost": {**READER, "password": ""}}, "session_registries.localhost.password must be one line of text."),
+        (
+            {"localhost": {**READER, "password": ["hunter2"]}},
+            "session_registries.localhost.password must be one line of text.",
+        ),
+        (
+            {"localhost": {**READER, "password": True}},
+            "session_registries.localhost.password must be one line of text.",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_place_and_never_shown(value: Any, sentence: str) -> None:
+    assert parsed(value)[1] == sentence
+
+
+def test_a_password_is_in_no_text_that_is_made_of_a_credential() -> None:
+    assert "hunter2" not in f"{Credential('reader', 'hunter2')!r} {Credential('reader', 'hunter2')}"

@@ -1,0 +1,154 @@
+"""Roles of a session: what they inherit, and what contradicts itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, alike
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SpecError, parse_spec
+from tests.unit.builders import GIB, IMAGE, spec, variables
+
+MAIN_ALONE: dict[str, Any] = {"main": {}}
+NAME_RULE = "the name of a role has 1 to 32 of a-z and 0-9, a letter first and last"
+
+
+def refusal(roles: Any, **changes: Any) -> str:
+    """Return why a request with these roles is refused."""
+    with pytest.raises(SpecError) as refused:
+        parse_spec(variables(roles=roles, **changes))
+    return str(refused.value)
+
+
+def test_what_a_role_leaves_out_comes_from_the_session() -> None:
+    asked = spec(
+        roles={"worker": {"replicas": 2}, "main": None},
+        resources={"cpu": 2, "mem": "2g", "cuda.device": 1},
+        env={"A": "1"},
+    )
+    inherited = (IMAGE, {"cpu": 2, "mem": 2 * GIB, "cuda.device": 1}, {"A": "1"})
+    assert asked.roles == (Role("main", 1, *inherited), Role("worker", 2, *inherited))
+
+
+def test_a_role_has_an_image_slots_and_variables_of_its_own() -> None:
+    own = {"image": " other:1 ", "resources": {"mem": "4g", "cuda.device": 2}, "env": {"B": 2, "A": True}}
+    asked = spec(roles={"main": {}, "worker": own}, resources={"cpu": 2}, env={"A": "1", "C": "3"})
+    assert asked.roles[1] == Role(
+        "worker", 1, "other:1", {"cpu": 2, "mem": 4 * GIB, "cuda.device": 2}, {"A": "true", "B": "2", "C": "3"}
+    )
+    assert asked.roles[0].env == {"A": "1", "C": "3"}
+    assert asked.images == [IMAGE, "other:1"]
+
+
+def test_zero_of_a_slot_takes_it_away_from_a_role() -> None:
+    roles = {"main": {"resources": {"cuda.device": 0}}, "worker": {}}
+    main, worker = spec(roles=roles, resources={"cuda.device": "1"}).roles
+    assert (main.resources, worker.resources) == ({"cpu": 1, "mem": GIB}, {"cpu": 1, "mem": GIB, "cuda.device": 1})
+
+
+def test_main_comes_first_and_the_others_as_they_were_given() -> None:
+    roles: dict[str, Any] = {"worker": {}, "ps": {}, "main": {}, "chief": {}}
+    assert [role.name for role in spec(roles=roles).roles] == ["main", "worker", "ps", "chief"]
+
+
+def test_roles_may_be_json_text_down_to_their_values() -> None:
+    roles = {"main": {}, "worker": {"replicas": "3", "resources": '{"cpu": "2"}', "env": '{"A": 1}'}}
+    assert spec(roles=json.dumps(roles)) == spec(roles=roles)
+    assert [role.replicas for role in spec(roles=json.dumps(roles)).roles] == [1, 3]
+
+
+@pytest.mark.parametrize("size", [1, "1", 4, "4"])
+def test_the_size_is_the_sum_of_the_roles_or_left_out(size: Any) -> None:
+    asked = spec(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=size)
+    assert (asked.cluster_size, asked.groups) == (4, asked.roles)
+
+
+@pytest.mark.parametrize("name", ["a", "ps", "worker", "a1b", "a" * 32])
+def test_the_name_of_a_role_is_taken(name: str) -> None:
+    assert [role.name for role in spec(roles={"main": {}, name: {}}).roles] == ["main", name]
+
+
+@pytest.mark.parametrize("name", ["", "1a", "worker1", "Worker", "a-b", "a_b", "a" * 33, "wörker", "worker\n", 7])
+def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> None:
+    assert refusal({"main": {}, name: {}}) == f"session_roles.{name}: {NAME_RULE}."
+
+
+@pytest.mark.parametrize(
+    ("roles", "sentence"),
+    [
+        ("main", "session_roles: 'main' must be a mapping."),
+        (["main"], "session_roles: ['main'] must be a mapping."),
+        (None, "session_roles is required."),
+        ({"main": "big"}, "session_roles.main: 'big' must be a mapping."),
+        ({"worker": {}}, "session_roles has no 'main': every session has one container of that role."),
+        (
+            {"main": {"replicas": 2}},
+            "session_roles.main.replicas must be 1: users reach the one container main1.",
+        ),
+        ({"main": {"replicas": 0}}, "session_roles.main.replicas: 0 must be a whole number from 1 to 1024."),
+        (
+            {"main": {}, "worker": {"replicas": 0}},
+            "session_roles.worker.replicas: 0 must be a whole number from 1 to 1024.",
+        ),
+        ({"main": {}, "worker": {"replicas": None}}, "session_roles.worker.replicas is required."),
+        (
+            {"main": {}, "worker": {"replicas": 1024}},
+            "session_roles: 1025 containers are asked, a session has at most 1024.",
+        ),
+        (
+            {"main": {"replica": 1, "cpu": 2}},
+            (
+                "session_roles.main.cpu is not known; allowed are replicas, image, resources, env.\n"
+                "session_roles.main.replica is not known; allowed are replicas, image, resources, env."
+            ),
+        ),
+        (
+            {"main": {}, "worker": {"apps": [{"name": "jupyter", "port": 8888}]}},
+            "session_roles.worker.apps: users reach main1 alone, and its apps are in session_apps.",
+        ),
+        (
+            {"main": {"apps": [], "app": 1}},
+            (
+                "session_roles.main.apps: users reach main1 alone, and its apps are in session_apps.\n"
+                "session_roles.main.app is not known; allowed are replicas, image, resources, env."
+            ),
+        ),
+        ({"main": {"image": ["a"]}}, "session_roles.main.image: ['a'] must be a line of text."),
+        ({"main": {"resources": "4"}}, "session_roles.main.resources: '4' must be a mapping."),
+        ({"main": {"resources": {"cpu": 0}}}, "session_roles.main.resources.cpu: 0 must be at least 1."),
+        ({"main": {"resources": {"mem": "1m"}}}, "session_roles.main.resources.mem: 1048576 must be at least 16m."),
+        (
+            {"main": {"resources": {"cuda.device": 0.5}}},
+            "session_roles.main.resources.cuda.device: 0.5 must be a whole number, zero or more.",
+        ),
+        (
+            {"main": {"resources": {"shmem": "2g"}}},
+            "session_roles.main.resources.shmem is counted inside mem, so it must not be larger than mem.",
+        ),
+        ({"main": {"env": "A=hunter2"}}, "session_roles.main.env must be a mapping of names to texts."),
+        (
+            {"main": {"env": {"BACKENDAI_X": "hunter2"}}},
+            "session_roles.main.env.BACKENDAI_X: names that begin with BACKENDAI_ are set by the session itself.",
+        ),
+    ],
+)
+def test_each_bad_role_gets_one_sentence(roles: Any, sentence: str) -> None:
+    assert refusal(roles) == sentence
+
+
+def test_a_size_that_contradicts_the_roles_is_refused() -> None:
+    assert refusal({"main": {}, "worker": {"replicas": 3}}, cluster_size=3) == (
+        "session_cluster_size: 3 contradicts session_roles, which make 4; leave it out."
+    )
+
+
+def test_a_missing_image_is_told_once_whatever_the_roles() -> None:
+    assert refusal({"main": {}, "worker": {}}, image=None) == "session_image is required."
+
+
+def test_containers_that_are_all_alike_are_one_main_and_subs() -> None:
+    assert alike(1, IMAGE, {"cpu": 1}, {}) == (Role("main", 1, IMAGE, {"cpu": 1}, {}),)
+    assert [(role.name, role.replicas) for role in alike(4, IMAGE, {}, {})] == [("main", 1), ("sub", 3)]
+    assert spec(cluster_size=3).groups == alike(3, IMAGE, {"cpu": 1, "mem": GIB}, {})

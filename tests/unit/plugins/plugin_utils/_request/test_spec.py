@@ -1,0 +1,414 @@
+"""What a user may ask: every refusal with its sentence, every coercion with its value."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+    DEFAULT_RESOURCES,
+    Problems,
+    resources,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RUN_OPTIONS
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+    SPEC_OPTIONS,
+    SpecError,
+    check_run,
+    comparable,
+    differences,
+    parse_spec,
+    refuse_other_request,
+    refuse_strangers,
+    spec_from_dict,
+)
+from tests.unit.builders import DEFAULTS, GIB, IMAGE, SESSION_ID, spec, variables
+
+NAME_RULE = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
+BYTES_RULE = "must be bytes, such as 1g, 512m or 1073741824"
+ID_RULE = "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+COUNT_RULE = "must be a whole number, zero or more"
+OPTIONS = ", ".join(f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS)
+
+
+def refusal(**changes: Any) -> str:
+    """Return why a request with these options is refused."""
+    with pytest.raises(SpecError) as refused:
+        parse_spec(variables(**changes))
+    return str(refused.value)
+
+
+def mount(**changes: Any) -> dict[str, Any]:
+    return {"source": "/mnt/data", "target": "/data", **changes}
+
+
+def test_defaults_of_the_role_are_what_the_code_expects() -> None:
+    assert resources(Problems(), "session_resources", DEFAULTS["session_resources"]) == DEFAULT_RESOURCES
+
+
+def test_every_option_is_a_variable_of_the_role_and_the_other_way_round() -> None:
+    options = {f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS}
+    assert options == {*DEFAULTS, "session_name", "session_image"}
+
+
+def test_the_least_request_is_a_name_and_an_image() -> None:
+    asked = spec()
+    assert dataclasses.asdict(asked) == {
+        "name": "train-llm",
+        "image": IMAGE,
+        "cluster_mode": "single-node",
+        "cluster_size": 1,
+        "resources": {"cpu": 1, "mem": GIB},
+        "roles": (),
+        "env": {},
+        "mounts": (),
+        "resource_group": "default",
+        "architecture": "",
+        "agent_selection": "concentrated",
+        "designated_agents": (),
+        "designated_agents_mode": "strict",
+        "network_driver": "vxlan",
+        "authorized_keys": (),
+        "command": "",
+        "command_scope": "main",
+        "bootstrap_script": "",
+        "apps": (),
+        "uid": 1000,
+        "gid": 1000,
+        "infiniband": False,
+        "failure_policy": "keep",
+        "priority": 10,
+        "pending_timeout": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "taken"),
+    [
+        ("cluster_size", "4", 4),
+        ("cluster_size", " 4 ", 4),
+        ("cluster_size", 1024, 1024),
+        ("priority", "0", 0),
+        ("image", " lab/busybox:1 ", "lab/busybox:1"),
+        ("resources", '{"cpu": "2", "mem": "2g"}', {"cpu": 2, "mem": 2 * GIB}),
+        ("resources", {"cpu": 2}, {"cpu": 2, "mem": GIB}),
+        ("resources", {"mem": "16m", "shmem": "16m"}, {"cpu": 1, "mem": 16 << 20, "shmem": 16 << 20}),
+        ("resources", {"cuda.device": 0, "shmem": "0"}, {"cpu": 1, "mem": GIB}),
+        (
+            "resources",
+            {"cuda.device": "2", "shmem": "64m"},
+            {"cpu": 1, "mem": GIB, "cuda.device": 2, "shmem": 64 << 20},
+        ),
+        ("designated_agents", "agent1, agent2,", ("agent1", "agent2")),
+        ("designated_agents", '["agent1"]', ("agent1",)),
+        ("designated_agents", ["agent1"], ("agent1",)),
+        ("authorized_keys", "ssh-ed25519 A me,you\nssh-ed25519 B\n", ("ssh-ed25519 A me,you", "ssh-ed25519 B")),
+        ("env", '{"A": 1}', {"A": "1"}),
+        ("env", {"A": True, "B": 1.5, "C": "", "D": "a=b # c"}, {"A": "true", "B": "1.5", "C": "", "D": "a=b # c"}),
+        ("architecture", " arm64 ", "arm64"),
+        ("architecture", None, ""),
+        ("designated_agents_mode", "preferred", "preferred"),
+        ("command", " python train.py\npython report.py\n", "python train.py\npython report.py"),
+        ("command", "", ""),
+        ("bootstrap_script", "export A=1\n", "export A=1"),
+        ("uid", "5000", 5000),
+        ("gid", 5000, 5000),
+        ("infiniband", "yes", True),
+        ("failure_policy", "restart", "restart"),
+        ("pending_timeout", "3600", 3600),
+    ],
+)
+def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
+    assert getattr(spec(**{option: given}), option) == taken
+
+
+@pytest.mark.parametrize("name", ["abcd", "a--b", "0000", "a" * 64])
+def test_a_name_of_4_to_64_characters_is_taken(name: str) -> None:
+    assert spec(name=name).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "abc",
+        "a" * 65,
+        "Train",
+        "train_llm",
+        "-abc",
+        "abc-",
+        "ab.cd",
+        "train llm",
+        "train\n",
+        "../../etc",
+        "ünïcode",
+        1234,
+        ["x"],
+    ],
+)
+def test_a_malformed_name_is_refused_with_the_rule(name: Any) -> None:
+    assert refusal(name=name) == f"session_name: {name!r} {NAME_RULE}."
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        # Options that nobody knows.
+        ({"clustersize": 4}, "session_clustersize is not an option of a session; did you mean session_cluster_size?"),
+        ({"image_name": "x"}, "session_image_name is not an option of a session; did you mean session_image?"),
+        ({"zzz": 1}, f"session_zzz is not an option of a session; allowed are {OPTIONS}."),
+        # What is required.
+        ({"name": None}, "session_name is required."),
+        ({"image": None}, "session_image is required."),
+        ({"image": ""}, "session_image: '' must be a line of text."),
+        ({"image": "a\nb"}, "session_image: 'a\\nb' must be a line of text."),
+        ({"image": {"a": 1}}, "session_image: {'a': 1} must be a line of text."),
+        # Choices.
+        ({"cluster_mode": "multi"}, "session_cluster_mode: 'multi' must be one of single-node, multi-node."),
+        (
+            {"agent_selection": "random"},
+            "session_agent_selection: 'random' must be one of concentrated, dispersed, roundrobin.",
+        ),
+        (
+            {"designated_agents_mode": "prefer"},
+            "session_designated_agents_mode: 'prefer' must be one of strict, preferred.",
+        ),
+        ({"failure_policy": "retry"}, "session_failure_policy: 'retry' must be one of keep, restart, terminate."),
+        ({"queue_policy": "fair"}, "session_queue_policy: 'fair' must be one of fifo, lifo, drf."),
+        ({"architecture": ["arm64"]}, "session_architecture: ['arm64'] must be a line of text."),
+        ({"network_driver": "macvlan"}, "session_network_driver: 'macvlan' must be one of vxlan, swarm, host."),
+        # Numbers.
+        ({"cluster_size": 0}, "session_cluster_size: 0 must be a whole number from 1 to 1024."),
+        ({"cluster_size": 1025}, "session_cluster_size: 1025 must be a whole number from 1 to 1024."),
+        ({"cluster_size": -1}, "session_cluster_size: -1 must be a whole number from 1 to 1024."),
+        ({"cluster_size": "four"}, "session_cluster_size: 'four' must be a whole number from 1 to 1024."),
+        ({"cluster_size": 1.5}, "session_cluster_size: 1.5 must be a whole number from 1 to 1024."),
+        ({"cluster_size": True}, "session_cluster_size: True must be a whole number from 1 to 1024."),
+        ({"cluster_size": [4]}, "session_cluster_size: [4] must be a whole number from 1 to 1024."),
+        ({"cluster_size": None}, "session_cluster_size is required."),
+        ({"pending_timeout": -1}, "session_pending_timeout: -1 must be a whole number from 0 to 2147483648."),
+        ({"claim_ttl": 0}, "session_claim_ttl: 0 must be a whole number from 1 to 86400."),
+        ({"priority": 101}, "session_priority: 101 must be a whole number from 0 to 100."),
+        # Resources.
+        ({"resources": "4"}, "session_resources: '4' must be a mapping."),
+        ({"resources": "{cpu: 4}"}, "session_resources: '{cpu: 4}' must be a mapping."),
+        ({"resources": ["cpu"]}, "session_resources: ['cpu'] must be a mapping."),
+        ({"resources": {"cpu": 0}}, "session_resources.cpu: 0 must be at least 1."),
+        ({"resources": {"cpu": 0.5}}, f"session_resources.cpu: 0.5 {COUNT_RULE}."),
+        ({"resources": {"cpu": "many"}}, f"session_resources.cpu: 'many' {COUNT_RULE}."),
+        ({"resources": {"cpu": None}}, "session_resources.cpu is required."),
+        ({"resources": {"mem": "lots"}}, f"session_resources.mem: 'lots' {BYTES_RULE}."),
+        ({"resources": {"mem": "-1g"}}, f"session_resources.mem: '-1g' {BYTES_RULE}."),
+        ({"resources": {"mem": 4}}, "session_resources.mem: 4 must be at least 16m."),
+        ({"resources": {"cuda.device": 0.5}}, f"session_resources.cuda.device: 0.5 {COUNT_RULE}."),
+        ({"resources": {"cuda.device": "1/2"}}, f"session_resources.cuda.device: '1/2' {COUNT_RULE}."),
+        ({"resources": {"cuda.device": -1}}, f"session_resources.cuda.device: -1 {COUNT_RULE}."),
+        ({"resources": {"cuda.device": True}}, f"session_resources.cuda.device: True {COUNT_RULE}."),
+        ({"resources": {"cuda.device": "all"}}, f"session_resources.cuda.device: 'all' {COUNT_RULE}."),
+        (
+            {"resources": {"CPU": 1}},
+            "session_resources: 'CPU' is not the name of a slot, such as cpu, mem, shmem or cuda.device.",
+        ),
+        (
+            {"resources": {"shmem": "2g"}},
+            "session_resources.shmem is counted inside mem, so it must not be larger than mem.",
+        ),
+        # Lists.
+        ({"designated_agents": 4}, "session_designated_agents: 4 must be a list of texts."),
+        ({"designated_agents": {"a": 1}}, "session_designated_agents: {'a': 1} must be a list of texts."),
+        ({"designated_agents": ["agent1", ""]}, "session_designated_agents[1]: '' must be a line of text."),
+        ({"designated_agents": [["agent1"]]}, "session_designated_agents[0]: ['agent1'] must be a line of text."),
+        ({"authorized_keys": ["a\nb"]}, "session_authorized_keys[0]: 'a\\nb' must be a line of text."),
+        # The command of a batch session.
+        ({"command": ["date"]}, "session_command must be the text of a shell script."),
+        ({"command": "date\0"}, "session_command must be the text of a shell script."),
+        ({"command": None}, "session_command must be the text of a shell script."),
+        ({"command_scope": "sub"}, "session_command_scope: 'sub' must be one of main, all."),
+        ({"command_scope": "all"}, "session_command_scope: says who runs session_command, and that is empty."),
+        # Inside the containers.
+        ({"bootstrap_script": ["token"]}, "session_bootstrap_script must be the text of a shell script."),
+        ({"uid": 0}, "session_uid: 0 must be a whole number from 1 to 2147483647."),
+        ({"gid": "staff"}, "session_gid: 'staff' must be a whole number from 1 to 2147483647."),
+        ({"infiniband": "mlx5_0"}, "session_infiniband: 'mlx5_0' must be true or false."),
+        ({"wait": True}, "session_wait: waits for the end of session_command, and that is empty."),
+        ({"wait": True, "command": " \n"}, "session_wait: waits for the end of session_command, and that is empty."),
+        ({"apps": "jupyter"}, "session_apps: 'jupyter' must be a list of mappings."),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    assert refusal(**changes) == sentence
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ("A=hunter2", "session_env must be a mapping of names to texts."),
+        (["A=hunter2"], "session_env must be a mapping of names to texts."),
+        ('{"A": hunter2', "session_env must be a mapping of names to texts."),
+        ({"A": "hunter2\nB=1"}, "session_env.A must be one line of text."),
+        ({"A": "hunter2\r"}, "session_env.A must be one line of text."),
+        ({"A": "hunter2\0"}, "session_env.A must be one line of text."),
+        ({"A": ["hunter2"]}, "session_env.A must be one line of text."),
+        ({"A": {"key": "hunter2"}}, "session_env.A must be one line of text."),
+        ({"A": None}, "session_env.A must be one line of text."),
+        ({"1A": "hunter2"}, "session_env: '1A' is not the name of an environment variable."),
+        ({"A-B": "hunter2"}, "session_env: 'A-B' is not the name of an environment variable."),
+        (
+            {"BACKENDAI_CLUSTER_SIZE": "hunter2"},
+            "session_env.BACKENDAI_CLUSTER_SIZE: names that begin with BACKENDAI_ are set by the session itself.",
+        ),
+        ({"IFS": "hunter2"}, "session_env.IFS: the shell that reads it would not work."),
+        ({"OPTIND": 3}, "session_env.OPTIND: the shell that reads it would not work."),
+        ({"LOCAL_USER_ID": 1001}, "session_env.LOCAL_USER_ID follows from session_uid."),
+        ({"LOCAL_GROUP_ID": 1001}, "session_env.LOCAL_GROUP_ID follows from session_gid."),
+        (None, "session_env must be a mapping of names to texts."),
+    ],
+)
+def test_a_refused_environment_never_shows_a_value(env: Any, sentence: str) -> None:
+    assert refusal(env=env) == sentence
+
+
+def test_all_problems_are_told_at_once_each_on_its_line() -> None:
+    assert refusal(name="X", cluster_size=0, nmae="x").splitlines() == [
+        "session_nmae is not an option of a session; did you mean session_name?",
+        f"session_name: 'X' {NAME_RULE}.",
+        "session_cluster_size: 0 must be a whole number from 1 to 1024.",
+    ]
+
+
+def test_a_private_key_given_by_mistake_is_not_shown() -> None:
+    header = (
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n"
+    )
+    assert "hunter2" not in refusal(authorized_keys=[f"{header}hunter2\n-----END OPENSSH PRIVATE KEY-----\n"])
+
+
+def test_variables_of_others_are_nobodys_business_here() -> None:
+    assert parse_spec({**variables(), "agent_slots": [], "sessions": 1, "my_session_x": 1}) == spec()
+
+
+def test_a_request_comes_back_from_plain_data() -> None:
+    asked = spec(
+        mounts=[mount()],
+        env={"A": "1"},
+        designated_agents=["agent1"],
+        authorized_keys=["ssh-ed25519 A"],
+        roles={"main": {}, "worker": {"replicas": 2, "env": {"B": "2"}}},
+    )
+    assert spec_from_dict(json.loads(json.dumps(dataclasses.asdict(asked)))) == asked
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs_session", "sentence"),
+    [
+        ({"name": None}, True, "session_name or session_id is required."),
+        ({"name": None, "id": "5f0c"}, True, f"session_id: '5f0c' {ID_RULE}."),
+        ({"id": SESSION_ID.upper()}, False, f"session_id: {SESSION_ID.upper()!r} {ID_RULE}."),
+        ({"force": "maybe"}, False, "session_force: 'maybe' must be true or false."),
+        ({"nam": "x"}, False, "session_nam is not an option of a session; did you mean session_name?"),
+    ],
+)
+def test_a_run_that_makes_no_session_is_checked_too(
+    changes: dict[str, Any], needs_session: bool, sentence: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        check_run(variables(**changes), needs_session=needs_session)
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("changes", [{}, {"name": None, "id": SESSION_ID}])
+def test_a_session_is_ended_by_its_name_or_its_id(changes: dict[str, Any]) -> None:
+    assert check_run(variables(**changes, force="yes"), needs_session=True).force is True
+
+
+def test_equal_requests_do_not_differ_after_storage() -> None:
+    asked = spec(mounts=[mount()], env={"A": "secret"}, designated_agents=["agent1"])
+    stored = json.loads(json.dumps(comparable(asked, "salt")))
+    assert differences(stored, comparable(asked, "salt")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "phrases"),
+    [
+        ({}, {"cluster_size": 4}, ["session_cluster_size (is 1, asked 4)"]),
+        ({"image": "a"}, {"image": "b"}, ["session_image (is 'a', asked 'b')"]),
+        ({"env": {"A": "x", "B": "y"}}, {"env": {"A": "z", "C": "w"}}, ["session_env (A, B, C)"]),
+        ({"env": {"A": "x"}}, {"env": {}}, ["session_env (A)"]),
+        ({"command": "curl -H hunter2"}, {"command": ""}, ["session_command"]),
+        ({"bootstrap_script": "export A=hunter2"}, {}, ["session_bootstrap_script"]),
+        ({"apps": [{"name": "web", "port": 80, "command": "serve hunter2"}]}, {}, ["session_apps"]),
+        (
+            {},
+            {"priority": 5, "cluster_mode": "multi-node"},
+            ["session_cluster_mode (is 'single-node', asked 'multi-node')", "session_priority (is 10, asked 5)"],
+        ),
+        (
+            {},
+            {"mounts": [mount()]},
+            ["session_mounts (is [], asked [{'source': '/mnt/data', 'target': '/data', 'read_only': False}])"],
+        ),
+        (
+            {"roles": {"main": {}, "ps": {}, "worker": {"env": {"A": "x"}}}},
+            {"roles": {"main": {}, "ps": {}, "worker": {"env": {"A": "z"}}}},
+            ["session_roles (worker)"],
+        ),
+        (
+            {"roles": {"main": {}, "ps": {}, "worker": {}}},
+            {"roles": {"main": {}, "worker": {}, "ps": {}}},
+            ["session_roles (their order)"],
+        ),
+        (
+            {},
+            {"roles": {"main": {}, "worker": {}}},
+            ["session_cluster_size (is 1, asked 2)", "session_roles (main, worker)"],
+        ),
+        ({}, {"roles": {"main": {}}, "env": {"A": "z"}}, ["session_env (A)", "session_roles (main)"]),
+    ],
+)
+def test_what_differs_is_named_and_secrets_are_not_shown(
+    before: dict[str, Any], after: dict[str, Any], phrases: list[str]
+) -> None:
+    assert differences(comparable(spec(**before), "salt"), comparable(spec(**after), "salt")) == phrases
+
+
+def test_stored_environments_are_digests_that_depend_on_the_session() -> None:
+    asked = spec(env={"TOKEN": "hunter2"})
+    stored = json.dumps(comparable(asked, "one"))
+    assert "hunter2" not in stored
+    assert comparable(asked, "one")["env"] != comparable(asked, "two")["env"]
+
+
+def test_the_environment_of_a_role_is_stored_as_digests_too() -> None:
+    asked = spec(env={"TOKEN": "hunter2"}, roles={"main": {}, "worker": {"env": {"KEY": "hunter3"}}})
+    stored = json.dumps(comparable(asked, "one"))
+    assert ("hunter2" in stored, "hunter3" in stored) == (False, False)
+    assert comparable(asked, "one")["roles"] != comparable(asked, "two")["roles"]
+
+
+def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() -> None:
+    before = comparable(spec(), "salt")
+    refuse_other_request(spec(), before, "salt", "PENDING")
+    with pytest.raises(SpecError) as refused:
+        refuse_other_request(spec(priority=5), before, "salt", "PENDING")
+    assert str(refused.value) == (
+        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, asked 5);"
+        " choose another name, or end that one with backendai.cluster.terminate_session."
+    )
+
+
+@pytest.mark.parametrize("mode", ["strict", "preferred"])
+def test_a_designated_agent_is_one_of_the_inventory(mode: str) -> None:
+    asked = spec(designated_agents=["agent2", "agent9"], designated_agents_mode=mode)
+    refuse_strangers(asked, ["agent1", "agent2", "agent9"])
+    with pytest.raises(SpecError) as refused:
+        refuse_strangers(asked, ["agent2", "agent1"])
+    assert str(refused.value) == (
+        "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
+    )
+
+
+def test_without_designated_agents_nobody_is_a_stranger() -> None:
+    refuse_strangers(spec(), [])

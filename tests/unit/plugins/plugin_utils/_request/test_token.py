@@ -1,0 +1,44 @@
+"""What a user says who asks for a token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import TokenRequest, parse_token_request
+from tests.unit.builders import SESSION_ID
+
+ASKED = {"name": "train-llm", "ttl": "60", "path": "x.token"}
+
+
+def test_strings_are_taken_and_the_lifetime_is_an_hour_unless_it_is_said() -> None:
+    assert parse_token_request(ASKED, {}) == TokenRequest("train-llm", "", 60, "x.token")
+    by_id = {"session_id": SESSION_ID, "path": "x.token"}
+    assert parse_token_request(by_id, {}) == TokenRequest("", SESSION_ID, 3600, "x.token")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": ""}, "session_name: '' must have 4 to 64 characters"),
+        ({"name": "x"}, "session_name: 'x' must have 4 to 64 characters"),
+        ({"session_id": "x"}, "session_id: 'x' must be the id of a session"),
+        ({"ttl": 59}, "session_token_ttl: 59 must be a whole number from 60 to 2592000."),
+        ({"ttl": 2592001}, "session_token_ttl: 2592001 must be a whole number from 60 to 2592000."),
+        ({"path": ""}, "session_token_path is required."),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refusal:
+        parse_token_request({**ASKED, **changes}, {})
+    assert str(refusal.value).startswith(sentence)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_variable_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(
+        SpecError, match="session_token_tll is not an option of a session; did you mean session_token_ttl"
+    ):
+        parse_token_request(ASKED, {"session_token_tll": 60, "session_token_ttl": 60})
