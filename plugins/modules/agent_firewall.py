@@ -134,8 +134,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial_timer import start_withdrawal
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
 
 _ALONE = (
     "firewall_managers: from now on only {address} logs in here, which is where this connection comes from; name"

@@ -62,8 +62,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import confirm
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

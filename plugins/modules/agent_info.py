@@ -82,12 +82,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import (
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED
+from ansible_collections.backendai.cluster.plugins.module_utils._module import (
     CAPACITY_OPTIONS,
     CONNECTION_OPTIONS,
     finish,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings, survey
 
 

@@ -66,7 +66,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_
     plan_default_network,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

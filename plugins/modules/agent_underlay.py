@@ -75,7 +75,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import (
+from ansible_collections.backendai.cluster.plugins.module_utils._module import (
     CAPACITY_OPTIONS,
     CONNECTION_OPTIONS,
     finish,

@@ -97,8 +97,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.installed import install
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.module import finish
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._module import finish
 
 
 def main() -> None:

@@ -50,14 +50,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.module import STATE_OPTION, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import make_key, public_key
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._module import GATEWAY_OPTIONS, finish
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=STATE_OPTION, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=GATEWAY_OPTIONS, supports_check_mode=True)
 
     def run() -> dict[str, Any]:
         store = GatewayStore(module.params["state_path"])

@@ -127,11 +127,11 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.module import STATE_OPTION, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import Wish, route
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._module import GATEWAY_OPTIONS, finish
 
 ENDPOINT: dict[str, dict[str, Any]] = {
     "address": {"type": "str", "required": True},
@@ -153,7 +153,7 @@ ROUTE: dict[str, dict[str, Any]] = {
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            **STATE_OPTION,
+            **GATEWAY_OPTIONS,
             "routes": {"type": "list", "elements": "dict", "default": [], "options": ROUTE},
             "ended": {"type": "list", "elements": "str", "default": []},
             "exact": {"type": "bool", "default": False},

@@ -87,7 +87,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.targets import of_agent, of_gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.client i
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.mounts import mounted_paths
 from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

@@ -98,16 +98,16 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.client i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._module import (
+    CAPACITY_OPTIONS,
+    CONNECTION_OPTIONS,
+    finish,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
     Claim,
     Claimed,
     ClaimRefused,
     claim,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import (
-    CAPACITY_OPTIONS,
-    CONNECTION_OPTIONS,
-    finish,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
 

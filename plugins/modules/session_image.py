@@ -117,8 +117,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import renew
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen, look
 
 OPTIONS = {

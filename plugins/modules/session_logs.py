@@ -85,10 +85,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_LINES
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import logs_of
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED, Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import parts_of
 
 
@@ -108,7 +108,7 @@ def main() -> None:
         params, store = module.params, Store(module.params["state_path"])
         kernel, lines = params["kernel"], params["lines"]
         if not 1 <= lines <= MAX_LINES:
-            raise Refused(f"lines: {lines} must be a whole number from 1 to {MAX_LINES}")
+            raise ClusterError(f"lines: {lines} must be a whole number from 1 to {MAX_LINES}")
         try:
             held = parts_of(store, params["name"], params["session_id"])
             parts = [logs_of(connect(params["docker_host"]), one, kernel, lines) for one in held]

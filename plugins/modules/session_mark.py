@@ -79,9 +79,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_markers import leave, look, remove
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ def main() -> None:
         params = module.params
         held = Store(params["state_path"]).session(params["session_id"])
         if held is None:
-            raise Refused(f"the session {params['session_id']} is not on this agent")
+            raise ClusterError(f"the session {params['session_id']} is not on this agent")
         client, mark = connect(params["docker_host"]), params["mark"]
         if params["act"] == "look":
             return {"changed": False, "seen": look(client, held.plan, mark)}

@@ -60,7 +60,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.client i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay
 
 OPTIONS = {"plan": {"type": "dict", "required": True}, "nonce": {"type": "str", "required": True}}

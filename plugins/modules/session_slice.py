@@ -132,9 +132,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import found_images
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 
 OPTIONS = {

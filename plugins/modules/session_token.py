@@ -95,15 +95,15 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.module import STATE_OPTION, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.signing import sealed_token
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._module import GATEWAY_OPTIONS, finish
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            **STATE_OPTION,
+            **GATEWAY_OPTIONS,
             "name": {"type": "str", "default": ""},
             "session_id": {"type": "str", "default": ""},
             "ttl": {"type": "int", "default": 3600},

@@ -65,8 +65,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import wait_for_end
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+
 if TYPE_CHECKING:
     import docker
 
 REMEDY = "run backendai.cluster.provision_agents on this host"
 
 
-class EngineUnavailable(Exception):
+class EngineUnavailable(ClusterError):
     """The engine cannot be used; the message is one sentence for the operator."""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 if TYPE_CHECKING:
     import docker
@@ -23,7 +24,7 @@ _BRIDGE = "com.docker.network.bridge.name"
 _ICC = "com.docker.network.bridge.enable_icc"
 
 
-class NetworkInTheWay(ValueError):
+class NetworkInTheWay(ClusterError, ValueError):
     """A network of that name must not be replaced; the message is one sentence for the operator."""
 
 

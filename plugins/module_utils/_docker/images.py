@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, repository_of
 
@@ -23,7 +24,7 @@ IN_PLACE = ("Pull complete", "Already exists")
 _WAITS = ("Pulling fs layer", "Waiting")
 
 
-class ImageUnavailable(Exception):
+class ImageUnavailable(ClusterError):
     """The image is not on the agent and cannot be pulled; the message is one sentence."""
 
     @classmethod

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+
 if TYPE_CHECKING:
     import docker
 
@@ -24,7 +26,7 @@ FILE_BYTES = 256 << 20
 CHUNK_BYTES = 1 << 16
 
 
-class LogUnreadable(Exception):
+class LogUnreadable(ClusterError):
     """A log is there and cannot be read; the message is one sentence without its full stop."""
 
 

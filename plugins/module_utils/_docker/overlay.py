@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import manages
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import VXLAN_OVERHEAD_V4, upper_half
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ REMOVE_SECONDS = 30
 """How long the other nodes may take to let go of an overlay."""
 
 
-class OverlayInUse(Exception):
+class OverlayInUse(ClusterError):
     """Containers on other nodes still use the overlay; the message is one sentence."""
 
 

@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.own_ad
     host_addresses,
     tunnel_ports,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
 
 SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"

@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 TABLE = "backendai"
 
@@ -24,7 +25,7 @@ TABLE = "backendai"
 _LOAD = ["nft", "--file", "-"]
 
 
-class FirewallError(Exception):
+class FirewallError(ClusterError):
     """``nft`` failed or is missing; the message is one sentence with what it said."""
 
 

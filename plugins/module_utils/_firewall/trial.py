@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync i
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._network.host import interfaces
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 
 _UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
 
@@ -30,7 +30,7 @@ StartTimer = Callable[[str, int], None]
 """What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process."""
 
 
-class NotConfirmed(Refused):
+class NotConfirmed(ClusterError):
     """A trial cannot be confirmed in this way, or any more; the message is one sentence."""
 
 
@@ -48,12 +48,12 @@ def try_firewall(
     """Begin the trial of a firewall that is not in force yet; the rules of one that is are made true.
 
     ``None`` stands for no firewall. The rules are checked by ``nft`` first, then the way back is prepared, then they
-    are replaced in one step. Raises :class:`FirewallError`, :class:`Refused`, :class:`Damaged`, and what
+    are replaced in one step. Raises :class:`FirewallError`, :class:`ClusterError`, :class:`Damaged`, and what
     ``start_timer`` raises: then nothing has changed.
     """
     unknown = sorted(set(wanted.interfaces if wanted else ()) - interfaces())
     if unknown:
-        raise Refused(f"firewall_interfaces: {unknown[0]!r} is no interface of this host")
+        raise ClusterError(f"firewall_interfaces: {unknown[0]!r} is no interface of this host")
     with store.isolation_lock():
         state = FirewallState(store)
         checked = rules_of(store, wanted)

@@ -12,12 +12,14 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+
 RENEW_DAYS, VALID_DAYS = 30, 397
 MAKER = "backendai.cluster"
 """The organization in certificates that gateways sign themselves."""
 
 
-class CertificateError(Exception):
+class CertificateError(ClusterError):
     """A certificate or its key cannot be used; the message says why, in the middle of a sentence."""
 
 

@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 SOCKET = "/run/backendai-gateway/admin.sock"
 TIMEOUT = 10.0
@@ -26,7 +27,7 @@ TIMEOUT = 10.0
 Entry = tuple[str, str]
 
 
-class NotRunning(Exception):
+class NotRunning(ClusterError):
     """HAProxy does not run on this host."""
 
 

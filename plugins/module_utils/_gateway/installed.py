@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import certificate
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import write_secret
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import MISSING
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change

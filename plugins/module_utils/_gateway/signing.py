@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route, links_of
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.sealed import seal
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore

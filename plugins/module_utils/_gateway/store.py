@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change

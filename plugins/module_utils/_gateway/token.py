@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import write_secret
 
 LEAST_SECONDS, MOST_SECONDS = 60, 30 * 86400

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
@@ -36,11 +37,11 @@ PROGRAM = Path("/usr/local/lib/backendai/restore.pyz")
 """The program that restores sessions, where the role ``agent`` installs it."""
 
 
-class NotProvisioned(Exception):
+class NotProvisioned(ClusterError):
     """The agent's folders are not there; the message is one sentence for the operator."""
 
 
-class Damaged(Exception):
+class Damaged(ClusterError):
     """What was stored cannot be read; the message is one sentence for the operator."""
 
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
 
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
@@ -28,7 +29,7 @@ _IDS = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class SpecError(ValueError):
+class SpecError(ClusterError, ValueError):
     """The request cannot be met as it is written; the text holds one sentence for each problem."""
 
 

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 
-class NetworkError(Exception):
+class NetworkError(ClusterError):
     """A command of iproute2 failed; the message holds the command and what it said."""
 
 

@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import plan_files, write_files
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Found, disagreement
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
@@ -29,7 +30,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.content
 from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import read_host
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import await_ready
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ REPAIR_SECONDS = 600
 """How long containers may take to start that are repaired: nothing expires then."""
 
 
-class ImagesDiffer(Refused):
+class ImagesDiffer(ClusterError):
     """Agents of a session have different images of one name; the message is one sentence."""
 
 

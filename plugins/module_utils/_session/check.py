@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
@@ -22,14 +23,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.reachab
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import ask
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
 
 if TYPE_CHECKING:
     import docker
 
 
-class Unhealthy(Refused):
+class Unhealthy(ClusterError):
     """The session does not hold what it promises; the message has one sentence for each thing."""
 
 

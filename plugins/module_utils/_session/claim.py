@@ -21,13 +21,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pinning import pin
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
     Questions,
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     import docker
 
 
-class ClaimRefused(Refused):
+class ClaimRefused(ClusterError):
     """The plan no longer fits this agent; the message is one sentence."""
 
 
-class NameTaken(Refused):
+class NameTaken(ClusterError):
     """Somebody else's container has a name that one of ours needs; waiting would not help. One sentence."""
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 
-class NotClaimed(Refused):
+class NotClaimed(ClusterError):
     """This run has no claim here (any more); the message is one sentence."""
 
 

@@ -13,10 +13,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import c
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import overlay_drift
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 def drift_of(client: docker.APIClient, store: Store, held: Held) -> list[Change]:
     """Return what a repair would change here. What cannot be read is a difference too, and hides no other."""
-    from docker.errors import DockerException
-
     looks: dict[str, Callable[[], list[Change]]] = {
         "session": lambda: _claim(held),
         "files": lambda: _files(store, held),
@@ -38,15 +36,14 @@ def drift_of(client: docker.APIClient, store: Store, held: Held) -> list[Change]
         "containers": lambda: _containers(client, store, held),
         "ports": lambda: _ports(client, held),
     }
-    failures = (*EXPECTED, DockerException)
-    return [change for subject, look in looks.items() for change in _seen(subject, look, failures)]
+    return [change for subject, look in looks.items() for change in _seen(subject, look)]
 
 
-def _seen(subject: str, look: Callable[[], list[Change]], failures: tuple[type[Exception], ...]) -> list[Change]:
+def _seen(subject: str, look: Callable[[], list[Change]]) -> list[Change]:
     try:
         return look()
-    except failures as error:
-        return [Change(subject, f"unreadable: {' '.join(str(error).split())}", "readable")]
+    except EXPECTED as error:
+        return [Change(subject, f"unreadable: {reason(error)}", "readable")]
 
 
 def _claim(held: Held) -> list[Change]:

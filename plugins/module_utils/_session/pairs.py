@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
 from ansible_collections.backendai.cluster.plugins.module_utils._network.latency import latencies
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, meetings
@@ -70,13 +71,10 @@ def _latencies(held: Held, pids: Mapping[str, int], pairs: Collection[Pair]) -> 
 
 def _ask(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> Said:
     """Let a container log in to its peers; where it cannot be asked, none of it succeeds."""
-    from docker.errors import DockerException
-
     try:
         return ask(client, kernel.container, peers)
-    except DockerException as error:
-        why = " ".join(str(getattr(error, "explanation", None) or error).split())
-        return Said({}, dict.fromkeys(peers, why))
+    except EXPECTED as error:
+        return Said({}, dict.fromkeys(peers, reason(error)))
 
 
 def _leads_to(said: Said, kernel: Kernel) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 if TYPE_CHECKING:
     import docker
@@ -27,7 +27,7 @@ LAST_LINES = 3
 POLL_SECONDS = 0.05
 
 
-class NotReady(Refused):
+class NotReady(ClusterError):
     """A container did not get through its start; the message says which and why, in one sentence."""
 
 

@@ -16,11 +16,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import c
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, ClusterError, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, STOPPED
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import _by_hostname
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED, Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed, remove_slice
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ def reap(
     What fails for one session does not stop the others. What is stored of a session may be damaged, so that no claims
     can be read: that failure has the key ``expired``.
     """
-    from docker.errors import DockerException
-
     changes: list[Change] = []
     failures: dict[str, str] = {}
     try:
@@ -57,8 +55,8 @@ def reap(
     for session_id, act in acts:
         try:
             done, wrong = act(client, store, session_id, dry)
-        except (*EXPECTED, DockerException, Refused) as error:
-            done, wrong = [], _said(error)
+        except EXPECTED as error:
+            done, wrong = [], reason(error)
         changes += done
         if wrong:
             failures[session_id] = wrong
@@ -87,7 +85,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
     with store.session_lock(session_id):
         held = store.session(session_id)
         if held is None:
-            raise Refused(f"the session {session_id} is not on this agent")
+            raise ClusterError(f"the session {session_id} is not on this agent")
         found = _by_hostname(client, session_id)
         over = {name for name, one in found.items() if held.plan.runs_command(name) and _succeeded(client, one)}
         over |= {MAIN1} if held.plan.command else set()
@@ -114,15 +112,8 @@ def _succeeded(client: docker.APIClient, container: Mapping[str, Any]) -> bool:
 
 def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:
     """Start a container; return a sentence for what went wrong, empty when nothing did."""
-    from docker.errors import DockerException
-
     try:
         client.start(container["Id"])
-    except DockerException as error:
-        return f"{container['Labels'][labels.HOSTNAME]} cannot be restarted: {_said(error)}"
+    except EXPECTED as error:
+        return f"{container['Labels'][labels.HOSTNAME]} cannot be restarted: {reason(error)}"
     return ""
-
-
-def _said(error: Exception) -> str:
-    """Return what went wrong as one line; the engine's own words are in ``explanation``."""
-    return " ".join(str(getattr(error, "explanation", None) or error).split())

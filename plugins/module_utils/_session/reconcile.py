@@ -25,10 +25,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync i
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import withdraw
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import remove_expired
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     try:
         changes += join_peers(store, dry=False)
     except EXPECTED as error:
-        failures.append(str(error))
+        failures.append(reason(error))
     look = iproute.Look()
     # What is over needs the engine, which may be down: those that live come first.
     for there in sorted(readable, key=lambda held: held.expires_at is not None):
@@ -102,8 +102,8 @@ def _restore_one(
     """Return what changed, and a sentence for what went wrong, empty when nothing did."""
     try:
         return _restored(store, engine, there, look, start=start), ""
-    except _failures() as error:
-        return [], f"{there.plan.name}: {' '.join(str(error).split())}"
+    except EXPECTED as error:
+        return [], f"{there.plan.name}: {reason(error)}"
 
 
 def _restored(store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool) -> list[Change]:
@@ -124,15 +124,6 @@ def _restored(store: Store, engine: Connected, there: Held, look: iproute.Look, 
             # Whoever was plugged into the bridge that was lost is plugged in again.
             changes += _plug_in(engine(), held)
         return changes
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """Return what may go wrong with one session without keeping the others from coming back."""
-    try:
-        from docker.errors import DockerException
-    except ImportError:
-        return EXPECTED
-    return (*EXPECTED, DockerException)
 
 
 def _connect(docker_host: str, seconds: float) -> docker.APIClient:
@@ -164,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:
-        changes, failures = [], [str(error)]
+        changes, failures = [], [reason(error)]
     for change in changes:
         sys.stdout.write(f"<5>{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}\n")
     for failure in failures:

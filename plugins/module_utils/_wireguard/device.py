@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, Mesh, port_of
@@ -21,7 +22,7 @@ UNIT = "backendai-wireguard.service"
 _NOTHING = "(none)"
 
 
-class WireGuardError(Exception):
+class WireGuardError(ClusterError):
     """A command failed that is about the device; the message holds the command and what it said."""
 
 

@@ -10,9 +10,9 @@ import dataclasses
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.host import find_underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import (
     make_key,
     read_public_key,
@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key i
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import encrypted
 
 
-class InUse(Refused):
+class InUse(ClusterError):
     """Sessions rely on the underlay as it is; the message is one sentence."""
 
 

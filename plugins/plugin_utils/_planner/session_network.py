@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model import addressing
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
     BRIDGE_PREFIX,
@@ -24,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_opt
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
 
 
-class PlanError(ValueError):
+class PlanError(ClusterError, ValueError):
     """The session can never start as asked on these agents; one sentence."""
 
 

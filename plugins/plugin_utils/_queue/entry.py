@@ -23,6 +23,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
 """PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone."""
 
@@ -34,7 +36,7 @@ PATIENCE = 16
 _DAY = 86400.0
 
 
-class DamagedEntry(ValueError):
+class DamagedEntry(ClusterError, ValueError):
     """What was stored is no entry; the message is one sentence for the operator."""
 
 

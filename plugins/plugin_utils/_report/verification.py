@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Found, status_of
@@ -22,7 +23,7 @@ UNKNOWN = "-"
 """What a container says of a folder that it cannot read."""
 
 
-class NotFound(ValueError):
+class NotFound(ClusterError, ValueError):
     """There is no session that could be verified, or more than one; one sentence."""
 
 

@@ -27,7 +27,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial 
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, NotProvisioned, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.kernel import Kernel
 from tests.unit.uptime import Uptime, uptime_of_numbers
@@ -304,7 +304,7 @@ def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: Kernel, host
 
 @pytest.mark.parametrize("dry", [False, True])
 def test_an_interface_that_is_not_there_is_refused(store: Store, kernel: Kernel, host: Host, dry: bool) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ClusterError) as refused:
         tried(store, host, Firewall(("192.0.2.7/32",), interfaces=("eth0", "eth8", "eth9")), dry=dry)
     assert str(refused.value) == "firewall_interfaces: 'eth8' is no interface of this host"
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certifi
     make,
     still_good,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.fault import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.installed import install
 
 NAMES = ["door.example.org", "*.apps.example.org", "192.0.2.7", "2001:db8::1"]

@@ -11,9 +11,9 @@ from docker.errors import APIError, DockerException
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._module import finish
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
-from ansible_collections.backendai.cluster.plugins.module_utils._session.module import finish
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import Refused
 
 
 class Ended(Exception):
@@ -56,7 +56,7 @@ def test_a_module_ends_with_its_result() -> None:
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (Refused("agent1 no longer has room"), "agent1 no longer has room."),
+        (ClusterError("agent1 no longer has room"), "agent1 no longer has room."),
         (EngineUnavailable("start docker."), "start docker."),
         (ImageUnavailable("no image"), "no image."),
         (NotProvisioned("not ready"), "not ready."),

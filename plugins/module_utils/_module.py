@@ -2,22 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What all modules that run on an agent share: their connection options, and one place where failures end."""
+"""What modules that run on hosts share: their options, and one place where failures end."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._session.refused import EXPECTED, Refused
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import sentence
 
 CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
     "docker_host": {"type": "str", "default": "unix:///var/run/docker.sock"},
     "state_path": {"type": "path", "default": "/var/lib/backendai"},
 }
+
+GATEWAY_OPTIONS: dict[str, dict[str, Any]] = {"state_path": {"type": "path", "default": "/var/lib/backendai-gateway"}}
 
 CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
     "resource_group": {"type": "str", "default": "default"},
@@ -44,20 +45,9 @@ def finish(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
     """Do the module's work and end it: with its result, or with one sentence for what went wrong."""
     try:
         result = act()
-    except subprocess.CalledProcessError as error:
-        module.fail_json(msg=_sentence(f"{error.cmd[0]} failed: {error.stderr.strip()}"))
     except Exception as error:
-        # The SDK is imported by the adapters, where it exists: here its errors are known by where they come from. They
-        # are asked for first, because requests makes most of them an OSError.
-        if type(error).__module__.startswith(("docker.", "requests.")):
-            explanation = getattr(error, "explanation", None) or error
-            module.fail_json(msg=_sentence(f"the Docker engine refused: {explanation}"))
-        if not isinstance(error, (*EXPECTED, Refused)):
+        said = sentence(error)
+        if said is None:
             raise
-        module.fail_json(msg=_sentence(str(error)))
+        module.fail_json(msg=said)
     module.exit_json(**result)
-
-
-def _sentence(text: str) -> str:
-    """Return text with a full stop."""
-    return text if text.endswith((".", "?")) else f"{text}."

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
-class GatewayFault(Exception):
+
+class GatewayFault(ClusterError):
     """The gateway is not as it should be, or cannot do what is asked; the message is one sentence for the operator."""
