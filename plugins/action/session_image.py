@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have a session's images on an agent: look until they are there, and show people how far the pulls are."""
+"""Have the images of sessions on an agent: look until they are there, and show people how far the pulls are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
     disagreement,
@@ -23,58 +22,89 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.images im
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, registry_of
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import Start, start_from
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 
+# Seconds between looks, the last one from then on: small images cost no waiting.
 PAUSES = (0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between looks, the last one from then on: small images cost no waiting."""
+
+LOOK_SECONDS = 60
+
+NO_IMAGE = {"name": "", "reference": "", "username": "", "password": ""}
 
 
-class ActionModule(ActionBase):
+class ActionModule(HostAction):
     """The action ``backendai.cluster.session_image``."""
-
-    TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        args = dict(self._task.args)
-        names, found = list(args.pop("images", [])), found_images(args.pop("found", {}))
-        credentials = _credentials(args.pop("registries", {}))
-        wrong = disagreement(found)
-        if wrong:
-            raise AnsibleActionFail(f"{wrong}.")
-        until = time.monotonic() + int(args["seconds"]) / 3 / _waves(variables)
-        result |= {"changed": False, "diff": [], "images": {}, "under_way": []}
-        wanted = [_wanted(name, reference_to(name, found), credentials) for name in names]
-        # Without an image, the look renews the claim and nothing else.
-        for place, one in enumerate(wanted or [{}]):
-            looked = self._follow({**args, **one}, until, variables)
-            if looked.get("failed"):
-                return {**result, **looked}
-            result["changed"] |= looked["changed"]
-            result["diff"] += [looked["diff"]] if looked["changed"] else []
-            result["images"] |= looked["images"]
-            if looked["under_way"]:
-                return {**result, "under_way": names[place:]}
+        variables, args = task_vars or {}, self._task.args
+        listed = [start_from(decided, variables["hostvars"]) for decided in args["starts"]]
+        starts = [start for start in listed if start.pulls_on(variables["inventory_hostname"])]
+        if not starts:
+            return {**result, "skipped": True}
+        credentials = _credentials(args.get("registries") or {})
+        until = time.monotonic() + int(args["claim_ttl"]) / 3 / _batches(variables)
+        result |= {"changed": False, "diff": [], "sessions": {}, "again": False}
+        for start in starts:
+            reply = {"nonce": start.decided["nonce"], "images": {}}
+            try:
+                self._have(start, credentials, until, variables, result, reply)
+            except AnsibleActionFail as error:
+                reply["failed"] = str(error)
+            result["sessions"][start.id] = reply
         return result
 
-    def _follow(self, args: dict[str, Any], until: float, variables: dict[str, Any]) -> dict[str, Any]:
+    def _have(
+        self,
+        start: Start,
+        credentials: Mapping[str, Credential],
+        until: float,
+        variables: dict[str, Any],
+        result: dict[str, Any],
+        reply: dict[str, Any],
+    ) -> None:
+        """Look at all images of a session in turn, until all are there or this turn is over."""
+        known = found_images(start.decided["images"])
+        wrong = disagreement(known)
+        if wrong:
+            raise AnsibleActionFail(f"{wrong}.")
+        names = start.decided["pulls"].get(variables["inventory_hostname"]) or []
+        options = {
+            **self.variables(CONNECTION_OPTIONS, "agent_", variables),
+            "session_id": start.id,
+            "nonce": start.decided["nonce"],
+            "seconds": int(self._task.args["claim_ttl"]),
+        }
+        # Without an image, the look renews the claim and nothing else.
+        for image in [_image(name, reference_to(name, known), credentials) for name in names] or [NO_IMAGE]:
+            look = self._follow({**options, **image}, until, variables)
+            result["changed"] |= look["changed"]
+            result["again"] |= look["changed"] and not self._task.check_mode
+            result["diff"] += [look["diff"]] if look["changed"] else []
+            reply["images"] |= look["images"]
+            if look["under_way"]:
+                return
+
+    def _follow(self, options: dict[str, Any], until: float, variables: dict[str, Any]) -> dict[str, Any]:
         """Look at one image until it is there, or this turn is over; return the last look, with what the first changed.
 
         Where agents take turns, a turn that starts a pull is over at once: those that come after start theirs.
         """
-        first = look = self._execute_module(module_args=args, task_vars=variables)
-        told = ""
+        first = look = self.ask("pull", options, variables, LOOK_SECONDS)
+        shown = ""
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
-            progress = look.get("progress") or told
-            if progress != told:
-                told = progress
-                self._display.display(f"{variables['inventory_hostname']}: pulling {args['name']}: {told}")
-            over = time.monotonic() + pause > until or (look.get("started") and _waves(variables) > 1)
+            progress = look.get("progress") or shown
+            if progress != shown:
+                shown = progress
+                self._display.display(f"{variables['inventory_hostname']}: pulling {options['name']}: {shown}")
+            over = time.monotonic() + pause > until or (look.get("started") and _batches(variables) > 1)
             if over or not look.get("under_way"):
                 break
             time.sleep(pause)
-            look = self._execute_module(module_args=args, task_vars=variables)
+            look = self.ask("pull", options, variables, LOOK_SECONDS)
         return {**look, "changed": first.get("changed", False), "diff": first.get("diff")}
 
 
@@ -86,13 +116,13 @@ def _credentials(given: Any) -> dict[str, Credential]:
     return credentials
 
 
-def _wanted(name: str, reference: str, credentials: Mapping[str, Credential]) -> dict[str, str]:
-    """Return the module's options for an image; it gets the password of its own registry alone."""
+def _image(name: str, reference: str, credentials: Mapping[str, Credential]) -> dict[str, str]:
+    """Return what an agent has to know of an image; it gets the password of its own registry alone."""
     credential = credentials.get(registry_of(reference))
-    return {"name": name, "reference": reference, **(dataclasses.asdict(credential) if credential else {})}
+    return {**NO_IMAGE, "name": name, "reference": reference, **(dataclasses.asdict(credential) if credential else {})}
 
 
-def _waves(variables: Mapping[str, Any]) -> int:
+def _batches(variables: Mapping[str, Any]) -> int:
     """Return how often Ansible has to begin anew until all agents have had their turn."""
     agents, forks = len(variables.get("ansible_play_batch") or [""]), int(variables.get("ansible_forks") or 1)
     return math.ceil(agents / forks)

@@ -58,7 +58,8 @@ class ActionModule(ControlAction):
                 held = found_sessions(readings.facts)
                 entry = _entry_of(spec, entries, held, args.get("user") or getpass.getuser(), time.time())
                 gone = [one for _entry, ids in doomed(entries, held) for one in ids]
-                decision = self._decided(spec, readings.without(gone), entries, entry)
+                planned = self.with_reservations(readings.without(gone), entries, entry.id)
+                decision = self._decided(spec, planned, entries, entry)
                 self._note(queue, spec, entries, entry, decision)
         except (SpecError, PlanError) as error:
             sentence = str(error) if str(error).endswith(".") else f"{error}."
@@ -70,14 +71,17 @@ class ActionModule(ControlAction):
         result |= {"changed": False, "warnings": self.warnings(readings), "queued": entry.spec is not None}
         if isinstance(decision, NoRoom):
             details = {"unplaced": decision.unplaced, "missing": decision.missing, "makes_room": decision.makes_room}
-            freed = readings.in_flight or any(_makes_room(one, float(args.get("began", 0.0))) for one in entries)
+            freed = planned.in_flight or any(_makes_room(one, float(args.get("began", 0.0))) for one in entries)
             waits: dict[str, Any] = {"plan": None, "id": entry.id, "agents": [], "public_keys": {}, "freed": freed}
+            waits["starts"] = []
             return {**result, **waits, "pending": pending(decision), "no_room": details}
         self.forget(decision.plan.agents, task_vars or {})
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
+        start = start_of(decision, spec, gone, unproven=decision.plan.id in _noted(entries))
         return {
             **result,
-            **start_of(decision, spec, gone, unproven=decision.plan.id in _noted(entries)),
+            **start,
+            "starts": [start],
             # A plan changes nothing; check mode says so of what would follow, so that --diff shows it.
             "changed": bool(new) and self._task.check_mode,
             "diff": {"before": "", "after": new},
@@ -127,7 +131,8 @@ class ActionModule(ControlAction):
             queue.remove(entry.id)
         if decision.public_keys and decision.plan.id not in _noted(entries):
             return
-        queue.save(starting(dataclasses.replace(entry, id=decision.plan.id), me(), entry.updated_at))
+        owned = dataclasses.replace(entry, id=decision.plan.id)
+        queue.save(starting(owned, me(), entry.updated_at, decision.plan.to_dict()))
         if not decision.known and int(self._task.args.get("attempt", 1)) == 1:
             for passed in count_pass(entries, entry):
                 queue.save(passed)

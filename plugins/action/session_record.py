@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outco
     settled,
     summary,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import start_from
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, STARTING, WAITING
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
@@ -27,9 +28,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
-OUTCOMES = "__session_outcomes"
-"""The variable of each agent that holds what came of its part of each session, by session id."""
-
 
 class ActionModule(ControlAction):
     """The action ``backendai.cluster.session_record``."""
@@ -37,10 +35,14 @@ class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args, variables = self._task.args, task_vars or {}
-        if args.get("plan"):
-            plan = SessionPlan.from_dict(args["plan"])
-            said = {agent: (variables["hostvars"][agent].get(OUTCOMES) or {}).get(plan.id) for agent in plan.agents}
-            outcome = outcome_of(plan, said, known=bool(args.get("known")))
+        start = start_from(args["start"], variables["hostvars"]) if args.get("start") else None
+        if start and start.refusals and args.get("retry"):
+            # Other runs were faster: it is planned anew, and its entry in the queue stays this run's.
+            return {**result, "changed": False, "again": True, "refused": start.refusals, "record": None, "error": None}
+        if start:
+            plan = SessionPlan.from_dict(start.decided["plan"])
+            said = {agent: start.outcome_on(agent) for agent in plan.agents}
+            outcome = outcome_of(plan, said, known=start.committed)
             record = session_record(plan, outcome.status, outcome.containers, outcome.error)
             record = self._settled(variables, plan.id, record, outcome)
         else:
@@ -60,6 +62,7 @@ class ActionModule(ControlAction):
             "error": outcome.error,
             "wait": wait,
             "waiting": waiting,
+            "again": False,
         }
 
     def _settled(

@@ -31,7 +31,8 @@ class ActionModule(ControlAction):
         readings, starts = self.readings(args["agents"], task_vars or {}), []
         before = {entry.id: entry for entry in self.entries(queue)}
         gone = [one for _entry, ids in doomed(before.values(), found_sessions(readings.facts)) for one in ids]
-        decisions = schedule(before.values(), readings.without(gone), Pools(**args["pools"]), rules, now)
+        planned = self.with_reservations(readings.without(gone), before.values())
+        decisions = schedule(before.values(), planned, Pools(**args["pools"]), rules, now)
         # Deciding may take its time, and the queue is not held for as long: what others have changed since is theirs.
         with self.transaction(queue):
             current = {entry.id: entry for entry in self.entries(queue)}
@@ -40,14 +41,12 @@ class ActionModule(ControlAction):
                     continue
                 if isinstance(decision, Decision):
                     spec = spec_from_dict(entry.spec or {})
-                    starts.append({**start_of(decision, spec, gone, unproven=True), "spec": entry.spec})
-                    changed = starting(entry, me(), now)
+                    starts.append(start_of(decision, spec, gone, unproven=True))
+                    changed = starting(entry, me(), now, decision.plan.to_dict())
                 else:
                     changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)
                 if not self._task.check_mode:
                     queue.save(changed)
-        # The requests may hold secrets.
-        result["_ansible_no_log"] = True
         agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
         self.forget(agents, task_vars or {})
         return {**result, "changed": False, "starts": starts, "agents": agents}

@@ -50,7 +50,7 @@ class ActionModule(ControlAction):
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write(str(variables.get("session_record_path") or ""), as_json(record))
             raise AnsibleActionFail(str(error)) from None
-        specs = [*([spec] if spec else []), *self._waiting(task_vars or {})]
+        specs = [*self._waiting(task_vars or {}), *([spec] if spec else [])]
         result |= {
             "changed": False,
             "run": dataclasses.asdict(run),
@@ -59,12 +59,11 @@ class ActionModule(ControlAction):
             "paths": sorted({mount.source for one in specs for mount in one.mounts}),
             "ask": self._unknown(run, purpose, agents, task_vars or {}),
             "began": time.time(),
+            "specs": {one.name: dataclasses.asdict(one) for one in specs},
         }
-        if spec is None:
-            return result
         # The user's environment may hold secrets.
-        result["_ansible_no_log"] = True
-        return {**result, "spec": dataclasses.asdict(spec)}
+        result["_ansible_no_log"] = bool(specs)
+        return {**result, "spec": dataclasses.asdict(spec)} if spec else result
 
     def _gateways(self, purpose: str, hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Return the addresses of gateways; one without an address keeps nobody from anything but a new session."""

@@ -41,6 +41,28 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+_ENDPOINT: dict[str, dict[str, Any]] = {
+    "address": {"type": "str", "required": True},
+    "port": {"type": "int", "required": True},
+}
+_APP: dict[str, dict[str, Any]] = {
+    "name": {"type": "str", "required": True},
+    "protocol": {"type": "str", "choices": ["http", "tcp"], "default": "http"},
+    **_ENDPOINT,
+}
+_ROUTE: dict[str, dict[str, Any]] = {
+    "id": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "apps": {"type": "list", "elements": "dict", "default": [], "options": _APP},
+    "ssh": {"type": "dict", "options": _ENDPOINT},
+}
+ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
+    "routes": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
+    "ended": {"type": "list", "elements": "str", "default": []},
+    "exact": {"type": "bool", "default": False},
+}
+
+
 def finish(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
     """Do the module's work and end it: with its result, or with one sentence for what went wrong."""
     try:

@@ -21,7 +21,7 @@ PARTS = ("_docker", "_firewall", "_host", "_model", "_network", "_session", "_wi
 START = """\
 import sys
 
-from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import main
+from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import main
 
 sys.exit(main())
 """

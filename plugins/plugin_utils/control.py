@@ -17,9 +17,10 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings, found_sessions
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, abandoned, waiting
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, abandoned, reserved, waiting
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, alive, default_path
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import version
@@ -51,6 +52,7 @@ def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str], *, unpr
         "request": comparable(spec, plan.id),
         "agents": plan.agents,
         "pulls": decision.pulls,
+        "prepare": bool(decision.pulls) or bool(plan.network and plan.network.manager),
         "images": decision.images,
         "public_keys": decision.public_keys,
         "at_least": decision.at_least,
@@ -122,6 +124,12 @@ class ControlAction(ActionBase):
             else:
                 left_out[name] = str(result.get("unfit") or result.get("msg", "it gave no facts"))
         return Readings(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in left_out.items()})
+
+    def with_reservations(self, readings: Readings, entries: Iterable[Entry], own_id: str = "") -> Readings:
+        """Return the readings as they will be when the runs that are at work have claimed what they have planned."""
+        for plan in reserved(entries, found_sessions(readings.facts), own_id):
+            readings = readings.holding(SessionPlan.from_dict(plan))
+        return readings
 
     def warnings(self, readings: Readings) -> list[str]:
         """Return a warning for each agent that is left out, and what the others warn of themselves."""

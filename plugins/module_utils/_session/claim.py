@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync i
 from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
 from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys import ensure_keys
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
+from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import fits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
@@ -37,7 +38,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.survey 
     survey,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import fits
 
 if TYPE_CHECKING:
     import docker

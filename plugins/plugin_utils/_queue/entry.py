@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
@@ -61,6 +61,7 @@ class Entry:
     one that has waited; a run that starts its own keeps the request to itself. ``record`` is what programs are told.
     ``passed`` counts the sessions of the same or a lower priority that came later and started first, ``attempts`` the
     starts that failed (those that were refused for want of room are not counted). ``owner`` is the run that starts it;
+    ``plan`` is what that run starts, as plain data: it takes room from when it is noted, which agents may not say yet.
     ``agents`` are those that have yet to be cleared. Times are in seconds since the epoch; ``pending_timeout`` is in
     seconds, 0 for none. ``priority`` is 0 to 100.
 
@@ -83,6 +84,7 @@ class Entry:
     owner: Owner | None = None
     agents: tuple[str, ...] = ()
     pending_timeout: int = 0
+    plan: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -126,6 +128,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "record": (dict,),
     "owner": (dict, type(None)),
     "agents": (list,),
+    "plan": (dict, type(None)),
 }
 
 
@@ -222,25 +225,33 @@ def waiting(entry: Entry, record: dict[str, Any], now: float, *, failed: bool = 
     """Return the session as one that waits (again); ``failed`` says that a start of it has failed."""
     attempts = entry.attempts + failed
     return dataclasses.replace(
-        entry, state=WAITING, record=record, updated_at=now, attempts=attempts, owner=None, agents=()
+        entry, state=WAITING, record=record, updated_at=now, attempts=attempts, owner=None, agents=(), plan=None
     )
 
 
-def starting(entry: Entry, owner: Owner, now: float) -> Entry:
-    """Return the session as one that ``owner`` starts."""
-    return dataclasses.replace(entry, state=STARTING, owner=owner, updated_at=now)
+def starting(entry: Entry, owner: Owner, now: float, plan: dict[str, Any] | None = None) -> Entry:
+    """Return the session as one that ``owner`` starts as the ``plan`` says."""
+    return dataclasses.replace(entry, state=STARTING, owner=owner, updated_at=now, plan=plan)
 
 
 def ending(entry: Entry, record: dict[str, Any], agents: Iterable[str], now: float) -> Entry:
     """Return the session as one that has to be taken away from ``agents``; its request and its owner are dropped."""
     return dataclasses.replace(
-        entry, state=ENDING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents)
+        entry, state=ENDING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
     )
 
 
 def ended(entry: Entry, record: dict[str, Any], now: float) -> Entry:
     """Return the session as history; its request and its owner are dropped."""
-    return dataclasses.replace(entry, state=ENDED, spec=None, record=record, updated_at=now, owner=None, agents=())
+    return dataclasses.replace(
+        entry, state=ENDED, spec=None, record=record, updated_at=now, owner=None, agents=(), plan=None
+    )
+
+
+def reserved(entries: Iterable[Entry], held: Collection[str], own_id: str = "") -> list[dict[str, Any]]:
+    """Return the plans that other runs carry out and no agent shows yet; ``held`` are the ids that agents show."""
+    others = (entry for entry in entries if entry.id != own_id and entry.id not in held)
+    return [entry.plan for entry in others if entry.state == STARTING and entry.owner and entry.plan]
 
 
 def timed_out(entry: Entry, now: float) -> bool:

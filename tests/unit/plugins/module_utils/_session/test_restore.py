@@ -19,8 +19,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step
 from ansible_collections.backendai.cluster.plugins.module_utils._session import links
-from ansible_collections.backendai.cluster.plugins.module_utils._session import reconcile as restoring
-from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import main, restore
+from ansible_collections.backendai.cluster.plugins.module_utils._session import restore as restoring
+from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import main, restore
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel

@@ -4,25 +4,19 @@
 
 """What an agent does by itself, without Ansible: put back what a reboot, an engine restart or a lost link took away.
 
-The role ``agent`` installs this as a program that systemd runs when the engine has started, and every few seconds. It
-reads the sessions that the agent holds and makes them true with the same code that made them in the first place. What
-was claimed and never finished goes when its time is over.
+Units of systemd run it when the engine has started, and every few seconds. It reads the sessions that the agent holds
+and makes them true with the same code that made them in the first place. What was claimed and never finished goes when
+its time is over.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import functools
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import start_stopped
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import withdraw
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
@@ -36,9 +30,6 @@ if TYPE_CHECKING:
 
 SWARM_SECONDS = 30
 """How long an engine that has just started may take to join its swarm, and to find its overlays again."""
-
-ENGINE_SECONDS = 60
-"""How long the engine may take to answer after systemd has called it started."""
 
 Connected = Callable[[], "docker.APIClient"]
 
@@ -124,40 +115,3 @@ def _restored(store: Store, engine: Connected, there: Held, look: iproute.Look, 
             # Whoever was plugged into the bridge that was lost is plugged in again.
             changes += _plug_in(engine(), held)
         return changes
-
-
-def _connect(docker_host: str, seconds: float) -> docker.APIClient:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        with contextlib.suppress(EngineUnavailable):
-            return connect(docker_host)
-        time.sleep(0.2)
-    return connect(docker_host)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; what changed goes to the journal, and so does what could not be done."""
-    parser = argparse.ArgumentParser(prog="backendai-restore", description=__doc__)
-    parser.add_argument("--state-path", required=True)
-    parser.add_argument("--docker-host", required=True)
-    parser.add_argument("--start", action="store_true", help="start containers too; without it links and rules only")
-    parser.add_argument("--rules", action="store_true", help="put the rules right and nothing else")
-    parser.add_argument("--withdraw", metavar="NONCE", help="end a trial of a firewall that nobody has confirmed")
-    options = parser.parse_args(arguments)
-    store = Store(options.state_path)
-    engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))
-    failures: list[str] = []
-    try:
-        if options.withdraw:
-            changes = withdraw(store, options.withdraw)
-        elif options.rules:
-            changes = isolate(store, dry=False)
-        else:
-            changes, failures = restore(store, engine, start=options.start)
-    except EXPECTED as error:
-        changes, failures = [], [reason(error)]
-    for change in changes:
-        sys.stdout.write(f"<5>{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}\n")
-    for failure in failures:
-        sys.stderr.write(f"<3>{failure}\n")
-    return 1 if failures else 0

@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ask an agent about the sessions that it holds, or let it act upon them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+
+# How many seconds each phase may take on an agent.
+SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "mark": 110}
+
+# What comes back of a phase that could not be carried out, for phases whose failure is a part of the report.
+UNFIT: Mapping[str, Mapping[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
+
+
+class ActionModule(HostAction):
+    """The action ``backendai.cluster.session_agent``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        options = dict(self._task.args)
+        phase = str(options.pop("phase"))
+        try:
+            options |= self.variables(CONNECTION_OPTIONS, "agent_", variables)
+            if phase == "survey":
+                options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
+            done = self.ask(phase, options, variables, SECONDS[phase])
+        except AnsibleActionFail as error:
+            if phase not in UNFIT:
+                raise
+            return {**result, "changed": False, **UNFIT[phase], "unfit": str(error)}
+        for session_id, sentence in (done.get("failures") or {}).items():
+            result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
+        failures = [reply["failed"] for reply in (done.get("sessions") or {}).values() if "failed" in reply]
+        if failures:
+            raise AnsibleActionFail(" ".join(failures))
+        return {"changed": False, **result, **done}

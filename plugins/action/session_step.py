@@ -1,0 +1,127 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Take one step of the sessions that a run starts, on one of their agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+    APPLY,
+    CLAIM,
+    OVERLAY,
+    PULL,
+    REMOVE,
+    Start,
+    start_from,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+
+# The variable of the control node that holds the result of ``session_spec``: requests may be secret, and options are
+# not.
+REQUEST = "__session_spec"
+
+STEP_SECONDS = 300
+"""How long a step may take on an agent, beside what a claim gives containers to start."""
+
+
+class ActionModule(HostAction):
+    """The action ``backendai.cluster.session_step``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        variables, step = task_vars or {}, str(self._task.args["step"])
+        agent, hostvars = variables["inventory_hostname"], variables["hostvars"]
+        listed = [start_from(decided, hostvars) for decided in self._task.args["starts"]]
+        starts = [start for start in listed if agent in start.agents]
+        asked = [one for start in starts for one in self._asked(start, step, agent, variables)]
+        if not asked:
+            return {**result, "skipped": True}
+        seconds = STEP_SECONDS + int(self._task.args["claim_ttl"])
+        phase = step if step in (OVERLAY, REMOVE) else "start"
+        done = self.ask(phase, {**self._host(variables), "sessions": asked}, variables, seconds)
+        nonces = {one["id"]: one["nonce"] for one in asked}
+        sessions = {name: {**reply, "nonce": nonces[name]} for name, reply in done["sessions"].items()}
+        return {**result, **done, "sessions": sessions}
+
+    def _host(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the inventory says of the agent."""
+        network = self._templar.template(variables.get("agent_default_network") or "backendai-default")
+        return {
+            **self.variables(CONNECTION_OPTIONS, "agent_", variables),
+            "settings": self.variables(CAPACITY_OPTIONS, "agent_", variables),
+            "default_network": network,
+        }
+
+    def _asked(self, start: Start, step: str, agent: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return what the agent is asked about one session, if anything."""
+        if step == REMOVE:
+            reached = start.failed and not self._task.check_mode
+            return [{"id": start.id, "nonce": start.decided["nonce"]}] if reached else []
+        steps = start.steps_of(agent, step)
+        if not steps:
+            return []
+        decided = start.decided
+        asked = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
+        if {CLAIM, APPLY, OVERLAY} & {*steps}:
+            asked["plan"] = decided["plan"]
+        if CLAIM in steps:
+            asked |= {"request": decided["request"], "clear": decided["gone"], "unproven": decided["unproven"]}
+            asked["seconds"] = int(self._task.args["claim_ttl"])
+        if APPLY in steps:
+            asked |= {"public_keys": start.public_keys, "images": self._images(start)}
+            asked["contents"] = self._contents(start, agent, variables)
+        return [asked]
+
+    def _images(self, start: Start) -> dict[str, Any]:
+        """Return the images that the session's agents have, by agent and name, those that were pulled among them."""
+        images = {agent: dict(known) for agent, known in start.decided["images"].items()}
+        for agent, reply in start.results.get(PULL, {}).items():
+            images.setdefault(agent, {}).update(reply.get("images") or {})
+        return images
+
+    def _contents(self, start: Start, agent: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the files of the agent's containers, rendered here, and what is secret about the request."""
+        plan = SessionPlan.from_dict(start.decided["plan"])
+        spec = spec_from_dict(variables["hostvars"]["localhost"][REQUEST]["specs"][plan.name])
+        seen = {"plan": plan}
+        return {
+            "hosts": self._rendered("hosts", seen, variables),
+            "ssh_config": self._rendered("ssh_config", seen, variables),
+            "environments": self._environments(plan, spec, agent, variables),
+            "user_keys": list(spec.authorized_keys),
+            "bootstrap": spec.bootstrap_script,
+        }
+
+    def _environments(
+        self, plan: SessionPlan, spec: SessionSpec, agent: str, variables: dict[str, Any]
+    ) -> dict[str, str]:
+        """Return the environment of each container on the agent, as its template makes it."""
+        given = {role.name: role.env for role in spec.groups}
+        environments = {}
+        for kernel in plan.kernels_on(agent):
+            environment = {**given[kernel.role], **session_environment(plan, kernel)}
+            seen = {"plan": plan, "kernel": kernel, "environment": environment}
+            environments[kernel.hostname] = self._rendered("environment", seen, variables)
+        return environments
+
+    def _rendered(self, kind: str, seen: dict[str, Any], variables: dict[str, Any]) -> str:
+        template = str(self._task.args["templates"][kind])
+        lookup = self._shared_loader_obj.lookup_loader.get(
+            "ansible.builtin.template", loader=self._loader, templar=self._templar
+        )
+        try:
+            path = self._find_needle("templates", template)
+            (text,) = lookup.run([path], variables=variables, template_vars=seen)
+        except AnsibleError as error:
+            raise AnsibleActionFail(f"the template {template!r} cannot be rendered: {error}") from error
+        return str(text)

@@ -1,0 +1,29 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent is asked before anything is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import survey as survey_agent
+
+
+def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
+    """Return the facts of this ``agent``, or why it is ``unfit``.
+
+    ``settings`` are those of :class:`Settings`; ``images`` and ``paths`` are what sessions may need.
+    """
+    try:
+        client, store = connect(options["docker_host"]), Store(options["state_path"])
+        questions = Questions(images=options["images"], paths=options["paths"])
+        return {"agent": survey_agent(client, store, Settings(**options["settings"]), questions), "unfit": None}
+    except EXPECTED as error:
+        return {"agent": None, "unfit": reason(error)}

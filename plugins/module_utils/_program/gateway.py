@@ -1,0 +1,28 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is done on a gateway about sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import Wish, route
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+
+
+def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Have the gateway lead to the sessions of ``routes``, and no more to those that ``ended``, nor,
+    with ``exact``, to any others.
+
+    Returns ``changed``, ``diff``, ``warnings`` and the ``links`` by which users find the sessions of ``routes``.
+    """
+    wish = Wish(parse_routes(options["routes"]), options["ended"], options["exact"])
+    outcome = route(GatewayStore(options["state_path"]), Haproxy(), wish, dry=check_mode)
+    changes = outcome.changes
+    return {"changed": bool(changes), "diff": as_diff(changes), "links": outcome.links, "warnings": outcome.warnings}

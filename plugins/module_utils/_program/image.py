@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The images of sessions that an agent lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import renew
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen, look
+
+
+def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Renew the claim of a session, and look at an image that is pulled for it, if one is named.
+
+    ``session_id`` and ``nonce`` name the claim, which lasts for ``seconds`` from now on. ``name`` is the image,
+    ``reference`` what is pulled for it, and ``username`` and ``password`` are those of its registry. A process of its
+    own pulls. Returned are ``images`` (by name, once it is there), those that are ``under_way``, ``progress`` for
+    people, and whether the pull was ``started``.
+    """
+    client, store, name = connect(options["docker_host"]), Store(options["state_path"]), options["name"]
+    held = None if check_mode else renew(store, options["session_id"], options["nonce"], options["seconds"])
+    if not name:
+        return {"changed": False, "images": {}, "under_way": []}
+    if held is None:
+        found = find_image(client, name)
+        seen = Seen(found.known if found else None)
+    else:
+        login = Credential(options["username"], options["password"]) if options["username"] else None
+        seen = look(client, options["docker_host"], store, held, Pull(name, options["reference"], login))
+    changes = [] if seen.image else [Change(f"image {name}", None, "pulled")]
+    return {
+        "changed": bool(changes),
+        "diff": as_diff(changes),
+        "images": {name: vars(seen.image)} if seen.image else {},
+        "under_way": [] if seen.image or check_mode else [name],
+        "started": seen.started,
+        "progress": seen.progress.told(),
+    }

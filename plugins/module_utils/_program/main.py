@@ -1,0 +1,87 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The program that hosts have: what a task asks it, and what units of systemd let it do."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import sentence
+
+PACKAGE = "ansible_collections.backendai.cluster.plugins.module_utils._program"
+PHASES = {
+    "survey": "agent",
+    "start": "start",
+    "pull": "image",
+    "overlay": "overlay",
+    "remove": "session",
+    "reap": "session",
+    "wait": "session",
+    "verify": "session",
+    "mark": "session",
+    "logs": "session",
+    "routes": "gateway",
+}
+"""The module of each phase, which has a function of its name; none is imported that is not needed."""
+
+Phase = Callable[[Mapping[str, Any], bool], dict[str, Any]]
+"""From its options, and whether it is check mode, to its result."""
+
+
+class OutOfTime(BaseException):
+    """The time of a request is over. Nothing that expects errors takes it for one."""
+
+
+def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what came of a request: ``result``, or ``failed`` with one sentence.
+
+    A request has the name of its ``phase``, its ``options``, ``check_mode``, and the ``seconds`` that it may take: when
+    they are over the phase ends, and lets its locks go, whether or not the control node is still there. What nobody has
+    expected has a ``traceback`` too.
+    """
+    name, seconds = request["phase"], request["seconds"]
+    try:
+        with limited_to(seconds):
+            return {"result": phase(name)(request["options"], request["check_mode"])}
+    except OutOfTime:
+        return {"failed": f"it took more than {seconds} seconds, and was broken off."}
+    except Exception as error:
+        said = sentence(error)
+        if said is not None:
+            return {"failed": said}
+        return {"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+
+
+def phase(name: str) -> Phase:
+    """Return what carries out a phase."""
+    found: Phase = getattr(importlib.import_module(f"{PACKAGE}.{PHASES[name]}"), name)
+    return found
+
+
+@contextlib.contextmanager
+def limited_to(seconds: float) -> Iterator[None]:
+    """Raise :class:`OutOfTime` within the block when so many seconds are over."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Do what a unit of systemd asks, and return its exit code."""
+    return int(importlib.import_module(f"{PACKAGE}.unit").main(arguments))

@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The networks of sessions whose driver is Docker Swarm's: a manager of the swarm makes them for all agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, sentence
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay
+
+
+def overlay(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Make the overlays of ``sessions`` (``plan`` and ``nonce``) that are missing; return a result for each by id."""
+    client, store = connect(options["docker_host"]), Store(options["state_path"])
+    changes: list[Change] = []
+    results: dict[str, dict[str, Any]] = {}
+    for asked in options["sessions"]:
+        plan = SessionPlan.from_dict(asked["plan"])
+        results[plan.id] = {}
+        try:
+            changes += make_overlay(client, store, plan, asked["nonce"], dry=check_mode)
+        except EXPECTED as error:
+            results[plan.id]["failed"] = sentence(error)
+    return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}

@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is done on an agent about sessions that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import (
+    EXPECTED,
+    ClusterError,
+    reason,
+    sentence,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_markers
+from ansible_collections.backendai.cluster.plugins.module_utils._session.command import wait_for_end
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import logs_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap as reap_sessions
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import parts_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import verify as verify_part
+
+PATIENCE = 3
+"""Seconds that a container may take to answer when a session is verified."""
+
+
+def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Remove this agent's part of ``sessions``: ``id``, and the ``nonce`` of the run that made it, or none for any.
+
+    Returns ``changed``, ``diff`` and a result for each by its id: ``failed`` has a sentence.
+    """
+    client, store = connect(options["docker_host"]), Store(options["state_path"])
+    changes: list[Change] = []
+    results: dict[str, dict[str, Any]] = {}
+    for asked in options["sessions"]:
+        results[asked["id"]] = {}
+        try:
+            changes += remove_claimed(client, store, asked["id"], asked["nonce"], dry=check_mode)
+        except EXPECTED as error:
+            results[asked["id"]]["failed"] = sentence(error)
+    return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
+
+
+def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """End the sessions of ``end``, restart what died of those of ``restart``, and remove claims whose time is over.
+
+    Returns ``changed``, ``diff``, and ``failures``: a sentence by session id for what could not be done.
+    """
+    client, store = connect(options["docker_host"]), Store(options["state_path"])
+    reaped = reap_sessions(client, store, options["end"], options["restart"], expired=True, dry=check_mode)
+    return {"changed": bool(reaped.changes), "diff": as_diff(reaped.changes), "failures": reaped.failures}
+
+
+def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
+    """Wait for main1 of ``session_id`` to end, ``patience`` seconds at most; return ``ended`` and its ``exit_code``."""
+    ended, exit_code = wait_for_end(connect(options["docker_host"]), options["session_id"], options["patience"])
+    return {"ended": ended, "exit_code": exit_code}
+
+
+def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
+    """Return the ``parts`` of sessions of a ``name`` or ``session_id`` as they are, or why this agent is ``unfit``."""
+    store = Store(options["state_path"])
+    try:
+        held = parts_of(store, options["name"], options["session_id"])
+        parts = [verify_part(connect(options["docker_host"]), store, one, PATIENCE) for one in held]
+    except EXPECTED as error:
+        return {"parts": [], "unfit": reason(error)}
+    return {"parts": parts, "unfit": None}
+
+
+def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
+    """Return the ``parts`` of the sessions of a ``name`` or ``session_id`` with the last ``lines`` of each log.
+
+    With ``kernel``, the hostname of a container, that one's alone.
+    """
+    store = Store(options["state_path"])
+    try:
+        held = parts_of(store, options["name"], options["session_id"])
+        parts = [logs_of(connect(options["docker_host"]), one, options["kernel"], options["lines"]) for one in held]
+    except EXPECTED as error:
+        return {"parts": [], "unfit": reason(error)}
+    return {"parts": parts, "unfit": None}
+
+
+def mark(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Leave a ``mark`` in the mounts of ``session_id``, look for it, or remove it, as ``act`` says."""
+    held = Store(options["state_path"]).session(options["session_id"])
+    if held is None:
+        raise ClusterError(f"the session {options['session_id']} is not on this agent")
+    client, name = connect(options["docker_host"]), options["mark"]
+    if options["act"] == "look":
+        return {"seen": mount_markers.look(client, held.plan, name)}
+    if options["act"] == "leave":
+        return {"left": [] if check_mode else mount_markers.leave(client, held.plan, name)}
+    return {"stays": [] if check_mode else mount_markers.remove(client, held.plan, name)}

@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""An agent's part of the sessions that a run starts: claimed, applied, proven and committed, the command started.
+
+Each is a step that all agents of a session take before any takes the next one, so a request names the steps that are
+to be taken now: all of them where a session has one agent. What goes wrong with one session is a value, and stops no
+other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, sentence
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import found_images
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.check import prove
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, ClaimRefused, claim
+from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
+
+if TYPE_CHECKING:
+    import docker
+
+PROOF_SECONDS = 30
+
+
+@dataclasses.dataclass
+class Part:
+    """What one request asks about one session, and what came of it so far."""
+
+    asked: Mapping[str, Any]
+    check_mode: bool
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    result: dict[str, Any] = dataclasses.field(default_factory=dict)
+    taken: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def session(self) -> tuple[str, str]:
+        """The id of the session, and the nonce of the run that claims it."""
+        return self.asked["id"], self.asked["nonce"]
+
+
+def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Take the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
+
+    A result has the ``steps`` that succeeded and what they gave: ``public_keys`` and ``containers``; ``refused`` where
+    other runs were faster; ``failed`` with a sentence. After either, no more steps are taken.
+    """
+    client, store = connect(options["docker_host"]), Store(options["state_path"])
+    parts = [Part(asked, check_mode) for asked in options["sessions"]]
+    for part in parts:
+        _take_steps(Agent(client, store, options), part)
+    changes = [change for part in parts for change in part.changes]
+    results = {part.asked["id"]: {"steps": part.taken, **part.result} for part in parts}
+    return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent:
+    """The agent that the program runs on: its engine, what it remembers, and what the request says of it."""
+
+    client: docker.APIClient
+    store: Store
+    options: Mapping[str, Any]
+
+    def claim(self, part: Part) -> None:
+        """Claim room; a plan that no longer fits is refused."""
+        asked = part.asked
+        names = ("request", "agent", "nonce", "seconds", "clear", "unproven")
+        wanted = Claim(SessionPlan.from_dict(asked["plan"]), *(asked[name] for name in names))
+        try:
+            claimed = claim(self.client, self.store, Settings(**self.options["settings"]), wanted, dry=part.check_mode)
+        except ClaimRefused as refusal:
+            part.result["refused"] = str(refusal)
+            return
+        part.changes += claimed.changes
+        part.result["public_keys"] = {name: dataclasses.asdict(keys) for name, keys in claimed.keys.items()}
+
+    def apply(self, part: Part) -> None:
+        """Make files, network and containers what the plan says."""
+        asked = part.asked
+        keys = {**asked["public_keys"], **part.result.get("public_keys", {})}
+        contents = Contents(
+            **{
+                **asked["contents"],
+                "keys": {hostname: PublicKeys(**both) for hostname, both in keys.items()},
+                "user_keys": tuple(asked["contents"]["user_keys"]),
+            }
+        )
+        plan = SessionPlan.from_dict(asked["plan"])
+        network, images = self.options["default_network"], found_images(asked["images"])
+        wanted = Asked(plan, asked["agent"], asked["nonce"], contents, network, images)
+        part.changes += apply_claimed(self.client, self.store, wanted, dry=part.check_mode)
+
+    def prove(self, part: Part) -> None:
+        """Let the session prove itself here, and commit it."""
+        if not part.check_mode:
+            part.result["containers"] = prove(self.client, self.store, *part.session, PROOF_SECONDS, commit=True)
+
+    def command(self, part: Part) -> None:
+        """Start the session's command in the containers that run it."""
+        if not part.check_mode:
+            part.changes += start_command(self.store, *part.session, dry=False)
+
+
+STEPS: dict[str, Callable[[Agent, Part], None]] = {
+    "claim": Agent.claim,
+    "apply": Agent.apply,
+    "prove": Agent.prove,
+    "command": Agent.command,
+}
+
+
+def _take_steps(agent: Agent, part: Part) -> None:
+    for name in part.asked["steps"]:
+        try:
+            STEPS[name](agent, part)
+        except EXPECTED as error:
+            part.result["failed"] = sentence(error)
+        if "failed" in part.result or "refused" in part.result:
+            return
+        part.taken.append(name)

@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What units of systemd let the program do on a host: restore sessions, put rules right, withdraw a firewall."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import withdraw
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
+from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import restore
+
+if TYPE_CHECKING:
+    import docker
+
+ENGINE_SECONDS = 60
+"""How long the engine may take to answer after systemd has called it started."""
+
+
+def _connect(docker_host: str, seconds: float) -> docker.APIClient:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with contextlib.suppress(EngineUnavailable):
+            return connect(docker_host)
+        time.sleep(0.2)
+    return connect(docker_host)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program; what changed goes to the journal, and so does what could not be done."""
+    parser = argparse.ArgumentParser(prog="backendai-agent", description=__doc__)
+    parser.add_argument("--state-path", required=True)
+    parser.add_argument("--docker-host", required=True)
+    parser.add_argument("--start", action="store_true", help="start containers too; without it links and rules only")
+    parser.add_argument("--rules", action="store_true", help="put the rules right and nothing else")
+    parser.add_argument("--withdraw", metavar="NONCE", help="end a trial of a firewall that nobody has confirmed")
+    options = parser.parse_args(arguments)
+    store = Store(options.state_path)
+    engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))
+    failures: list[str] = []
+    try:
+        if options.withdraw:
+            changes = withdraw(store, options.withdraw)
+        elif options.rules:
+            changes = isolate(store, dry=False)
+        else:
+            changes, failures = restore(store, engine, start=options.start)
+    except EXPECTED as error:
+        changes, failures = [], [reason(error)]
+    for change in changes:
+        sys.stdout.write(f"<5>{change.subject}: {change.before or 'missing'} -> {change.after or 'removed'}\n")
+    for failure in failures:
+        sys.stderr.write(f"<3>{failure}\n")
+    return 1 if failures else 0

@@ -1,0 +1,171 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The steps of a start on all agents of a session: what an agent does next, and what came of all of it.
+
+A step begins when every agent of the session has succeeded in the one before. Where a session has one agent there is
+nobody to wait for, and one request takes all steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND, REMOVE = "claim", "pull", "overlay", "apply", "prove", "command", "remove"
+ORDER = (CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND)
+
+UNREACHABLE = "it became unreachable"
+
+Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""What agents replied about one session: by step, then by agent. An agent that has no part in a step is not there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """One session that a run starts, and what its agents have replied so far.
+
+    ``plan`` and what else is decided are plain data, as :func:`start_of` makes them.
+    """
+
+    decided: Mapping[str, Any]
+    results: Results
+
+    @property
+    def id(self) -> str:
+        """The id of the session."""
+        return str(self.decided["id"])
+
+    @property
+    def agents(self) -> list[str]:
+        """Its agents, in rank order."""
+        return list(self.decided["agents"])
+
+    @property
+    def committed(self) -> bool:
+        """Whether all agents had committed it before this run, so that no claim is needed."""
+        return bool(self.decided["public_keys"])
+
+    @property
+    def overlay_agent(self) -> str:
+        """The agent that makes its network for all of them; empty where there is none to make."""
+        return str((self.decided["plan"]["network"] or {}).get("manager") or "")
+
+    @property
+    def public_keys(self) -> dict[str, dict[str, str]]:
+        """The public keys of its containers, as far as they are known."""
+        keys = dict(self.decided["public_keys"])
+        for result in self.results.get(CLAIM, {}).values():
+            keys.update(result.get("public_keys") or {})
+        return keys
+
+    def steps_of(self, agent: str, step: str) -> list[str]:
+        """Return the steps that an agent takes now, where the run has come to ``step``."""
+        if agent not in self._taking_part(step) or not self._succeeded_before(step):
+            return []
+        if self._alone:
+            # The first step that is asked for takes all others along.
+            asked = any(agent in self.results.get(name, {}) for name in ORDER)
+            wanted = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._taking_part(name)]
+            return [] if asked else [name for name in wanted if name != CLAIM or not self.committed]
+        return [step]
+
+    def pulls_on(self, agent: str) -> bool:
+        """Return whether an agent has to pull for this session, or to keep its claim while others do."""
+        pulling = self.decided["pulls"] and agent in self.agents and self._succeeded_before(PULL)
+        return bool(pulling) and not any("failed" in reply for reply in self.results.get(PULL, {}).values())
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has to be taken away again: a step failed, or was refused, on any agent."""
+        return not self._succeeded_before(REMOVE)
+
+    def outcome_on(self, agent: str) -> dict[str, Any]:
+        """Return what came of the start on one agent.
+
+        It has ``failed`` (why) only where it did, ``refused`` (why), the states of its ``containers``, and ``left``:
+        whether taking it away again failed.
+        """
+        outcome: dict[str, Any] = {"refused": "", "containers": {}, "left": False}
+        for step in ORDER:
+            result = self.results.get(step, {}).get(agent, {})
+            outcome["refused"] = outcome["refused"] or result.get("refused") or ""
+            outcome["containers"] |= result.get("containers") or {}
+            if "failed" in result and "failed" not in outcome:
+                outcome["failed"] = result["failed"] or ""
+        outcome["left"] = "failed" in self.results.get(REMOVE, {}).get(agent, {})
+        return outcome
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why agents refused their parts, where that is all that went wrong: other runs were faster."""
+        outcomes = [self.outcome_on(agent) for agent in self.agents]
+        said = [outcome["refused"] for outcome in outcomes if outcome["refused"]]
+        return said if not any("failed" in outcome for outcome in outcomes) else []
+
+    @property
+    def _alone(self) -> bool:
+        return len(self.agents) == 1 and not self.decided["pulls"] and not self.overlay_agent
+
+    def _taking_part(self, step: str) -> list[str]:
+        """Return the agents that have something to do in a step."""
+        plan = self.decided["plan"]
+        if step == CLAIM:
+            return [] if self.committed and not self._alone else self.agents
+        if step == PULL:
+            return self.agents if self.decided["pulls"] else []
+        if step == OVERLAY:
+            return [self.overlay_agent] if self.overlay_agent else []
+        if step == COMMAND:
+            whole = self.agents if plan["command_scope"] == "all" else [plan["kernels"][0]["agent"]]
+            return whole if plan["command"] else []
+        return self.agents
+
+    def _succeeded_before(self, step: str) -> bool:
+        """Return whether all agents have succeeded in all steps before one."""
+        before = ORDER[: ORDER.index(step)] if step in ORDER else ORDER
+        return all(self._succeeded(name, agent) for name in before for agent in self._taking_part(name))
+
+    def _succeeded(self, step: str, agent: str) -> bool:
+        result = self.results.get(step, {}).get(agent)
+        if result is None:
+            # A session of one agent has taken this step with an earlier one.
+            return self._alone and any(step in taken.get("steps", ()) for taken in self._replies_of(agent))
+        return "failed" not in result and not result.get("refused")
+
+    def _replies_of(self, agent: str) -> list[Mapping[str, Any]]:
+        return [replies[agent] for replies in self.results.values() if agent in replies]
+
+
+def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:
+    """Return a start with what its agents have replied, from the variables that hold the results of the steps.
+
+    Results of an earlier attempt, which bear another nonce, do not count.
+    """
+    results: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for step in (*ORDER, REMOVE):
+        for agent in decided["agents"]:
+            reply = _reply(hostvars[agent].get(variable_of(step)), str(decided["id"]), str(decided["nonce"]))
+            if reply is not None:
+                results.setdefault(step, {})[agent] = reply
+    return Start(decided, results)
+
+
+def variable_of(step: str) -> str:
+    """Return the variable of an agent that holds the result of a step."""
+    return f"__session_{step}"
+
+
+def _reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -> Mapping[str, Any] | None:
+    """Return what an agent replied about a session in one task; ``None`` where it was not asked."""
+    if not result or result.get("skipped"):
+        return None
+    if result.get("unreachable"):
+        return {"failed": UNREACHABLE}
+    sessions = result.get("sessions")
+    if sessions is None:
+        return {"failed": str(result.get("msg") or "it failed without a word")}
+    reply = sessions.get(session_id)
+    return reply if reply and reply.get("nonce") == nonce else None

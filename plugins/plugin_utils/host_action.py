@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Actions that ask a host's program: a request goes by standard input, and a reply comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.executor.interpreter_discovery import discover_interpreter
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
+from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program
+
+HOME = "/usr/local/lib/backendai"
+DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")
+DISCOVERED = "discovered_interpreter_python"
+
+# The launcher comes first on standard input, behind the number of its bytes. Nothing is imported from the folder that
+# somebody happens to log in to.
+COMMAND = "import sys;sys.path[:]=filter(None,sys.path);s=sys.stdin.buffer;exec(s.read(int(s.readline())))"
+
+
+class HostAction(ActionBase):
+    """An action that works on a host through the program there, which it puts there where it is missing."""
+
+    TRANSFERS_FILES = False
+
+    def ask(self, phase: str, options: Mapping[str, Any], task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
+        """Return the result of a phase on the host, which may take so many seconds.
+
+        Raises :class:`AnsibleActionFail` with the sentence that the host replied, or why there was no reply.
+        """
+        request = {"phase": phase, "options": options, "check_mode": self._task.check_mode, "seconds": seconds}
+        mode = "check" if self._task.check_mode else "run"
+        reply = self._converse(mode, json.dumps(request).encode(), task_vars)
+        result: dict[str, Any] = reply["result"]
+        return {**result, **self._found_interpreter()}
+
+    def install(self, task_vars: dict[str, Any]) -> bool:
+        """Have units of systemd run this program, and return whether that changes anything."""
+        mode = "check" if self._task.check_mode else "provision"
+        return bool(self._converse(mode, b"", task_vars)["installed"])
+
+    def options(self, spec: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        """Return values coerced by an argument specification, with its defaults.
+
+        ``prefix`` is what the variables begin with that hold them. Raises :class:`AnsibleActionFail` with a sentence
+        for each problem.
+        """
+        checked = ArgumentSpecValidator(dict(spec)).validate({name: values[name] for name in spec if name in values})
+        if checked.error_messages:
+            raise AnsibleActionFail(" ".join(f"{prefix}*: {text}." for text in checked.error_messages))
+        coerced: dict[str, Any] = checked.validated_parameters
+        return coerced
+
+    def variables(self, spec: Mapping[str, Any], prefix: str, task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the host's variables of an argument specification, whose names begin with ``prefix``, coerced."""
+        given = {name: task_vars[f"{prefix}{name}"] for name in spec if f"{prefix}{name}" in task_vars}
+        return self.options(spec, {name: self._templar.template(value) for name, value in given.items()}, prefix)
+
+    def _converse(self, mode: str, request: bytes, task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Send a request, with the program where that is missing, and return the reply."""
+        interpreter = self._interpreter(task_vars)
+        reply = self._exchange(interpreter, _payload(mode, b"", request))
+        if reply.get("missing"):
+            reply = self._exchange(interpreter, _payload(mode, host_program.archive(), request))
+        if "failed" in reply:
+            # What nobody has expected comes with its traceback.
+            self._display.vvv(reply.get("traceback", ""))
+            raise AnsibleActionFail(reply["failed"])
+        if request and not isinstance(reply.get("result"), dict):
+            raise AnsibleActionFail("the program on this host gave a reply without a result.")
+        return reply
+
+    def _exchange(self, interpreter: str, payload: bytes) -> dict[str, Any]:
+        """Run the launcher with what it reads, and return its reply."""
+        command = f"{self._compute_environment_string()} {interpreter} -c {shlex.quote(COMMAND)}".strip()
+        with self._quietly():
+            if self._takes_input():
+                done = self._low_level_execute_command(command, in_data=payload)
+            else:
+                done = self._by_file(command, payload)
+        replies = [line for line in done["stdout"].splitlines() if line.startswith(MARK)]
+        try:
+            reply = json.loads(replies[-1][len(MARK) :])
+        except (IndexError, ValueError):
+            raise AnsibleActionFail(_why_silent(interpreter, done)) from None
+        if not isinstance(reply, dict):
+            raise AnsibleActionFail("the program on this host gave a reply that is no mapping.")
+        return reply
+
+    def _by_file(self, command: str, payload: bytes) -> dict[str, Any]:
+        """Run a command with its input in a file of its own, where the connection or ``become`` takes none."""
+        folder = self._make_tmp_path()
+        path = self._connection._shell.join_path(folder, "request")
+        try:
+            self._transfer_data(path, payload)
+            if self._is_become_unprivileged():
+                self._fixup_perms2([folder, path], execute=False)
+            else:
+                self._remote_chmod([path], "0600")
+            done: dict[str, Any] = self._low_level_execute_command(f"{command} < {shlex.quote(path)}")
+            return done
+        finally:
+            self._remove_tmp_path(folder, force=True)
+
+    def _takes_input(self) -> bool:
+        """Return whether a command can be given input. Where pipelining is switched off, that is meant."""
+        become = self._connection.become
+        able = self._connection.has_pipelining and (not become or become.pipelining)
+        return able and self._wants_pipelining() and not constants.DEFAULT_KEEP_REMOTE_FILES
+
+    def _wants_pipelining(self) -> bool:
+        try:
+            _value, origin = self._connection.get_option_and_origin("pipelining")
+        except KeyError:
+            return True
+        return bool(_value) or origin == "default"
+
+    @contextlib.contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Keep the connection from printing what comes back, at -vvv; why a host cannot be reached is still said."""
+        context, before = self._connection._play_context, self._connection._play_context.no_log
+        context.no_log = True
+        try:
+            yield
+        except AnsibleConnectionFailure as error:
+            if before or "censored" not in str(error):
+                raise
+            context.no_log = False
+            self._low_level_execute_command(":")
+            raise
+        finally:
+            context.no_log = before
+
+    def _interpreter(self, task_vars: dict[str, Any]) -> str:
+        """Return the host's Python, found as for modules."""
+        chosen = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
+        chosen = str(self._templar.template(chosen) or "")
+        if chosen not in DISCOVER:
+            return chosen
+        known = (task_vars.get("ansible_facts") or {}).get(DISCOVERED)
+        if not known:
+            known = discover_interpreter(self, "python", chosen or "auto", task_vars)
+            self._discovered_interpreter = known
+        return str(known)
+
+    def _found_interpreter(self) -> dict[str, Any]:
+        """Return the fact that spares the next task to look for the interpreter, where this one has."""
+        found = getattr(self, "_discovered_interpreter", None)
+        return {"ansible_facts": {DISCOVERED: found}} if found else {}
+
+
+def _payload(mode: str, archive: bytes, request: bytes) -> bytes:
+    """Return what the launcher reads, behind its own text."""
+    header = {
+        "digest": host_program.digest(),
+        "release": host_program.release(),
+        "home": HOME,
+        "size": len(archive),
+        "mode": mode,
+    }
+    launcher = host_program.launcher()
+    return b"%d\n%s%s\n%s%s" % (len(launcher), launcher, json.dumps(header).encode(), archive, request)
+
+
+def _why_silent(interpreter: str, done: Mapping[str, Any]) -> str:
+    """Return a sentence for why a host gave no reply, from what its shell said."""
+    words = [line for line in f"{done['stdout']}\n{done['stderr']}".splitlines() if line.strip()]
+    last = f": {words[-1].strip()}" if words else ""
+    if done["rc"] in (126, 127):
+        return (
+            f"{interpreter} does not run on this host{last}; install Python 3.9 or later there, or set"
+            " ansible_python_interpreter to one."
+        )
+    return f"the program on this host ended with {done['rc']} and without a reply{last}."
