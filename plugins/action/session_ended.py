@@ -10,7 +10,6 @@ import dataclasses
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.filter.all_well import all_well
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import summary
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, ended
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
@@ -24,7 +23,10 @@ class ActionModule(ControlAction):
         result = super().run(tmp, task_vars)
         args = self._task.args
         record, removed = dict(args["record"]), args.get("removed") or {}
-        away = [*(args.get("away") or []), *(agent for agent, said in removed.items() if not all_well([said]))]
+        away = [
+            *(args.get("away") or []),
+            *(agent for agent, said in removed.items() if said.get("failed") or said.get("unreachable")),
+        ]
         queue = self.queue(task_vars or {})
         with self.transaction(queue):
             entry = queue.entry(record["id"]) if record["id"] else None

@@ -24,7 +24,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results im
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 PART, LEFT, SEEN, REMOVED = "__session_verify", "__session_left", "__session_seen", "__session_removed"
-"""The variables of each agent that hold the results of ``session_verify`` and of ``session_mark``."""
+"""The variables of each agent that hold the results of ``session_agent``."""
 
 
 class ActionModule(ControlAction):

@@ -41,6 +41,11 @@ CAPACITY_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+SURVEY_OPTIONS: dict[str, dict[str, Any]] = {
+    "images": {"type": "list", "elements": "str", "default": []},
+    "paths": {"type": "list", "elements": "str", "default": []},
+}
+
 _ENDPOINT: dict[str, dict[str, Any]] = {
     "address": {"type": "str", "required": True},
     "port": {"type": "int", "required": True},

@@ -76,44 +76,4 @@ unfit:
   type: str
 """
 
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED
-from ansible_collections.backendai.cluster.plugins.module_utils._module import (
-    CAPACITY_OPTIONS,
-    CONNECTION_OPTIONS,
-    finish,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings, survey
-
-
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **CONNECTION_OPTIONS,
-            **CAPACITY_OPTIONS,
-            "images": {"type": "list", "elements": "str", "default": []},
-            "paths": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
-
-    def read() -> dict[str, Any]:
-        params = module.params
-        settings = Settings(**{option: params[option] for option in CAPACITY_OPTIONS})
-        questions = Questions(params["images"], params["paths"])
-        try:
-            facts = survey(connect(params["docker_host"]), Store(params["state_path"]), settings, questions)
-        except EXPECTED as error:
-            return {"agent": None, "unfit": str(error)}
-        return {"agent": facts, "unfit": None}
-
-    finish(module, read)
-
-
-if __name__ == "__main__":
-    main()
+# The work is done by the action plugin of the same name, through the program on the agent.

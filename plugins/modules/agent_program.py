@@ -3,18 +3,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Install the program that restores an agent's sessions."""
+"""Have the units of a host run the program of this collection."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_program
-short_description: Install the program that restores an agent's sessions
+short_description: Have the units of a host run the program of this collection
 version_added: 0.1.0
 description:
-  - Packs the code with which modules make sessions true into one file, and copies it to the agent. There, systemd
-    runs it when the engine has started and every few seconds, without Ansible.
-  - It needs nothing but Python and the Docker SDK, as the modules do.
+  - "Internal: called by the roles of this collection."
+  - The code with which tasks work on a host is one program there, known by the digest of its content. Tasks put it
+    there where it is missing; this lets the host's own units run it too, when the engine has started and every few
+    seconds, without Ansible. An older release never takes the place of a newer one.
+  - It needs nothing but Python and the Docker SDK.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
@@ -26,26 +28,16 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    support: partial
+    support: none
     details: The program is a binary file; that it differs is all that is shown.
-options:
-  path:
-    description: Where the program goes. Its folder must exist.
-    type: path
-    required: true
+options: {}
 """
 
 EXAMPLES = r"""
 - name: Install the program that restores sessions
   backendai.cluster.agent_program:
-    path: /usr/local/lib/backendai/restore.pyz
 """
 
-RETURN = r"""
-dest:
-  description: Where the program is.
-  returned: success
-  type: str
-"""
+RETURN = r""" # """
 
 # The work is done by the action plugin of the same name, on the control node.

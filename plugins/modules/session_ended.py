@@ -37,7 +37,7 @@ options:
     default: []
   removed:
     description:
-      - What came of M(backendai.cluster.session_slice) on the agents that could be asked, by their names. Those that
+      - What came of M(backendai.cluster.session_agent) on the agents that could be asked, by their names. Those that
         failed, or became unreachable, are remembered like O(away).
     type: dict
     default: {}

@@ -12,7 +12,7 @@ module: session_report
 short_description: Say whether a session is what it should be, and fail where it is not
 version_added: 0.1.0
 description:
-  - Makes one report of what M(backendai.cluster.session_verify) and M(backendai.cluster.session_mark) said of the
+  - Makes one report of what M(backendai.cluster.session_agent) said of the
     agents, shows it, and writes it for programs.
   - Fails when anything is wrong, when an agent of the session cannot be asked, and when there is no such session.
 author:

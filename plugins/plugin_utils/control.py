@@ -23,7 +23,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, abandoned, reserved, waiting
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, alive, default_path
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import version
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
 
 AGENT_RESULT = "__session_agent"
@@ -67,10 +66,7 @@ def _orphaned(entry: Entry) -> Entry:
     return gone if entry.spec is None else waiting(gone, entry.record, entry.updated_at)
 
 
-_OUTDATED = (
-    "{name}: the program that restores its sessions is missing or of another version of this collection; run"
-    " backendai.cluster.provision_agents."
-)
+_NOT_RESTORED = "{name}: nothing restores its sessions after a reboot; run backendai.cluster.provision_agents."
 
 
 class ControlAction(ActionBase):
@@ -134,9 +130,7 @@ class ControlAction(ActionBase):
     def warnings(self, readings: Readings) -> list[str]:
         """Return a warning for each agent that is left out, and what the others warn of themselves."""
         left_out = [f"{name} is left out: {reason}." for name, reason in readings.left_out.items()]
-        left_out += [
-            _OUTDATED.format(name=name) for name, data in readings.facts.items() if data["program"] != version()
-        ]
+        left_out += [_NOT_RESTORED.format(name=name) for name, data in readings.facts.items() if not data["program"]]
         return left_out + [f"{name}: {said}" for name, data in readings.facts.items() for said in data["warnings"]]
 
     def write(self, path: str, content: str) -> None:

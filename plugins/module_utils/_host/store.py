@@ -33,8 +33,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh impor
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-PROGRAM = Path("/usr/local/lib/backendai/restore.pyz")
-"""The program that restores sessions, where the role ``agent`` installs it."""
+PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
+"""The program that units run, where provisioning has put it."""
 
 
 class NotProvisioned(ClusterError):
@@ -146,8 +146,8 @@ class Store:
         return self._root / "wireguard"
 
     def program(self) -> str | None:
-        """Return the digest of the program that restores sessions; ``None`` where it is not installed."""
-        return _digest(PROGRAM)
+        """Return the digest of the program that restores sessions; ``None`` where none is installed."""
+        return PROGRAM.parent.resolve().name.partition("-")[0] if PROGRAM.exists() else None
 
     def is_busy(self, session_id: str) -> bool:
         """Return whether a run holds the lock of a session at this moment."""

@@ -1,0 +1,88 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Take one step of the start of sessions on an agent."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: session_step
+short_description: Take one step of the start of sessions on an agent
+version_added: 0.1.0
+description:
+  - "Internal: called by the playbooks of this collection."
+  - A start is a row of steps, and an agent takes a step of a session only when all agents of that session have
+    succeeded in the ones before. All sessions of a run take a step in one task. A session of one agent takes all steps
+    with the first.
+  - What goes wrong with one session is a value in RV(sessions), and stops no other.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+extends_documentation_fragment:
+  - backendai.cluster.attributes
+  - backendai.cluster.attributes.group
+attributes:
+  action:
+    description: Decides from the results of all agents what this one does, and renders the templates of containers'
+      files.
+    support: full
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: The environment of containers may hold secrets, so only the fact that it differs is shown.
+options:
+  step:
+    description:
+      - V(claim) checks under the agent's lock that the plan still fits, chooses cores and devices, and makes keys. A
+        plan that no longer fits is refused.
+      - V(overlay) makes the networks of sessions whose driver is V(swarm), on the agent that manages the swarm.
+      - V(apply) makes files, network, tunnel and containers what the plan says. It changes nothing on a healthy
+        session.
+      - V(prove) lets every container reach every other, over TCP, with full-size frames, and by SSH, and commits the
+        session when all of that works. Until then it goes away when its claim expires.
+      - V(command) starts the command of batch sessions, once.
+      - V(remove) takes back what this run has made of sessions that failed, or were refused, on any agent.
+    type: str
+    choices: [claim, overlay, apply, prove, command, remove]
+    required: true
+  starts:
+    description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.
+    type: list
+    elements: dict
+    required: true
+  claim_ttl:
+    description: How many seconds a claim holds unless the session is committed.
+    type: int
+    required: true
+  templates:
+    description: The templates of C(hosts), C(ssh_config) and C(environment).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Claim room for the containers
+  backendai.cluster.session_step:
+    step: claim
+    starts: "{{ planned.starts }}"
+    claim_ttl: 600
+    templates: {hosts: hosts.j2, ssh_config: ssh_config.j2, environment: environment.j2}
+"""
+
+RETURN = r"""
+sessions:
+  description:
+    - What came of each session that took a step here, by its id. RV(ignore:failed) and RV(ignore:refused) say why it
+      goes no further, RV(ignore:public_keys) are those of its containers here, RV(ignore:containers) their states.
+  returned: when a step was taken
+  type: dict
+  sample:
+    5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a:
+      nonce: 9f2c6b
+      steps: [claim]
+      public_keys: {main1: {user: ssh-ed25519 AAAA…, host: ssh-ed25519 AAAA…}}
+"""
+
+# The work is done by the action plugin of the same name, through the program on the agent.
