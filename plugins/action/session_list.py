@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed, due
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    Found,
     containers_of,
     found_sessions,
     status_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import STARTING, STATES, WAITING
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, session_record, table
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
@@ -31,10 +33,13 @@ class ActionModule(ControlAction):
         found = found_sessions(readings.facts)
         doomed_now = doomed(entries, found)
         going = {one for _entry, ids in doomed_now for one in ids}
+        away = [name for name in args["agents"] if name not in readings.facts]
+        actions = due(entries, found, away, False, time.time())
+        # Nothing is done about what is over, and nobody has noted it yet, but over it is.
+        over = {entry.id: entry.record for entry in actions.save if entry.state == ENDING}
         held = {session_id: parts for session_id, parts in found.items() if session_id not in going}
         sessions = [
-            (session_record(parts[0].plan, status_of(parts), containers_of(parts)), parts[0].plan.created_at)
-            for parts in held.values()
+            (over.get(session_id) or _record(parts), parts[0].plan.created_at) for session_id, parts in held.items()
         ]
         states = STATES if args.get("history") else (WAITING, STARTING)
         noted = (one for one in entries if one.state in states and one.id not in held)
@@ -44,7 +49,17 @@ class ActionModule(ControlAction):
             f"the session {one.name or one.id} has ended, and {', '.join(one.agents)} may still hold a part of it."
             for one, _ids in doomed_now
         ]
+        if actions.agents:
+            warnings.append(
+                f"something is due on {', '.join(actions.agents)}: backendai.cluster.schedule_sessions removes what has"
+                " ended and restarts what has died."
+            )
         self.write(args.get("path") or "", as_json(records))
         for line in table(sessions, time.time()):
             self._display.display(line)
         return {**result, "changed": False, "warnings": warnings, "sessions": records}
+
+
+def _record(parts: Sequence[Found]) -> dict[str, Any]:
+    """Return the record of a session that agents hold."""
+    return session_record(parts[0].plan, status_of(parts), containers_of(parts))
