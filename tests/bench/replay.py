@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import json
 import random
 import time
 from collections.abc import Iterable
@@ -12,26 +12,22 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom, place
 from tests.bench.nodes import agent, alike, nodes, request
 
+# How often the trace has gangs of so many containers.
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
-"""How often the trace has gangs of so many containers."""
-
+# The GPUs of a session of one container, as often each; a container of a larger one has one.
 GPUS_OF_ONE = (1, 2, 4, 8)
-"""The GPUs of a session of one container, as often each; a container of a larger one has one."""
 
+# The part of all GPUs that is taken.
 LOAD = 0.95
+SESSIONS, SEED = 20_000, 1
 
 
 @dataclasses.dataclass
 class Counts:
     """What was counted of the decisions; ``seconds`` is the CPU time of placing alone."""
 
-    placed: int = 0
-    refused: int = 0
-    on_one_agent: int = 0
     broken_rule: int = 0
     wrongly_refused: int = 0
-    agents: int = 0
-    fewest: int = 0
     not_fewest: int = 0
     seconds: float = 0.0
 
@@ -105,41 +101,27 @@ def replay(sessions: int, seed: int) -> Counts:
             held += rooms[fewest]
             fewest += 1
         if isinstance(placed, NoRoom):
-            counts.refused += 1
             counts.wrongly_refused += held >= size
             continue
-        counts.placed += 1
-        counts.on_one_agent += len(placed.agents) == 1
         counts.broken_rule += rooms[0] >= size and len(placed.agents) > 1
-        counts.agents += len(placed.agents)
-        counts.fewest += fewest
         counts.not_fewest += len(placed.agents) != fewest
         cluster.start(f"session-{number}", placed.hosts, gpus, float(number))
     return counts
 
 
+def figures(counts: Counts, sessions: int) -> dict[str, list[float]]:
+    """Return the figures of a replay of so many sessions."""
+    return {
+        "placements_not_on_one_agent": [counts.broken_rule],
+        "placements_on_surplus_agents": [counts.not_fewest],
+        "placements_refused_with_room": [counts.wrongly_refused],
+        "decisions_per_second": [sessions / counts.seconds],
+    }
+
+
 def main() -> None:
-    """Print what was counted."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sessions", type=int, default=20_000, help="how many are replayed (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    counts = replay(options.sessions, options.seed)
-    total = len(nodes())
-    print(f"Replay of {options.sessions} sessions on {total} of the trace's 1,213 nodes, {LOAD:.0%} of GPUs taken")
-    rows = (
-        ("sessions placed", f"{counts.placed}", ""),
-        ("  of them on one agent", f"{counts.on_one_agent}", ""),
-        ("sessions without room", f"{counts.refused}", ""),
-        ("  though there was room", f"{counts.wrongly_refused}", "0"),
-        ("on several, though one agent had room", f"{counts.broken_rule}", "0"),
-        ("on more agents than it takes", f"{counts.not_fewest}", "0"),
-        ("agents used / fewest possible", f"{counts.agents / counts.fewest:.3f}", "1.000"),
-        ("decisions per second, placing alone", f"{options.sessions / counts.seconds:.0f}", ">= 1000"),
-    )
-    print(f"{'':<40}{'':>12}{'wanted':>10}")
-    for name, value, wanted in rows:
-        print(f"{name:<40}{value:>12}{wanted:>10}".rstrip())
+    """Print the figures as JSON."""
+    print(json.dumps(figures(replay(SESSIONS, SEED), SESSIONS)))
 
 
 if __name__ == "__main__":
