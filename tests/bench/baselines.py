@@ -54,11 +54,11 @@ def community_docker(workload: Workload) -> Cost:
 
 
 def remove_all(agents: Iterable[str]) -> None:
-    """Remove every container and network that the benchmark has made by itself."""
+    """Remove every container and network that the benchmark has made by itself; those of a swarm go with the swarm."""
     selection = f"--filter label={LABEL} --quiet"
     line = (
         f"docker ps --all {selection} | xargs --no-run-if-empty docker rm --force --volumes >/dev/null && "
-        f"docker network ls {selection} | xargs --no-run-if-empty docker network rm >/dev/null"
+        f"docker network ls --filter scope=local {selection} | xargs --no-run-if-empty docker network rm >/dev/null"
     )
     lab.run_on_each(dict.fromkeys(agents, line))
 

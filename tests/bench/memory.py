@@ -15,10 +15,15 @@ SESSIONS = 2
 NODES = nodes()
 
 
-def agent_data(number: int) -> str:
-    """Return the facts that an agent sends, as JSON."""
+def read_facts(number: int) -> AgentFacts:
+    """Return the facts of one agent as they come over the wire."""
+    name = f"agent{number}.cluster.example.org"
+    return AgentFacts.from_dict(name, json.loads(_agent_data(name, number)))
+
+
+def _agent_data(name: str, number: int) -> str:
     cpu, mem, gpus = NODES[number % len(NODES)]
-    name, digest = f"agent{number}.cluster.example.org", f"sha256:{number:064x}"
+    digest = f"sha256:{number:064x}"
     data: dict[str, Any] = {
         "resource_group": "default",
         "schedulable": True,
@@ -67,7 +72,7 @@ def _session(agent: str, number: int) -> dict[str, Any]:
 
 def main() -> None:
     """Print the most memory that this process has taken, in GiB, as JSON."""
-    _facts = [AgentFacts.from_dict(f"agent{number}", json.loads(agent_data(number))) for number in range(AGENTS)]
+    _facts = [read_facts(number) for number in range(AGENTS)]
     # Kilobytes on Linux.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
     print(json.dumps({"facts_memory": [peak]}))

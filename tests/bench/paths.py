@@ -99,12 +99,14 @@ def make_overlay(name: str) -> None:
 
 def leave_swarm() -> None:
     """Remove the benchmark's swarm, also one that an earlier run left. Raises :class:`BenchError` for another one."""
-    for agent in (FAR, NEAR):
-        if lab.run_on(agent, "docker info --format '{{.Swarm.LocalNodeState}}'") == "inactive":
-            continue
-        containers = f"docker ps --all --quiet --filter label={LABEL}=swarm"
-        if not lab.run_on(agent, f"{containers}; docker network ls --quiet --filter label={LABEL}=swarm"):
-            raise BenchError(f"{agent} is in a swarm already: `docker swarm leave --force` there, if nobody needs it")
+    state = "docker info --format '{{.Swarm.LocalNodeState}}'"
+    members = [agent for agent in (FAR, NEAR) if lab.run_on(agent, state) != "inactive"]
+    containers = f"docker ps --all --quiet --filter label={LABEL}=swarm"
+    networks = f"docker network ls --quiet --filter label={LABEL}=swarm"
+    if members and not any(lab.run_on(agent, f"{containers}; {networks}") for agent in members):
+        where = " and ".join(members)
+        raise BenchError(f"a swarm is on {where} already: `docker swarm leave --force` there, if nobody needs it")
+    for agent in members:
         remove = f"{containers} | xargs --no-run-if-empty docker rm --force >/dev/null"
         lab.run_on(agent, f"{remove}; docker swarm leave --force")
 

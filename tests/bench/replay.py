@@ -8,9 +8,9 @@ import random
 import time
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Holding
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom, place
-from tests.bench.nodes import agent, alike, nodes, request
+from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, alike, nodes, request
 
 # How often the trace has gangs of so many containers.
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
@@ -38,24 +38,17 @@ class Cluster:
     def __init__(self) -> None:
         self._nodes = nodes()
         self._held: list[dict[str, Holding]] = [{} for _node in self._nodes]
-        self.facts: list[AgentFacts] = []
-        for number, node in enumerate(self._nodes):
-            self.facts.append(agent(f"agent{number}", node, 0, ()))
+        self._left = [(cpu, mem * GIB, gpus) for cpu, mem, gpus in self._nodes]
+        self.facts = [agent(f"agent{number}", node, 0, ()) for number, node in enumerate(self._nodes)]
         self._at = {facts.name: number for number, facts in enumerate(self.facts)}
         self._sessions: dict[str, list[int]] = {}
         self.gpus = sum(node[2] for node in self._nodes)
         self.taken = 0
 
     def rooms(self, gpus: int) -> list[int]:
-        """Return how many containers of so many GPUs each node can hold: counted anew, not taken from the planner."""
-        asked = request(gpus)
-        rooms = []
-        for (cpu, mem, count), held in zip(self._nodes, self._held, strict=True):
-            taken = sum(holding.slots["cuda.device"] for holding in held.values())
-            one = request(1)
-            left = (cpu - taken * one["cpu"], (mem << 30) - taken * one["mem"], count - taken)
-            rooms.append(min(left[0] // asked["cpu"], left[1] // asked["mem"], left[2] // gpus))
-        return rooms
+        """Return how many containers of so many GPUs each node can hold: counted here, not taken from the planner."""
+        cpu, mem, _gpus = request(gpus).values()
+        return [min(left[0] // cpu, left[1] // mem, left[2] // gpus) for left in self._left]
 
     def start(self, session: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
         """Have a session on its agents."""
@@ -80,6 +73,8 @@ class Cluster:
             held = tuple(self._held[at].values())
             taken = sum(holding.slots["cuda.device"] for holding in held)
             latest = max((holding.created_at for holding in held), default=0.0)
+            cpu, mem, gpus = self._nodes[at]
+            self._left[at] = (cpu - taken * CPU_OF_ONE, mem * GIB - taken * MEM_OF_ONE, gpus - taken)
             self.facts[at] = agent(f"agent{at}", self._nodes[at], taken, held, latest)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from tests.bench import __main__ as runner
 from tests.bench import (
     code_size,
@@ -72,8 +70,7 @@ def test_code_is_counted_as_git_lists_it() -> None:
 
 
 def test_planner_reads_facts_and_decides_as_expected() -> None:
-    facts = AgentFacts.from_dict("agent0", json.loads(memory.agent_data(0)))
-    assert sum(holding.containers for holding in facts.holdings) == memory.SESSIONS * 4
+    assert sum(holding.containers for holding in memory.read_facts(0).holdings) == memory.SESSIONS * 4
     replayed = replay.figures(replay.replay(200, seed=1), 200)
     assert [replayed[name] for name in replayed if name.startswith("placements")] == [[0]] * 3
     assert decisions.slowest(1000) > 0
