@@ -38,12 +38,8 @@ lab-down: ## Remove the lab, and everything it left
 demo: lab ## Start one single-node and one multi-node session, and show them
 	tests/demo/run
 
-bench: lab ## Compare with parallel docker run, a loop of tasks and Swarm; measure the planner and many sessions
+bench: lab ## Measure everything side by side (20 minutes), and write docs/bench.json and its tables
 	tests/bench/run
-	$(BIN)/python -m tests.bench.planner
-	$(BIN)/python -m tests.bench.network --wireguard
-	$(BIN)/python -m tests.bench.start_up
-	$(BIN)/python -m tests.bench.many_sessions
 
 test: ## Run every check, and say at the end how each went
 	$(PYTHON) tests/gates/run_all.py

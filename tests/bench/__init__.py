@@ -1,1 +1,1 @@
-"""The benchmark: what a session costs, beside what the same containers cost otherwise. Never a test with a limit."""
+"""The benchmark: what sessions cost, beside what the same containers cost otherwise. Never a test with a limit."""

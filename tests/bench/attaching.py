@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
-from tests.bench.paths import FAR, NEAR, SLEEP, Shell, make_overlay
-from tests.bench.setting import LABEL
-from tests.integration import laboratory
+from tests.bench import lab
+from tests.bench.paths import FAR, NEAR, SLEEP, make_overlay
+from tests.bench.workload import LABEL
 
 NAME = "bench-attach"
 SUBNET, PEER, PEER_MAC, VNI = "10.127.255.0/29", "10.127.255.3", "02:00:0a:7f:ff:03", 4095
 
 
-def attach_ours(shell: Shell) -> tuple[float, float]:
-    """Return the seconds until a new container runs on a new network of ours, and until a running one has joined it."""
-    own, peer = (laboratory.host_variables(agent)["agent_underlay_address"] for agent in (FAR, NEAR))
+def attach_to_session_network() -> tuple[float, float]:
+    """Return the seconds until a new container runs on a new network, and until a running one has joined it."""
     options = {
         "bridge.name": "bench-attach",
         "bridge.inhibit_ipv4": "true",
         "container_iface_prefix": "cluster",
         "driver.mtu": "1450",
     }
-    given = " ".join(f"--opt com.docker.network.{option}={value}" for option, value in options.items())
-    network = f"docker network create --internal --label {LABEL}=attach --subnet {SUBNET} {given} {NAME}"
+    words = " ".join(f"--opt com.docker.network.{option}={value}" for option, value in options.items())
+    network = f"docker network create --internal --label {LABEL}=attach --subnet {SUBNET} {words} {NAME}"
+    local, peer = lab.underlay_address(FAR), lab.underlay_address(NEAR)
     link = (
-        f"ip link add bench-vx mtu 1450 type vxlan id {VNI} local {own} dstport 4789 nolearning proxy && "
+        f"ip link add bench-vx mtu 1450 type vxlan id {VNI} local {local} dstport 4789 nolearning proxy && "
         "ip link set dev bench-vx addrgenmode none master bench-attach && ip link set dev bench-vx up && "
         f"ip neigh replace {PEER} lladdr {PEER_MAC} nud permanent dev bench-vx && "
         f"bridge fdb replace {PEER_MAC} dev bench-vx dst {peer} self permanent"
     )
-    unmake = f"ip link del bench-vx; docker network rm {NAME}"
-    return _attach(shell, f"{network} && {link}", "backendai-default", unmake)
+    undo = f"ip link del bench-vx; docker network rm {NAME}"
+    return _attach(f"{network} && {link}", "backendai-default", undo)
 
 
-def attach_to_swarm(shell: Shell) -> tuple[float, float]:
+def attach_to_swarm() -> tuple[float, float]:
     """Return the same of an overlay of a swarm that this agent has not seen yet."""
-    make_overlay(shell, NAME)
+    make_overlay(NAME)
     try:
-        return _attach(shell, "true", "", "true")
+        return _attach("true", "", "true")
     finally:
-        shell.on(NEAR, f"docker network rm {NAME}")
+        lab.run_on(NEAR, f"docker network rm {NAME}")
 
 
-def _attach(shell: Shell, make: str, default: str, unmake: str) -> tuple[float, float]:
+def _attach(make: str, default: str, undo: str) -> tuple[float, float]:
     """Time both on the far agent. An overlay joins its containers to a second network by itself, ours is told to."""
     container = f"--label {LABEL}=attach {SLEEP}"
     join = f"docker network connect {default} {NAME}-1 && " if default else ""
     create = f"docker create --name {NAME}-1 --network {NAME} {container}"
-    # What an earlier run left goes first, what this one made goes in the end, however it ends.
-    clean = f"{{ docker rm --force {NAME}-1 {NAME}-2; {unmake}; }} >/dev/null 2>&1"
+    # What an earlier run left is removed first, and what this one made at the end, however it ends.
+    clean = f"{{ docker rm --force {NAME}-1 {NAME}-2; {undo}; }} >/dev/null 2>&1"
     script = f"""
         {clean}
         trap '{clean}' EXIT
@@ -62,5 +62,5 @@ def _attach(shell: Shell, make: str, default: str, unmake: str) -> tuple[float, 
         echo $began $started $joined
         exit 0
     """
-    began, started, joined = map(float, shell.on(FAR, "sh -s", script).split())
+    began, started, joined = map(float, lab.run_on(FAR, "sh -s", script).split())
     return started - began, joined - started

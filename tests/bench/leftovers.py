@@ -1,17 +1,41 @@
-"""A benchmark leaves the agents as they were."""
+"""Each part of the benchmark begins in an empty lab and leaves it as it was."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
-from tests.bench.measured import BenchError
-from tests.integration import laboratory
+from tests.bench import baselines, lab, sessions
+from tests.bench.errors import BenchError
 
 
-def nothing_left(before: Mapping[str, str]) -> None:
-    """Compare with what was there ``before``; raises :class:`BenchError` with the lines that differ."""
-    after = laboratory.remains()
-    lines = {agent: set(before[agent].splitlines()) ^ set(after[agent].splitlines()) for agent in before}
-    differing = [f"{agent}: {line}" for agent, found in lines.items() for line in sorted(found)]
-    if differing:
-        raise BenchError("the agents are not as they were before:\n" + "\n".join(differing))
+@contextlib.contextmanager
+def clean_lab() -> Iterator[None]:
+    """Remove what the benchmark makes, before and after, also what an earlier run left that was killed.
+
+    Raises :class:`BenchError` where there are other sessions, or where something is left behind.
+    """
+    _clear()
+    others = sorted({name for _id, name, _waiting in lab.live_sessions()})
+    if others:
+        raise BenchError(f"other sessions would be measured too: end {', '.join(others)} first")
+    before, history = lab.agent_state(), lab.history()
+    try:
+        yield
+    finally:
+        _clear()
+    lab.forget(lab.history() - history)
+    differences = list(_differences(before, lab.agent_state()))
+    if differences:
+        raise BenchError("the agents are not as they were before:\n" + "\n".join(differences))
+
+
+def _clear() -> None:
+    sessions.end_all()
+    baselines.remove_all(lab.AGENTS)
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    for agent in before:
+        lines = set(before[agent].splitlines()) ^ set(after[agent].splitlines())
+        yield from (f"{agent}: {line}" for line in sorted(lines))

@@ -1,127 +1,127 @@
 """Compare networks between two agents side by side, in turns: throughput, round trips, and attaching a container.
 
-Round trips are of one byte over TCP, 2000 in a row. ``--wireguard`` provisions the agents for it, and back again.
+Round trips are of one byte over TCP, 2000 in a row.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import os
-import signal
-import statistics
 import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tests.bench import streams
-from tests.bench.attaching import attach_ours, attach_to_swarm
-from tests.bench.leftovers import nothing_left
-from tests.bench.measured import BenchError
-from tests.bench.paths import FAR, NEAR, SWARM_PORT, Shell, Way, encrypted_session, session, swarm, underlay
-from tests.integration import laboratory
-from tests.integration.firewalls import firewall
+from tests.bench import lab, sessions, streams
+from tests.bench.attaching import attach_to_session_network, attach_to_swarm
+from tests.bench.leftovers import clean_lab
+from tests.bench.paths import FAR, NEAR, SWARM_PORT, NetworkPath, encrypted_session, session, swarm, underlay
+from tests.bench.timing import rounds
 
-PORT, ROUND_TRIPS, SERVED = 7001, 2000, 3600
-UNDERLAY, OURS, UNGUARDED, SWARM, UNFILTERED, WIREGUARD = (
-    "underlay",
-    "ours",
-    "ours, without the firewall",
-    "Swarm overlay",
-    "ours, without bridged filtering",
-    "ours, WireGuard",
-)
-RTT, ONE, FOUR = "round trip, us", "1 stream, Gb/s", "4 streams, Gb/s"
-START, JOIN = "network and container, s", "joining a running one, s"
+PORT, SERVED_SECONDS = 7001, 3600
+ROUND_TRIPS, STREAM_SECONDS = 2000, 3
 FILTERING = "net.bridge.bridge-nf-call-iptables"
 
-Figures = dict[str, dict[str, list[float]]]
-"""By what is measured and by contender."""
+# What is measured, each over every path: the words for the program, and the factor to microseconds or Gb/s.
+METRICS: dict[str, tuple[tuple[object, ...], float]] = {
+    "round_trip": (("echo", ROUND_TRIPS), 1e6),
+    "stream": (("stream", 1, STREAM_SECONDS), 1e-9),
+    "streams": (("stream", 4, STREAM_SECONDS), 1e-9),
+}
 
-RATIOS = (
-    (ONE, OURS, SWARM, ">= 1.05"),
-    (RTT, OURS, SWARM, "<= 1.00"),
-    (ONE, UNFILTERED, SWARM, ""),
-    (RTT, UNFILTERED, SWARM, ""),
-    (START, OURS, SWARM, "<= 0.40"),
-    (JOIN, OURS, SWARM, ""),
-    (ONE, OURS, UNGUARDED, ">= 0.98"),
-    (FOUR, OURS, UNGUARDED, ">= 0.98"),
-    (RTT, OURS, UNGUARDED, ""),
-)
-"""What is divided by the same of another contender, and what is wanted."""
+Samples = dict[tuple[str, str], list[float]]
+
+# Each figure by what is measured, over which path, and over which other path it is divided by.
+RATIOS = {
+    "network_stream": ("stream", "session", "swarm"),
+    "network_streams": ("streams", "session", "swarm"),
+    "network_round_trip": ("round_trip", "session", "swarm"),
+    "network_attach": ("attach", "session", "swarm"),
+    "network_join": ("join", "session", "swarm"),
+    "network_stream_of_underlay": ("stream", "session", "underlay"),
+    "network_stream_unfiltered": ("stream", "unfiltered", "swarm"),
+    "network_round_trip_unfiltered": ("round_trip", "unfiltered", "swarm"),
+    "firewall_stream": ("stream", "session", "unguarded"),
+    "firewall_streams": ("streams", "session", "unguarded"),
+    "firewall_round_trip": ("round_trip", "session", "unguarded"),
+}
+# What is given for each of these paths as it is.
+ABSOLUTE = {"stream": "gbps", "round_trip": "microseconds"}
+ABSOLUTE_PATHS = ("underlay", "swarm", "session", "wireguard")
+
+
+def measure(count: int) -> dict[str, list[float]]:
+    """Return the figures of each round."""
+    # The underlay itself is measured too, and Swarm uses another port than its default.
+    ports = [{"ports": [PORT]}, {"protocol": "udp", "ports": [SWARM_PORT]}]
+    with clean_lab(), lab.firewall(allow=ports), contextlib.ExitStack() as stack:
+        plain = stack.enter_context(session(f"{sessions.PREFIX}plain", {}))
+        paths = {
+            "underlay": underlay(),
+            "swarm": stack.enter_context(swarm()),
+            "session": plain,
+            "unguarded": plain,
+            "unfiltered": plain,
+            "wireguard": stack.enter_context(encrypted_session(f"{sessions.PREFIX}wireguard")),
+        }
+        network = Network(paths)
+        with network.served():
+            for _number in rounds(count):
+                network.take_turns()
+    return figures(network.samples)
+
+
+def figures(samples: Samples) -> dict[str, list[float]]:
+    """Return ratios within each round, and what single paths have, given what was measured of each path."""
+    result = {
+        name: [ours / theirs for ours, theirs in zip(samples[what, path], samples[what, other], strict=True)]
+        for name, (what, path, other) in RATIOS.items()
+    }
+    for what, unit in ABSOLUTE.items():
+        result |= {f"{unit}_{path}": samples[what, path] for path in ABSOLUTE_PATHS}
+    return result
 
 
 class Network:
-    """All contenders as they stand, and what was measured of them."""
+    """All paths, and what was measured of them: samples by metric and path."""
 
-    def __init__(self, shell: Shell, ways: dict[str, Way], seconds: float) -> None:
-        self._shell, self._ways, self._seconds = shell, ways, seconds
+    def __init__(self, paths: Mapping[str, NetworkPath]) -> None:
+        self._paths = paths
         self._program = Path(streams.__file__).read_text()
-        self.figures: Figures = {}
+        self.samples: Samples = {}
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
-        """Have somebody who answers at the far end of every way."""
-        far = {way.far: way for way in self._ways.values()}
+        """Have a server at the far end of every path."""
+        far = {path.far: path for path in self._paths.values()}
         with contextlib.ExitStack() as stack:
-            for way in far.values():
-                line = _inside(way.far, "serve", PORT, SERVED)
-                server = subprocess.Popen(self._shell.command(FAR, line), stdin=subprocess.PIPE, text=True)
-                stack.callback(self._ask, way, "quit")
+            for path in far.values():
+                line = _inside(path.far, "serve", PORT, SERVED_SECONDS)
+                server = subprocess.Popen(lab.ssh_command(FAR, line), stdin=subprocess.PIPE, text=True)
+                stack.callback(self._ask, path, "quit")
                 if server.stdin:
                     server.stdin.write(self._program)
                     server.stdin.close()
             yield
 
     def take_turns(self) -> None:
-        """Measure everything once, one contender after the other."""
-        for what, words in (
-            (RTT, ("echo", ROUND_TRIPS)),
-            (ONE, ("stream", 1, self._seconds)),
-            (FOUR, ("stream", 4, self._seconds)),
-        ):
-            for name, way in self._ways.items():
-                with self._change(name):
-                    self._note(what, name, float(self._ask(way, *words)) * (1e6 if what == RTT else 1e-9))
-        contenders: dict[str, Callable[[Shell], tuple[float, float]]] = {OURS: attach_ours, SWARM: attach_to_swarm}
-        for name, attach in contenders.items() if SWARM in self._ways else ():
-            started, joined = attach(self._shell)
-            self._note(START, name, started)
-            self._note(JOIN, name, joined)
+        """Measure everything once, one path after the other."""
+        for what, (words, factor) in METRICS.items():
+            for name, path in self._paths.items():
+                with _changed(name):
+                    self._add(what, name, float(self._ask(path, *words)) * factor)
+        attach: dict[str, Callable[[], tuple[float, float]]] = {
+            "session": attach_to_session_network,
+            "swarm": attach_to_swarm,
+        }
+        for name, action in attach.items():
+            started, joined = action()
+            self._add("attach", name, started)
+            self._add("join", name, joined)
 
-    def _ask(self, way: Way, what: str, *words: object) -> str:
-        return self._shell.on(NEAR, _inside(way.near, what, way.address, PORT, *words), self._program)
+    def _ask(self, path: NetworkPath, what: object, *words: object) -> str:
+        return lab.run_on(NEAR, _inside(path.near, what, path.address, PORT, *words), self._program)
 
-    def _note(self, what: str, name: str, value: float) -> None:
-        self.figures.setdefault(what, {}).setdefault(name, []).append(value)
-
-    def _change(self, name: str) -> contextlib.AbstractContextManager[None]:
-        changes = {UNFILTERED: self._unfiltered, UNGUARDED: self._unguarded}
-        return changes[name]() if name in changes else contextlib.nullcontext()
-
-    @contextlib.contextmanager
-    def _unguarded(self) -> Iterator[None]:
-        """Let everybody in on both agents for a while: what it saves is what the session's datagrams pay."""
-        try:
-            self._shell.everywhere("systemctl stop backendai-heal.timer; nft flush chain inet backendai arrivals")
-            yield
-        finally:
-            self._shell.everywhere("systemctl start backendai-heal.service backendai-heal.timer")
-
-    @contextlib.contextmanager
-    def _unfiltered(self) -> Iterator[None]:
-        """Switch bridged filtering off on both agents for a while: what it costs is what the session's frames pay."""
-        before = {agent: self._shell.on(agent, f"sysctl --values {FILTERING}") for agent in (NEAR, FAR)}
-        try:
-            self._shell.everywhere(f"sysctl --quiet --write {FILTERING}=0")
-            yield
-        finally:
-            for agent, value in before.items():
-                self._shell.on(agent, f"sysctl --quiet --write {FILTERING}={value}")
+    def _add(self, what: str, path: str, value: float) -> None:
+        self.samples.setdefault((what, path), []).append(value)
 
 
 def _inside(pid: int, *words: object) -> str:
@@ -130,71 +130,36 @@ def _inside(pid: int, *words: object) -> str:
     return f"{enter}python3 - {' '.join(map(str, words))}"
 
 
-def table(figures: Figures) -> Iterable[str]:
-    """Return the lines of medians, and of ratios within each round."""
-    for columns in ((RTT, ONE, FOUR), (START, JOIN)):
-        if columns[0] not in figures:
-            continue
-        yield _row("medians", columns)
-        for name in figures[columns[0]]:
-            yield _row(name, [f"{statistics.median(figures[what][name]):.2f}" for what in columns])
-        yield ""
-    yield _row("ratios", ("to", "of", "median", "of rounds", "wanted"))
-    for what, name, other, wanted in RATIOS:
-        if not {name, other} <= figures.get(what, {}).keys():
-            continue
-        each = [mine / theirs for mine, theirs in zip(figures[what][name], figures[what][other], strict=True)]
-        spread = f"{min(each):.2f} to {max(each):.2f}"
-        yield _row(name, (other, what, f"{statistics.median(each):.2f}", spread, wanted))
+@contextlib.contextmanager
+def _changed(path: str) -> Iterator[None]:
+    """Change both agents for as long as a path is measured, where that is what makes the path."""
+    changes = {"unguarded": _unguarded, "unfiltered": _unfiltered}
+    with changes[path]() if path in changes else contextlib.nullcontext():
+        yield
 
 
-def _row(name: str, cells: Iterable[str]) -> str:
-    return f"{name:<34}{''.join(f'{cell:>26}' for cell in cells)}".rstrip()
-
-
-def main() -> int:
-    """Run the benchmark; its exit code says only whether everything worked."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.network", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=3, help="how long a stream runs (default: %(default)s)")
-    parser.add_argument("--wireguard", action="store_true", help="measure a session over WireGuard too")
-    parser.add_argument("--firewall", action="store_true", help="compare with and without the firewall, nothing else")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every measurement there")
-    options = parser.parse_args()
-    if not laboratory.INVENTORY.exists():
-        sys.exit("bench: the lab is not up: run `make lab`")
-    # Whatever ends it, what was made is taken away.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        folder = Path(name)
-        shell = Shell(folder)
-        before = laboratory.remains()
-        # The underlay itself is measured too, and Swarm has another port than it usually has.
-        ports = [{"ports": [PORT]}, {"protocol": "udp", "ports": [SWARM_PORT]}]
-        stack.enter_context(firewall(allow=ports))
-        plain = stack.enter_context(session(shell, folder, "bench-plain", {}))
-        ways = {OURS: plain, UNGUARDED: plain}
-        if not options.firewall:
-            ways = {UNDERLAY: underlay(), SWARM: stack.enter_context(swarm(shell)), **ways, UNFILTERED: plain}
-        if options.wireguard:
-            ways[WIREGUARD] = stack.enter_context(encrypted_session(shell, folder, "bench-wireguard"))
-        network = Network(shell, ways, options.seconds)
-        with network.served():
-            for number in range(options.rounds):
-                print(f"bench: round {number + 1} of {options.rounds}", flush=True)
-                network.take_turns()
-    print(f"\nFrom {NEAR} to {FAR}; medians of {options.rounds} rounds, streams of {options.seconds:g} s")
-    print(f"machine: {os.cpu_count()} cores, load average {load:.1f} before\n")
-    print("\n".join(table(network.figures)))
-    if options.json:
-        options.json.write_text(json.dumps(network.figures, indent=2))
-    nothing_left(before)
-    return 0
-
-
-if __name__ == "__main__":
+@contextlib.contextmanager
+def _unguarded() -> Iterator[None]:
+    """Accept everything on both agents: the difference is what the firewall costs a session's datagrams."""
     try:
-        sys.exit(main())
-    except BenchError as error:
-        sys.exit(f"bench: {error}")
+        _on_both("systemctl stop backendai-heal.timer; nft flush chain inet backendai arrivals")
+        yield
+    finally:
+        _on_both("systemctl start backendai-heal.service backendai-heal.timer")
+
+
+@contextlib.contextmanager
+def _unfiltered() -> Iterator[None]:
+    """Switch bridged filtering off on both agents: the difference is what it costs a session's frames."""
+    before = {agent: lab.run_on(agent, f"sysctl --values {FILTERING}") for agent in (NEAR, FAR)}
+    try:
+        _on_both(f"sysctl --quiet --write {FILTERING}=0")
+        yield
+    finally:
+        for agent, value in before.items():
+            lab.run_on(agent, f"sysctl --quiet --write {FILTERING}={value}")
+
+
+def _on_both(line: str) -> None:
+    for agent in (NEAR, FAR):
+        lab.run_on(agent, line)

@@ -10,6 +10,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
 GIB = 1 << 30
 GPU = "cuda.device"
 
+# How many nodes there are of so many cores, GiB of memory and GPUs; 8 nodes of its 1,213 are of other shapes.
 SHAPES = (
     (549, 96, 384, 8),
     (387, 104, 512, 2),
@@ -23,15 +24,14 @@ SHAPES = (
     (9, 48, 368, 4),
     (7, 64, 256, 8),
 )
-"""How many nodes there are of so many cores, GiB of memory and GPUs; 8 nodes of its 1,213 are of other shapes."""
 
+# What goes with each GPU: the proportion of the smallest nodes, so that GPUs are what is scarce.
 CPU_OF_ONE, MEM_OF_ONE = 8, 32 * GIB
-"""What goes with each GPU: the proportion of the smallest nodes, so that GPUs are what is scarce."""
 
 
 def nodes() -> list[tuple[int, int, int]]:
     """Return (cores, GiB, GPUs) of every node."""
-    return [shape for count, *shape_ in SHAPES for shape in [(shape_[0], shape_[1], shape_[2])] * count]
+    return [(cpu, mem, gpus) for count, cpu, mem, gpus in SHAPES for _node in range(count)]
 
 
 def request(gpus: int) -> dict[str, int]:

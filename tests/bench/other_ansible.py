@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.laboratory import ROOT
+from tests.bench.lab import ROOT
 
 FOLDER = ROOT / ".cache" / "bench-venv"
 # The release whose core is the one in requirements/runtime.txt.
@@ -20,7 +20,7 @@ def ensure_other_ansible() -> Path:
     """Return the ``ansible-playbook`` that knows community.docker, having installed it where it is missing."""
     ready = FOLDER / "ready"
     requirements = [ROOT / "requirements" / name for name in ("runtime.txt", "constraints.txt")]
-    if not ready.exists() or any(one.stat().st_mtime > ready.stat().st_mtime for one in requirements):
+    if not ready.exists() or any(path.stat().st_mtime > ready.stat().st_mtime for path in requirements):
         print(f"bench: installing {PACKAGE} into {FOLDER.relative_to(ROOT)}, about a minute", flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
         pip = [str(FOLDER / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", PACKAGE]

@@ -1,145 +1,116 @@
-"""The ways between two agents that are compared, each made for as long as it is measured."""
+"""The paths between two agents that are compared, each made for as long as it is measured."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shlex
-import subprocess
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
-from tests.bench.measured import BenchError, measured
-from tests.bench.setting import LABEL
-from tests.integration import laboratory
+from tests.bench import lab, sessions
+from tests.bench.errors import BenchError
+from tests.bench.workload import LABEL
 
+# The agent that sends, and the one that receives.
 NEAR, FAR = "agent1", "agent2"
-"""The agent that sends, and the one that receives."""
 
-IMAGE = "lab/busybox:1"
-SLEEP = f"{IMAGE} /bin/busybox sleep 3600"
-"""What ``docker run`` is told, behind its options."""
+# What follows the options of `docker run`.
+SLEEP = f"{lab.BUSYBOX} /bin/busybox sleep 3600"
 
-OVERLAY = "bench-overlay"
+OVERLAY, OVERLAY_CONTAINER = "bench-overlay", "bench-swarm"
+# Docker's default port for overlays is that of our tunnels, and both exist at once.
 SWARM_PORT = 4790
-"""Not the port of our tunnels, which Docker's is too: both are there at once."""
+WIREGUARD = {"agent_underlay_encryption": "wireguard"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
-    """From where to where: process ids whose network namespaces are meant (0: the agent's own), the far address."""
+class NetworkPath:
+    """Processes whose network namespaces are meant (0: the agent's own), and the address at the far end."""
 
     near: int
     far: int
     address: str
 
 
-class Shell:
-    """Lines run on agents over SSH connections that are kept open; ``folder`` holds their sockets."""
-
-    def __init__(self, folder: Path) -> None:
-        options = ("ControlMaster=auto", "ControlPersist=60s", f"ControlPath={folder}/%C")
-        self._options = [word for option in options for word in ("-o", option)]
-
-    def command(self, agent: str, line: str) -> list[str]:
-        """Return the command that runs a line on an agent."""
-        ssh, *rest = laboratory.ssh(agent, line)
-        return [ssh, *self._options, *rest]
-
-    def on(self, agent: str, line: str, text: str = "") -> str:
-        """Run a line, ``text`` as its input, and return what it prints. Raises :class:`BenchError` when it fails."""
-        done = subprocess.run(self.command(agent, line), input=text, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise BenchError(f"{agent}: {line!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
-        return done.stdout.strip()
-
-    def everywhere(self, line: str) -> None:
-        """Run a line on both agents."""
-        for agent in (NEAR, FAR):
-            self.on(agent, line)
-
-    def pid(self, agent: str, container: str) -> int:
-        """Return the process id of a container's first process."""
-        return int(self.on(agent, f"docker inspect --format '{{{{.State.Pid}}}}' {shlex.quote(container)}"))
-
-
-def underlay() -> Way:
-    """Return the way that the agents have without anything of ours."""
-    return Way(0, 0, str(laboratory.host_variables(FAR)["agent_underlay_address"]))
+def underlay() -> NetworkPath:
+    """Return the path that agents have anyway."""
+    return NetworkPath(0, 0, lab.underlay_address(FAR))
 
 
 @contextlib.contextmanager
-def session(shell: Shell, folder: Path, name: str, variables: Mapping[str, object]) -> Iterator[Way]:
-    """Make a session of two containers, one on each agent; ``variables`` go to the playbook too."""
-    asked = {
-        "session_name": name,
-        "session_image": IMAGE,
+def session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]:
+    """Make a session of two containers, one on each agent; ``variables`` go to the playbooks too."""
+    request = {
+        "session_image": lab.BUSYBOX,
         "session_cluster_size": 2,
         "session_cluster_mode": "multi-node",
         "session_agent_selection": "dispersed",
         "session_designated_agents": [NEAR, FAR],
         "session_resources": {"cpu": 1, "mem": "64m"},
     }
-    record = folder / f"{name}.json"
     try:
-        play(folder, "create_session", {**asked, **variables, "session_record_path": str(record)})
-        kernels = {kernel["agent"]: kernel for kernel in json.loads(record.read_text())["kernels"]}
-        near, far = (shell.pid(agent, kernels[agent]["container"]) for agent in (NEAR, FAR))
-        yield Way(near, far, kernels[FAR]["address"])
+        record = sessions.create(name, {**request, **variables}).record
+        kernels = {kernel["agent"]: kernel for kernel in record["kernels"]}
+        near, far = (_pid(agent, kernels[agent]["container"]) for agent in (NEAR, FAR))
+        yield NetworkPath(near, far, kernels[FAR]["address"])
     finally:
-        play(folder, "terminate_session", {"session_name": name, **variables})
+        sessions.terminate(name, variables)
 
 
 @contextlib.contextmanager
-def encrypted_session(shell: Shell, folder: Path, name: str) -> Iterator[Way]:
+def encrypted_session(name: str) -> Iterator[NetworkPath]:
     """Make a session over WireGuard, the agents provisioned for it meanwhile."""
     try:
-        play(folder, "provision_agents", {"agent_underlay_encryption": "wireguard"})
-        with session(shell, folder, name, {"agent_underlay_encryption": "wireguard"}) as way:
-            yield way
+        lab.run_playbook("provision_agents", WIREGUARD)
+        with session(name, WIREGUARD) as path:
+            yield path
     finally:
-        play(folder, "provision_agents", {"agent_underlay_encryption": ""})
+        lab.run_playbook("provision_agents", {"agent_underlay_encryption": ""})
 
 
 @contextlib.contextmanager
-def swarm(shell: Shell) -> Iterator[Way]:
+def swarm() -> Iterator[NetworkPath]:
     """Make a swarm of the two agents, with an overlay and a container on each."""
-    leave_swarm(shell)
-    before = {agent: shell.on(agent, "docker network ls --format '{{.Name}}'").split() for agent in (NEAR, FAR)}
-    address, far = (str(laboratory.host_variables(agent)["agent_underlay_address"]) for agent in (NEAR, FAR))
+    leave_swarm()
+    before = {agent: lab.run_on(agent, "docker network ls --format '{{.Name}}'").split() for agent in (NEAR, FAR)}
+    near, far = lab.underlay_address(NEAR), lab.underlay_address(FAR)
     try:
-        shell.on(NEAR, f"docker swarm init --advertise-addr {address} --data-path-port {SWARM_PORT}")
-        token = shell.on(NEAR, "docker swarm join-token --quiet worker")
-        shell.on(FAR, f"docker swarm join --token {token} --advertise-addr {far} {address}:2377")
-        make_overlay(shell, OVERLAY)
-        shell.everywhere(f"docker run --detach --label {LABEL}=swarm --name bench-swarm --network {OVERLAY} {SLEEP}")
+        lab.run_on(NEAR, f"docker swarm init --advertise-addr {near} --data-path-port {SWARM_PORT}")
+        token = lab.run_on(NEAR, "docker swarm join-token --quiet worker")
+        lab.run_on(FAR, f"docker swarm join --token {token} --advertise-addr {far} {near}:2377")
+        make_overlay(OVERLAY)
+        for agent in (NEAR, FAR):
+            options = f"--detach --label {LABEL}=swarm --name {OVERLAY_CONTAINER} --network {OVERLAY}"
+            lab.run_on(agent, f"docker run {options} {SLEEP}")
         form = f'{{{{(index .NetworkSettings.Networks "{OVERLAY}").IPAddress}}}}'
-        near, there = (shell.pid(agent, "bench-swarm") for agent in (NEAR, FAR))
-        yield Way(near, there, shell.on(FAR, f"docker inspect --format '{form}' bench-swarm"))
+        address = lab.run_on(FAR, f"docker inspect --format '{form}' {OVERLAY_CONTAINER}")
+        yield NetworkPath(_pid(NEAR, OVERLAY_CONTAINER), _pid(FAR, OVERLAY_CONTAINER), address)
     finally:
-        leave_swarm(shell)
+        leave_swarm()
         for agent, names in before.items():
             if "docker_gwbridge" not in names:
-                shell.on(agent, "docker network rm docker_gwbridge || true")
+                lab.run_on(agent, "docker network rm docker_gwbridge || true")
 
 
-def make_overlay(shell: Shell, name: str) -> None:
+def make_overlay(name: str) -> None:
     """Make an overlay that containers can be attached to; the other agent hears of it when one is."""
-    shell.on(NEAR, f"docker network create --driver overlay --attachable --label {LABEL}=swarm {name}")
+    lab.run_on(NEAR, f"docker network create --driver overlay --attachable --label {LABEL}=swarm {name}")
 
 
-def leave_swarm(shell: Shell) -> None:
-    """Take the benchmark's swarm away, also one that an earlier run left. Raises where there is somebody else's."""
-    for agent in (FAR, NEAR):
-        if shell.on(agent, "docker info --format '{{.Swarm.LocalNodeState}}'") == "inactive":
-            continue
-        mine = f"docker ps --all --quiet --filter label={LABEL}=swarm"
-        if not shell.on(agent, f"{mine}; docker network ls --quiet --filter label={LABEL}=swarm"):
-            raise BenchError(f"{agent} is in a swarm already: `docker swarm leave --force` there, if nobody needs it")
-        shell.on(agent, f"{mine} | xargs --no-run-if-empty docker rm --force >/dev/null; docker swarm leave --force")
+def leave_swarm() -> None:
+    """Remove the benchmark's swarm, also one that an earlier run left. Raises :class:`BenchError` for another one."""
+    state = "docker info --format '{{.Swarm.LocalNodeState}}'"
+    members = [agent for agent in (FAR, NEAR) if lab.run_on(agent, state) != "inactive"]
+    containers = f"docker ps --all --quiet --filter label={LABEL}=swarm"
+    networks = f"docker network ls --quiet --filter label={LABEL}=swarm"
+    if members and not any(lab.run_on(agent, f"{containers}; {networks}") for agent in members):
+        where = " and ".join(members)
+        raise BenchError(f"a swarm is on {where} already: `docker swarm leave --force` there, if nobody needs it")
+    for agent in members:
+        remove = f"{containers} | xargs --no-run-if-empty docker rm --force >/dev/null"
+        lab.run_on(agent, f"{remove}; docker swarm leave --force")
 
 
-def play(folder: Path, playbook: str, variables: Mapping[str, object]) -> None:
-    """Run a playbook of the collection. Raises :class:`BenchError` when it fails."""
-    measured(laboratory.command(playbook, folder, variables), laboratory.ROOT, laboratory.environment())
+def _pid(agent: str, container: str) -> int:
+    """Return the process id of a container's first process."""
+    return int(lab.run_on(agent, f"docker inspect --format '{{{{.State.Pid}}}}' {shlex.quote(container)}"))

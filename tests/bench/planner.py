@@ -1,30 +1,30 @@
-"""Measure the planner, without a lab: how good its placements are, how fast they come, how much memory facts take."""
+"""Measure the planner, without a lab: how good its placements are, how fast they come, how much memory facts take.
+
+Each part runs in a process of its own, on one core, and prints its figures as JSON; times are of CPU.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("tests.bench.replay", "tests.bench.decisions", "tests.bench.memory")
-"""What is measured, each in a process of its own."""
+from tests.bench.errors import BenchError
+from tests.bench.lab import ROOT
+
+MODULES = ("tests.bench.replay", "tests.bench.decisions", "tests.bench.memory")
 
 
-def main() -> int:
-    """Run every part; the exit code says only whether everything worked."""
+def measure() -> dict[str, list[float]]:
+    """Return the figures of all parts."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / ".venv" / "collections")}
-    print(
-        f"machine: {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before; times are of CPU, on one core"
-    )
-    for part in PARTS:
-        print(flush=True)
-        ended = subprocess.run([sys.executable, "-m", part, *sys.argv[1:]], cwd=ROOT, env=environment, check=False)
-        if ended.returncode:
-            return ended.returncode
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    figures: dict[str, list[float]] = {}
+    for module in MODULES:
+        print(f"bench: {module}", flush=True)
+        command = [sys.executable, "-m", module]
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise BenchError(f"{module} ended with {done.returncode}: see above")
+        figures |= json.loads(done.stdout)
+    return figures

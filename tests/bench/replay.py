@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import json
 import random
 import time
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Holding
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom, place
-from tests.bench.nodes import agent, alike, nodes, request
+from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, alike, nodes, request
 
+# How often the trace has gangs of so many containers.
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
-"""How often the trace has gangs of so many containers."""
-
+# The GPUs of a session of one container, as often each; a container of a larger one has one.
 GPUS_OF_ONE = (1, 2, 4, 8)
-"""The GPUs of a session of one container, as often each; a container of a larger one has one."""
 
+# The part of all GPUs that is taken.
 LOAD = 0.95
+SESSIONS, SEED = 20_000, 1
 
 
 @dataclasses.dataclass
 class Counts:
     """What was counted of the decisions; ``seconds`` is the CPU time of placing alone."""
 
-    placed: int = 0
-    refused: int = 0
-    on_one_agent: int = 0
     broken_rule: int = 0
     wrongly_refused: int = 0
-    agents: int = 0
-    fewest: int = 0
     not_fewest: int = 0
     seconds: float = 0.0
 
@@ -42,24 +38,17 @@ class Cluster:
     def __init__(self) -> None:
         self._nodes = nodes()
         self._held: list[dict[str, Holding]] = [{} for _node in self._nodes]
-        self.facts: list[AgentFacts] = []
-        for number, node in enumerate(self._nodes):
-            self.facts.append(agent(f"agent{number}", node, 0, ()))
+        self._left = [(cpu, mem * GIB, gpus) for cpu, mem, gpus in self._nodes]
+        self.facts = [agent(f"agent{number}", node, 0, ()) for number, node in enumerate(self._nodes)]
         self._at = {facts.name: number for number, facts in enumerate(self.facts)}
         self._sessions: dict[str, list[int]] = {}
         self.gpus = sum(node[2] for node in self._nodes)
         self.taken = 0
 
     def rooms(self, gpus: int) -> list[int]:
-        """Return how many containers of so many GPUs each node can hold: counted anew, not taken from the planner."""
-        asked = request(gpus)
-        rooms = []
-        for (cpu, mem, count), held in zip(self._nodes, self._held, strict=True):
-            taken = sum(holding.slots["cuda.device"] for holding in held.values())
-            one = request(1)
-            left = (cpu - taken * one["cpu"], (mem << 30) - taken * one["mem"], count - taken)
-            rooms.append(min(left[0] // asked["cpu"], left[1] // asked["mem"], left[2] // gpus))
-        return rooms
+        """Return how many containers of so many GPUs each node can hold: counted here, not taken from the planner."""
+        cpu, mem, _gpus = request(gpus).values()
+        return [min(left[0] // cpu, left[1] // mem, left[2] // gpus) for left in self._left]
 
     def start(self, session: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
         """Have a session on its agents."""
@@ -84,6 +73,8 @@ class Cluster:
             held = tuple(self._held[at].values())
             taken = sum(holding.slots["cuda.device"] for holding in held)
             latest = max((holding.created_at for holding in held), default=0.0)
+            cpu, mem, gpus = self._nodes[at]
+            self._left[at] = (cpu - taken * CPU_OF_ONE, mem * GIB - taken * MEM_OF_ONE, gpus - taken)
             self.facts[at] = agent(f"agent{at}", self._nodes[at], taken, held, latest)
 
 
@@ -105,41 +96,27 @@ def replay(sessions: int, seed: int) -> Counts:
             held += rooms[fewest]
             fewest += 1
         if isinstance(placed, NoRoom):
-            counts.refused += 1
             counts.wrongly_refused += held >= size
             continue
-        counts.placed += 1
-        counts.on_one_agent += len(placed.agents) == 1
         counts.broken_rule += rooms[0] >= size and len(placed.agents) > 1
-        counts.agents += len(placed.agents)
-        counts.fewest += fewest
         counts.not_fewest += len(placed.agents) != fewest
         cluster.start(f"session-{number}", placed.hosts, gpus, float(number))
     return counts
 
 
+def figures(counts: Counts, sessions: int) -> dict[str, list[float]]:
+    """Return the figures of a replay of so many sessions."""
+    return {
+        "placements_not_on_one_agent": [counts.broken_rule],
+        "placements_on_surplus_agents": [counts.not_fewest],
+        "placements_refused_with_room": [counts.wrongly_refused],
+        "decisions_per_second": [sessions / counts.seconds],
+    }
+
+
 def main() -> None:
-    """Print what was counted."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sessions", type=int, default=20_000, help="how many are replayed (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    counts = replay(options.sessions, options.seed)
-    total = len(nodes())
-    print(f"Replay of {options.sessions} sessions on {total} of the trace's 1,213 nodes, {LOAD:.0%} of GPUs taken")
-    rows = (
-        ("sessions placed", f"{counts.placed}", ""),
-        ("  of them on one agent", f"{counts.on_one_agent}", ""),
-        ("sessions without room", f"{counts.refused}", ""),
-        ("  though there was room", f"{counts.wrongly_refused}", "0"),
-        ("on several, though one agent had room", f"{counts.broken_rule}", "0"),
-        ("on more agents than it takes", f"{counts.not_fewest}", "0"),
-        ("agents used / fewest possible", f"{counts.agents / counts.fewest:.3f}", "1.000"),
-        ("decisions per second, placing alone", f"{options.sessions / counts.seconds:.0f}", ">= 1000"),
-    )
-    print(f"{'':<40}{'':>12}{'wanted':>10}")
-    for name, value, wanted in rows:
-        print(f"{name:<40}{value:>12}{wanted:>10}".rstrip())
+    """Print the figures as JSON."""
+    print(json.dumps(figures(replay(SESSIONS, SEED), SESSIONS)))
 
 
 if __name__ == "__main__":

@@ -6,21 +6,17 @@ that the engine makes, before it sets up the network, to the mark.
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import sys
-import tempfile
-from pathlib import Path
+from typing import Any
 
-from tests.bench.measured import BenchError
-from tests.bench.setting import LABEL
-from tests.integration import laboratory
+from tests.bench import lab, sessions
+from tests.bench.leftovers import clean_lab
+from tests.bench.timing import rounds
+from tests.bench.workload import LABEL
 
-NAME = "bench-start"
-AGENTS = {"agent1": "engine 20.10", "agent3": "engine 26.1"}
-IMAGES = (laboratory.PYTHON, laboratory.BUSYBOX)
-WANTED = 0.15
-"""Seconds that a start may cost over a bare container."""
+NAME = f"{sessions.PREFIX}start"
+IMAGES = {"python": lab.PYTHON, "busybox": lab.BUSYBOX}
+# An agent of each engine in the lab.
+ENGINES = {"engine_20": "agent1", "engine_26": "agent3"}
 
 SCRIPT = """
 set -eu
@@ -39,49 +35,37 @@ BARE = (
 )
 
 
-def start_ups(image: str, agent: str, rounds: int, folder: Path) -> list[tuple[float, float]]:
-    """Return the seconds of each start of a session's container, and of a bare one right after it."""
-    asked = {
-        "session_name": NAME,
+def measure(count: int) -> dict[str, list[float]]:
+    """Return, for each image and engine, the seconds that a start takes longer than a bare container's, each round."""
+    with clean_lab():
+        return {
+            f"start_{name}_{engine}": _overheads(image, agent, count)
+            for name, image in IMAGES.items()
+            for engine, agent in ENGINES.items()
+        }
+
+
+def _overheads(image: str, agent: str, count: int) -> list[float]:
+    variables: dict[str, Any] = {
         "session_image": image,
         "session_designated_agents": [agent],
         "session_resources": {"cpu": 1, "mem": "128m"},
     }
-    run = laboratory.play("create_session", folder, asked)
-    if run.code:
-        raise BenchError(run.output)
-    try:
-        laboratory.on(agent, BARE.format(image=image))
-        ours = run.record["kernels"][0]["container"]
-        return [
-            (_once(agent, ours, "/var/lib/backendai/ready"), _once(agent, NAME, "/ready")) for _round in range(rounds)
-        ]
-    finally:
-        laboratory.on(agent, f"docker rm --force {NAME}")
-        laboratory.play("terminate_session", folder, {"session_name": NAME})
+    with sessions.session(NAME, variables) as record:
+        container = record["kernels"][0]["container"]
+        try:
+            lab.run_on(agent, BARE.format(image=image))
+            return [
+                _start(agent, container, "/var/lib/backendai/ready") - _start(agent, NAME, "/ready")
+                for _number in rounds(count)
+            ]
+        finally:
+            lab.run_on(agent, f"docker rm --force {NAME}")
 
 
-def _once(agent: str, container: str, mark: str) -> float:
+def _start(agent: str, container: str, mark: str) -> float:
     """Return the seconds from a container's first process to its mark."""
-    said = laboratory.on(agent, SCRIPT.format(container=container, mark=mark))
-    ready, uptime, now, ticks = map(float, said.split())
-    # The kernel tells its start in whole seconds only: uptime and clock, read together, say it better.
+    output = lab.run_on(agent, SCRIPT.format(container=container, mark=mark))
+    ready, uptime, now, ticks = map(float, output.split())
+    # The kernel reports its start in whole seconds only; uptime and clock, read together, are more exact.
     return ready - (now - uptime + ticks / 100)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each container is started (5)")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        for image in IMAGES:
-            for agent, engine in AGENTS.items():
-                rounds = start_ups(image, agent, options.rounds, Path(folder))
-                ours, bare = (statistics.median(column) for column in zip(*rounds, strict=True))
-                more = statistics.median(one - other for one, other in rounds)
-                row = f"{image:<16} {engine:<13} {ours:.3f} s, bare {bare:.3f} s, {more:.3f} s more"
-                sys.stdout.write(f"{row}: {more / WANTED:.2f} of what it may cost\n")
-
-
-if __name__ == "__main__":
-    main()

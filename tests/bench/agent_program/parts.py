@@ -1,0 +1,40 @@
+"""The seconds that the parts of one piece of work take."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class PartTimes:
+    """Seconds by the name of a part; a part that is done more than once counts in total."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def measure(self, name: str) -> Iterator[None]:
+        """Add the time of a block to a part."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose time is added to a part at each call."""
+
+        @functools.wraps(function)
+        def timed(*args: Any, **options: Any) -> Any:
+            with self.measure(name):
+                return function(*args, **options)
+
+        return timed
+
+    def take(self) -> dict[str, float]:
+        """Return the seconds of all parts, and begin anew."""
+        seconds, self._seconds = self._seconds, {}
+        return seconds

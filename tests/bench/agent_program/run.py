@@ -1,0 +1,44 @@
+"""Create and remove sessions one after the other, and print one line of JSON for each: the seconds of its parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+
+from tests.bench.agent_program.parts import PartTimes
+from tests.bench.agent_program.sessions import Sessions, time_inner_parts
+
+YARDSTICK = 1 << 24
+
+
+def yardstick(times: PartTimes) -> None:
+    """Do what costs the same however many sessions there are: how fast the machine is at this moment."""
+    with times.measure("  yardstick"):
+        hashlib.sha256(bytes(YARDSTICK)).digest()
+
+
+def main() -> None:
+    """Create as many sessions as requested, remove them all, and leave nothing, whatever happens in between."""
+    request = json.loads(sys.argv[1])
+    times = PartTimes()
+    time_inner_parts(times)
+    sessions = Sessions(request, times)
+    try:
+        sessions.remove_all()
+        times.take()
+        for number in range(request["count"]):
+            yardstick(times)
+            sessions.create(number)
+            print_parts("created", times)
+        for session_id in sessions.ids():
+            yardstick(times)
+            sessions.remove(session_id)
+            print_parts("removed", times)
+    finally:
+        sessions.remove_all()
+
+
+def print_parts(kind: str, times: PartTimes) -> None:
+    """Print the parts as one line and begin anew."""
+    print(json.dumps({"kind": kind, "seconds": times.take()}), flush=True)

@@ -1,0 +1,111 @@
+"""Creates and removes sessions as runs of a playbook do: the one file of the benchmark that uses internals for that."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._session import apply, check, claim
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings, survey
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import parse_pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable, parse_spec
+from tests.bench.agent_program.parts import PartTimes
+
+PREFIX = "bench-many-"
+CLAIM_SECONDS, CHECK_SECONDS = 600, 60
+
+# Parts within the steps of a session: name, module and function.
+INNER_PARTS: tuple[tuple[str, Any, str], ...] = (
+    ("keys", claim, "_keys"),
+    ("rules", apply, "isolate"),
+    ("network", networks, "create_network"),
+    ("containers", containers, "apply_containers"),
+    ("containers", containers, "remove_containers"),
+    ("network", networks, "remove_networks"),
+)
+
+
+def time_inner_parts(times: PartTimes) -> None:
+    """Have the time of the inner parts measured."""
+    for name, module, function in INNER_PARTS:
+        setattr(module, function, times.wrap(f"  {name}", getattr(module, function)))
+
+
+class Sessions:
+    """The benchmark's sessions on this agent."""
+
+    def __init__(self, request: dict[str, Any], times: PartTimes) -> None:
+        self._agent, self._variables, self._times = request["agent"], request["session"], times
+        self._pools = parse_pools(request["session"])
+        names = [field.name for field in dataclasses.fields(Settings)]
+        self._settings = Settings(**{name: request["settings"][f"agent_{name}"] for name in names})
+        self._default_network = request["settings"]["agent_default_network"]
+        self._client = connect(request["settings"]["agent_docker_host"])
+        self._store = Store(request["settings"]["agent_state_path"])
+
+    def spec(self, number: int) -> SessionSpec:
+        """Return the request for one session."""
+        return parse_spec({**self._variables, "session_name": f"{PREFIX}{number:04}"})
+
+    def plan(self, spec: SessionSpec, facts: dict[str, Any]) -> SessionPlan:
+        """Return the plan of a session, given what this agent has."""
+        readings = Readings({self._agent: facts}, {})
+        decision = decide(spec, readings, self._pools, str(uuid.uuid4()), "bench", time.time())
+        if not isinstance(decision, Decision):
+            raise SystemExit(f"no room for {spec.name}: {decision.reason}")
+        return decision.plan
+
+    def create(self, number: int) -> None:
+        """Create one session. Raises where it is refused or fails its check."""
+        nonce = uuid.uuid4().hex
+        spec = self.spec(number)
+        with self._times.measure("survey"):
+            facts = survey(self._client, self._store, self._settings, Questions(spec.images))
+        with self._times.measure("plan"):
+            plan = self.plan(spec, facts)
+        with self._times.measure("claim"):
+            wanted = claim.Claim(plan, comparable(spec, plan.id), self._agent, nonce, CLAIM_SECONDS)
+            keys = claim.claim(self._client, self._store, self._settings, wanted, dry=False).keys
+        with self._times.measure("apply"):
+            part = apply.Asked(plan, self._agent, nonce, _contents(plan, keys), self._default_network)
+            apply.apply_claimed(self._client, self._store, part, dry=False)
+        with self._times.measure("check"):
+            check.prove(self._client, self._store, plan.id, nonce, CHECK_SECONDS, commit=True)
+
+    def remove(self, session_id: str) -> None:
+        """Remove one session."""
+        with self._times.measure("remove"):
+            remove_claimed(self._client, self._store, session_id, None, dry=False)
+
+    def remove_all(self) -> None:
+        """Remove every session of this benchmark."""
+        for session_id in self.ids():
+            self.remove(session_id)
+
+    def ids(self) -> list[str]:
+        """Return the ids of this benchmark's sessions, in the order of their names."""
+        plans = [stored.plan for stored in self._store.sessions() if stored.plan.name.startswith(PREFIX)]
+        return [plan.id for plan in sorted(plans, key=lambda plan: plan.name)]
+
+
+def _contents(plan: SessionPlan, keys: dict[str, Any]) -> Contents:
+    """Return what the templates would give."""
+    hosts = "".join(f"{kernel.address} {kernel.hostname}\n" for kernel in plan.kernels)
+    names = " ".join(kernel.hostname for kernel in plan.kernels)
+    environments = {
+        kernel.hostname: "".join(f"{name}={value}\n" for name, value in session_environment(plan, kernel).items())
+        for kernel in plan.kernels
+    }
+    ssh_config = f"Host {names}\n    User work\n    IdentityFile ~/.ssh/id_ed25519\n    StrictHostKeyChecking yes\n"
+    return Contents(f"127.0.0.1 localhost\n{hosts}", ssh_config, environments, keys, ())

@@ -1,0 +1,212 @@
+"""Every figure of the benchmark: which part measures it, what it means, and what is wanted of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+Better = Literal["lower", "higher"]
+
+# The parts of the benchmark and their titles in the order in which they run.
+PARTS = {
+    "code": "Size of the code",
+    "planner": "Planner",
+    "create": "Creating, repairing and ending a session of eight containers",
+    "list": "Listing sessions",
+    "ten_creates": "Creating at once",
+    "start_up": "Start of a container",
+    "many_sessions": "Many sessions on one agent",
+    "network": "Network between two agents",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One figure; ``wanted`` and ``moonshot`` are bounds that it should reach, None where there is none."""
+
+    part: str
+    what: str
+    unit: str = "ratio"
+    better: Better = "lower"
+    wanted: float | None = None
+    moonshot: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a report has of this figure apart from its value."""
+        bounds = {"wanted": self.wanted, "moonshot": self.moonshot}
+        known = {name: bound for name, bound in bounds.items() if bound is not None}
+        return {**known, "better": self.better, "unit": self.unit, "what": self.what}
+
+
+def reaches(value: float, bound: float, better: str) -> bool:
+    """Return whether a value is as good as a bound."""
+    return value <= bound if better == "lower" else value >= bound
+
+
+_WORKLOADS = {"one_agent": "one agent", "three_agents": "three agents"}
+_COMMANDS = {
+    "docker_run": "parallel docker run over SSH",
+    "community_docker": "a loop of community.docker",
+    "create": "create_session",
+    "again": "create_session again",
+    "terminate": "terminate_session",
+}
+_CPU_BOUNDS = {"create": (8, 5.5), "again": (3.5, 2.5), "terminate": (4, 3)}
+_MACHINE = "CPU time of the whole machine"
+_IMAGES = {"python": "lab/python:1", "busybox": "lab/busybox:1"}
+_ENGINES = {"engine_20": "engine 20.10", "engine_26": "engine 26.1"}
+_PATHS = {
+    "underlay": "the underlay",
+    "swarm": "a Docker Swarm overlay",
+    "session": "a session's network",
+    "wireguard": "a session's network over WireGuard",
+}
+
+
+def _code() -> dict[str, Figure]:
+    return {
+        "lines_plugins": Figure("code", "Lines of Python of all plugins.", "lines", wanted=20000),
+        "modules": Figure("code", "Modules of the collection.", "modules", wanted=22),
+    }
+
+
+def _planner() -> dict[str, Figure]:
+    def count(what: str) -> Figure:
+        return Figure(
+            "planner", f"Of 20,000 sessions on 1,205 nodes, 95 % of GPUs taken: {what}.", "sessions", wanted=0
+        )
+
+    def time(agents: str, wanted: float) -> Figure:
+        return Figure("planner", f"CPU time of the slowest kind of decision over {agents} agents.", "ms", wanted=wanted)
+
+    return {
+        "placements_not_on_one_agent": count("placed on several agents though one had room"),
+        "placements_on_surplus_agents": count("placed on more agents than necessary"),
+        "placements_refused_with_room": count("refused though there was room"),
+        "decisions_per_second": Figure(
+            "planner", "Such placements per second of CPU time.", "1/s", "higher", wanted=1000
+        ),
+        "decision_10000_agents": time("10,000", 100),
+        "decision_100000_agents": time("100,000", 1000),
+        "facts_memory": Figure("planner", "Memory of the facts of 100,000 agents.", "GiB", wanted=1),
+    }
+
+
+def _create() -> dict[str, Figure]:
+    figures: dict[str, Figure] = {}
+    for name, place in _WORKLOADS.items():
+        create = f"create_session / (parallel docker run over SSH + an empty playbook), eight containers on {place}."
+        tasks = f"A loop of community.docker / create_session, eight containers on {place}."
+        again = f"create_session again with nothing to change / create_session, each less an empty playbook, {place}."
+        figures[f"create_{name}"] = Figure("create", create, wanted=1.6, moonshot=1.3)
+        figures[f"tasks_{name}"] = Figure("create", tasks, better="higher", wanted=2, moonshot=3)
+        figures[f"again_{name}"] = Figure("create", again, wanted=0.35, moonshot=0.25)
+    for command, title in _COMMANDS.items():
+        wanted, moonshot = _CPU_BOUNDS.get(command, (None, None))
+        what = f"{_MACHINE}: {title}, three agents."
+        figures[f"cpu_{command}"] = Figure("create", what, "s", wanted=wanted, moonshot=moonshot)
+    figures["cpu_empty_playbook"] = Figure("create", f"{_MACHINE}: an empty playbook.", "s")
+    for command, title in _COMMANDS.items():
+        for name, place in _WORKLOADS.items():
+            figures[f"seconds_{command}_{name}"] = Figure("create", f"Wall time: {title}, {place}.", "s")
+    figures["seconds_empty_playbook"] = Figure("create", "Wall time: an empty playbook.", "s")
+    return figures
+
+
+def _list() -> dict[str, Figure]:
+    return {
+        "list": Figure("list", "list_sessions / an empty playbook, three agents.", wanted=2, moonshot=1.5),
+        "cpu_list": Figure("list", f"{_MACHINE}: list_sessions, three agents.", "s", wanted=2, moonshot=1.5),
+        "seconds_list": Figure("list", "Wall time: list_sessions, three agents.", "s"),
+    }
+
+
+def _ten_creates() -> dict[str, Figure]:
+    what = "ten create_session at once with room for six, until all have ended."
+    return {
+        "ten_creates": Figure("ten_creates", f"Wall time: {what}", "s", wanted=90, moonshot=45),
+        "cpu_ten_creates": Figure("ten_creates", f"{_MACHINE}: {what}", "s"),
+    }
+
+
+def _start_up() -> dict[str, Figure]:
+    return {
+        f"start_{name}_{engine}": Figure(
+            "start_up",
+            f"How much longer a session's container takes to start than a bare one, {image}, {version}.",
+            "s",
+            wanted=0.15,
+        )
+        for name, image in _IMAGES.items()
+        for engine, version in _ENGINES.items()
+    }
+
+
+def _many_sessions() -> dict[str, Figure]:
+    actions = {"created": "Creating", "removed": "Removing"}
+    return {
+        f"many_sessions_{kind}": Figure(
+            "many_sessions", f"{action} the last 20 of 100 sessions on one agent / the first 20.", wanted=1.2
+        )
+        for kind, action in actions.items()
+    }
+
+
+def _network() -> dict[str, Figure]:
+    def higher(what: str, wanted: float | None = None) -> Figure:
+        return Figure("network", what, better="higher", wanted=wanted)
+
+    def lower(what: str, wanted: float | None = None) -> Figure:
+        return Figure("network", what, wanted=wanted)
+
+    figures = {
+        "network_stream": higher("Throughput of one TCP stream, session / Swarm.", 1.05),
+        "network_streams": higher("Throughput of four TCP streams, session / Swarm."),
+        "network_round_trip": lower("Round trip of one byte over TCP, session / Swarm.", 1),
+        "network_attach": lower("Time to make a network with its first container, session / Swarm.", 0.4),
+        "network_join": lower("Time for a running container to join that network, session / Swarm."),
+        "network_stream_of_underlay": higher("Throughput of one TCP stream, session / underlay."),
+        "network_stream_unfiltered": higher("Throughput of one TCP stream, session without bridged filtering / Swarm."),
+        "network_round_trip_unfiltered": lower("Round trip of one byte, session without bridged filtering / Swarm."),
+        "firewall_stream": higher("Throughput of one TCP stream of a session, with / without the firewall.", 0.98),
+        "firewall_streams": higher("Throughput of four TCP streams of a session, with / without the firewall.", 0.98),
+        "firewall_round_trip": lower("Round trip of one byte in a session, with / without the firewall."),
+    }
+    for path, title in _PATHS.items():
+        figures[f"gbps_{path}"] = Figure("network", f"Throughput of one TCP stream over {title}.", "Gb/s", "higher")
+    for path, title in _PATHS.items():
+        figures[f"microseconds_{path}"] = Figure("network", f"Round trip of one byte over {title}.", "µs")
+    return figures
+
+
+FIGURES: dict[str, Figure] = {
+    **_code(),
+    **_planner(),
+    **_create(),
+    **_list(),
+    **_ten_creates(),
+    **_start_up(),
+    **_many_sessions(),
+    **_network(),
+}
+
+# What the README shows.
+HEADLINES = (
+    "create_one_agent",
+    "create_three_agents",
+    "tasks_one_agent",
+    "tasks_three_agents",
+    "again_one_agent",
+    "again_three_agents",
+    "list",
+    "ten_creates",
+    "cpu_create",
+    "network_stream",
+    "network_round_trip",
+    "decision_10000_agents",
+)
+
+
+def of_part(part: str) -> set[str]:
+    """Return the names of the figures that a part measures."""
+    return {name for name, figure in FIGURES.items() if figure.part == part}

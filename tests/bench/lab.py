@@ -1,0 +1,119 @@
+"""The lab as the benchmark uses it: the one file here that knows the helpers of the integration tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.bench import timing
+from tests.bench.errors import BenchError
+from tests.integration import firewalls, laboratory
+
+ROOT, AGENTS = laboratory.ROOT, laboratory.AGENTS
+PYTHON, BUSYBOX = laboratory.PYTHON, laboratory.BUSYBOX
+
+T = TypeVar("T")
+
+_folder = tempfile.TemporaryDirectory(prefix="bench-")
+# One connection to each host is kept open, as Ansible does.
+_SHARED = ("ControlMaster=auto", "ControlPersist=60s", f"ControlPath={_folder.name}/%C")
+
+
+def is_up() -> bool:
+    """Return whether there is a lab."""
+    return laboratory.INVENTORY.exists()
+
+
+def run_playbook(name: str, variables: Mapping[str, Any]) -> timing.Run:
+    """Run a playbook of the collection; several may run at once. Raises :class:`BenchError` when it fails."""
+    command = laboratory.command(name, make_folder(), variables)
+    return timing.run(command, ROOT, laboratory.environment())
+
+
+def run_play(play: Mapping[str, Any], ansible_playbook: str = "ansible-playbook") -> timing.Run:
+    """Run a play, by default with the Ansible of the project. Raises :class:`BenchError` when it fails."""
+    path = make_folder() / "playbook.json"
+    path.write_text(json.dumps([{"name": "Benchmark", "gather_facts": False, **play}]))
+    return timing.run([ansible_playbook, "-i", str(laboratory.INVENTORY), str(path)], ROOT, laboratory.environment())
+
+
+def make_folder() -> Path:
+    """Return a new folder that is removed with this process."""
+    return Path(tempfile.mkdtemp(dir=_folder.name))
+
+
+def ssh_command(host: str, line: str) -> list[str]:
+    """Return the command that runs a shell line on a host."""
+    ssh, *words = laboratory.ssh(host, line)
+    return [ssh, *(word for option in _SHARED for word in ("-o", option)), *words]
+
+
+def run_on(host: str, line: str, text: str = "") -> str:
+    """Run a shell line with ``text`` as its input and return what it prints. Raises :class:`BenchError`."""
+    done = subprocess.run(ssh_command(host, line), input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"{host}: {line!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+def run_on_each(lines: Mapping[str, str]) -> None:
+    """Run a shell line on each host, all at once. Raises :class:`BenchError` when one of them fails."""
+    in_parallel([partial(run_on, host, line) for host, line in lines.items()])
+
+
+def in_parallel(calls: Iterable[Callable[[], T]], at_most: int = 16) -> list[T]:
+    """Make all calls at once, or as many as that, and return their results in order."""
+    with ThreadPoolExecutor(at_most) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+def host_variables(host: str) -> dict[str, Any]:
+    """Return the inventory's variables of a host."""
+    return laboratory.host_variables(host)
+
+
+def underlay_address(agent: str) -> str:
+    """Return the address at which an agent meets its peers."""
+    return str(host_variables(agent)["agent_underlay_address"])
+
+
+def memory_share(parts: int) -> int:
+    """Return the memory, in bytes, of which each agent has room for ``parts`` containers and no more."""
+    return laboratory.share(parts)
+
+
+def firewall(**variables: Any) -> AbstractContextManager[None]:
+    """Give the agents other firewall rules, ``firewall_*`` variables without their prefix, for a while."""
+    return firewalls.firewall(**variables)
+
+
+def agent_state() -> dict[str, str]:
+    """Return what a session can leave behind on each agent, as text that can be compared."""
+    return laboratory.remains()
+
+
+def live_sessions() -> list[tuple[str, str, bool]]:
+    """Return the id and name of each session, and whether it only waits."""
+    queued = [entry for entry in laboratory.queue().values() if entry["state"] != "ended"]
+    plans = [stored["plan"] for sessions in laboratory.held().values() for stored in sessions]
+    sessions = {plan["id"]: (plan["id"], plan["name"], False) for plan in plans}
+    waiting = {entry["id"]: (entry["id"], entry["name"], True) for entry in queued if entry["id"] not in sessions}
+    return [*waiting.values(), *sessions.values()]
+
+
+def history() -> set[str]:
+    """Return the ids of the ended sessions that the queue remembers."""
+    return {entry["id"] for entry in laboratory.queue().values() if entry["state"] == "ended"}
+
+
+def forget(session_ids: Iterable[str]) -> None:
+    """Remove ended sessions from the queue's memory."""
+    for session_id in session_ids:
+        (laboratory.QUEUE / f"{session_id}.json").unlink()

@@ -1,0 +1,26 @@
+"""List the sessions while one of eight containers over three agents is there."""
+
+from __future__ import annotations
+
+from tests.bench import baselines, sessions
+from tests.bench.errors import BenchError
+from tests.bench.leftovers import clean_lab
+from tests.bench.timing import rounds
+from tests.bench.workload import THREE_AGENTS
+
+NAME = f"{sessions.PREFIX}list"
+
+
+def measure(count: int) -> dict[str, list[float]]:
+    """Return the ratio to an empty playbook, seconds and CPU seconds of each round."""
+    figures: dict[str, list[float]] = {"list": [], "seconds_list": [], "cpu_list": []}
+    with clean_lab(), sessions.session(NAME, THREE_AGENTS.variables):
+        for _number in rounds(count):
+            empty = baselines.empty_playbook()
+            run, records = sessions.list_all()
+            if [(record["name"], record["status"]) for record in records] != [(NAME, "RUNNING")]:
+                raise BenchError(f"{NAME} alone should be in the list, RUNNING: {records}")
+            figures["list"].append(run.cost.wall / empty.wall)
+            figures["seconds_list"].append(run.cost.wall)
+            figures["cpu_list"].append(run.cost.cpu)
+    return figures

@@ -1,0 +1,63 @@
+"""Sessions of the collection, made by its playbooks."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from tests.bench import lab
+from tests.bench.timing import Run
+
+# What all names of the benchmark's sessions begin with.
+PREFIX = "bench-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Created:
+    """A run of ``create_session`` and the record that it wrote."""
+
+    run: Run
+    record: dict[str, Any]
+
+
+def create(name: str, variables: Mapping[str, Any]) -> Created:
+    """Create a session, or run the creation of an existing one again. Raises :class:`BenchError` when that fails."""
+    record = lab.make_folder() / "record.json"
+    run = lab.run_playbook("create_session", {"session_name": name, "session_record_path": str(record), **variables})
+    return Created(run, json.loads(record.read_text()))
+
+
+def terminate(name: str, variables: Mapping[str, Any] | None = None) -> Run:
+    """End a session; it need not exist."""
+    return lab.run_playbook("terminate_session", {"session_name": name, **(variables or {})})
+
+
+def list_all() -> tuple[Run, list[dict[str, Any]]]:
+    """Return the run of ``list_sessions`` and the records of all sessions."""
+    path = lab.make_folder() / "list.json"
+    run = lab.run_playbook("list_sessions", {"session_list_path": str(path)})
+    return run, json.loads(path.read_text())
+
+
+@contextlib.contextmanager
+def session(name: str, variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Have a session for a while, and yield its record."""
+    try:
+        yield create(name, variables).record
+    finally:
+        terminate(name)
+
+
+def end_all() -> None:
+    """End the benchmark's sessions; those that wait go first, so that none of them starts in the others' place."""
+    for waiting in (True, False):
+        ids = [found for found, name, waits in lab.live_sessions() if name.startswith(PREFIX) and waits == waiting]
+        lab.in_parallel([partial(_end, session_id) for session_id in ids])
+
+
+def _end(session_id: str) -> None:
+    lab.run_playbook("terminate_session", {"session_id": session_id})

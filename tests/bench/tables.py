@@ -1,0 +1,134 @@
+"""Write the tables of the benchmark's report into README.md and docs/performance.md, or check that they are there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.bench import report
+from tests.bench.figures import FIGURES, HEADLINES, PARTS, of_part
+
+BEGIN, END = "<!-- benchmark: begin (written by tests/bench) -->", "<!-- benchmark: end -->"
+
+# Units that the sentence of a figure names already.
+COUNTED = ("ratio", "lines", "modules", "sessions")
+
+Figures = Mapping[str, Mapping[str, Any]]
+
+
+def headline_table(of: report.Report | None) -> Iterator[str]:
+    """Yield the lines of the short table."""
+    yield from _table(HEADLINES, _figures(of))
+    yield ""
+    yield _context(of)
+
+
+def full_tables(of: report.Report | None) -> Iterator[str]:
+    """Yield the lines of a table for each part."""
+    yield _context(of)
+    for part, title in PARTS.items():
+        yield from ("", f"### {title}", "")
+        names = of_part(part)
+        yield from _table((name for name in FIGURES if name in names), _figures(of))
+
+
+DOCUMENTS: dict[Path, Callable[[report.Report | None], Iterator[str]]] = {
+    report.ROOT / "README.md": headline_table,
+    report.ROOT / "docs" / "performance.md": full_tables,
+}
+
+
+def replaced(text: str, lines: Iterable[str]) -> str:
+    """Return a document with these lines between its markers. Raises :class:`ValueError` where it has none."""
+    before, begin, rest = text.partition(BEGIN)
+    _old, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the markers {BEGIN} and {END} are missing")
+    return "\n".join([f"{before}{BEGIN}", "", *lines, "", f"{END}{after}"])
+
+
+def stale(of: report.Report | None) -> dict[Path, str]:
+    """Return the documents whose tables are not those of a report, with the text that they should have."""
+    texts = {path: replaced(path.read_text(encoding="utf-8"), render(of)) for path, render in DOCUMENTS.items()}
+    return {path: text for path, text in texts.items() if text != path.read_text(encoding="utf-8")}
+
+
+def write(of: report.Report | None) -> None:
+    """Write the tables of a report into the documents."""
+    for path, text in stale(of).items():
+        path.write_text(text, encoding="utf-8")
+
+
+def _figures(of: report.Report | None) -> Figures:
+    """Return every figure; those that have not been measured have no value."""
+    measured: Figures = of["figures"] if of else {}
+    return {name: measured.get(name, figure.to_dict()) for name, figure in FIGURES.items()}
+
+
+def _table(names: Iterable[str], figures: Figures) -> Iterator[str]:
+    yield "| | measured | wanted | moonshot |"
+    yield "|---|---|---|---|"
+    for name in names:
+        figure = figures[name]
+        cells = [figure["what"].removesuffix("."), _value(figure), _bound(figure, "wanted"), _bound(figure, "moonshot")]
+        yield "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
+
+
+def _value(figure: Mapping[str, Any]) -> str:
+    """Return the value with its unit and spread; bold where it is as wanted."""
+    if "value" not in figure:
+        return "-"
+    text = f"{report.number(figure['value'])}{_unit(figure)}"
+    if "wanted" in figure and report.is_reached(figure):
+        text = f"**{text}**"
+    if "spread" in figure:
+        text += f" ({' to '.join(map(report.number, figure['spread']))})"
+    return text + (f" at {_short(figure['commit'])}" if "commit" in figure else "")
+
+
+def _bound(figure: Mapping[str, Any], kind: str) -> str:
+    text = report.bound(figure, kind)
+    return f"{text}{_unit(figure)}".replace("<=", "≤").replace(">=", "≥") if text else ""
+
+
+def _unit(figure: Mapping[str, Any]) -> str:
+    """Return the unit behind a number; none where the sentence says what is counted."""
+    return "" if figure["unit"] in COUNTED else f" {figure['unit']}"
+
+
+def _context(of: report.Report | None) -> str:
+    if not of:
+        return "Not measured yet: `make bench` does that."
+    machine = of["machine"]
+    return (
+        f"Commit {_short(of['commit'])}: medians of {of['rounds']} rounds (range), on {machine['cores']} cores with"
+        f" Python {machine['python']}, load average {of['load']} before. Bold: as wanted."
+    )
+
+
+def _short(commit: str) -> str:
+    """Return the first digits of a commit, and that it was dirty."""
+    digits, _dash, dirty = commit.partition("-")
+    return f"`{digits[:10]}{'-' if dirty else ''}{dirty}`"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the tables; with ``--check`` only say whether they are up to date, which is the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.tables", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail where a table is out of date")
+    options = parser.parse_args(arguments)
+    last = report.load()
+    if not options.check:
+        write(last)
+        return 0
+    outdated = [str(path.relative_to(report.ROOT)) for path in stale(last)]
+    if outdated:
+        print(f"{', '.join(outdated)}: out of date; run `python -m tests.bench.tables`")
+    return 1 if outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""Wall time and CPU time of what is measured.
+
+All agents, their engines and the control node are on this machine, so the CPU time of a command is that of the whole
+machine while it runs. Other load distorts it; each round therefore begins with a look at how much there is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.bench.errors import BenchError
+
+STAT = Path("/proc/stat")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Wall time, and CPU time of the whole machine meanwhile, both in seconds."""
+
+    wall: float
+    cpu: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A command that succeeded, and every line of its output with the seconds after which it came."""
+
+    cost: Cost
+    lines: list[tuple[float, str]]
+
+
+def cpu_seconds(stat: str) -> float:
+    """Return the user, nice, system, irq and softirq time since boot, in seconds, given the text of ``/proc/stat``."""
+    user, nice, system, _idle, _iowait, irq, softirq = map(int, stat.split(maxsplit=8)[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def cost_of(action: Callable[[], object]) -> Cost:
+    """Return what an action costs until it returns."""
+    began, cpu = time.monotonic(), cpu_seconds(STAT.read_text())
+    action()
+    return Cost(time.monotonic() - began, cpu_seconds(STAT.read_text()) - cpu)
+
+
+def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Run:
+    """Run a command to its end. Raises :class:`BenchError` with its output when it fails."""
+    lines: list[tuple[float, str]] = []
+    cost = cost_of(lambda: lines.extend(_output(command, cwd, environment)))
+    return Run(cost, lines)
+
+
+def _output(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> list[tuple[float, str]]:
+    began = time.monotonic()
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        lines = [(time.monotonic() - began, line.rstrip("\n")) for line in process.stdout or ()]
+    if process.returncode:
+        output = "\n".join(line for _when, line in lines)
+        raise BenchError(f"{' '.join(command)} ended with {process.returncode}:\n{output}")
+    return lines
+
+
+def rounds(count: int) -> Iterator[int]:
+    """Yield the numbers of rounds; before each, print how much CPU is in use although the benchmark does nothing."""
+    for number in range(1, count + 1):
+        idle = cost_of(lambda: time.sleep(1))
+        print(f"bench: round {number} of {count}; idle CPU use {idle.cpu / idle.wall:.2f} s/s", flush=True)
+        yield number

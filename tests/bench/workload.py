@@ -1,0 +1,44 @@
+"""What is created: eight equal containers, on one agent and on three."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+COUNT = 8
+CPU, MEMORY = 1, "64m"
+IMAGE = "lab/python:1"
+# Marks every container and network that the benchmark makes itself.
+LABEL = "backendai-bench"
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """How many containers each agent gets, and the variables by which a session is placed so."""
+
+    name: str
+    agents: dict[str, int]
+    placement: dict[str, object]
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables of the session."""
+        return {
+            "session_image": IMAGE,
+            "session_cluster_size": COUNT,
+            "session_resources": {"cpu": CPU, "mem": MEMORY},
+            **self.placement,
+        }
+
+
+ONE_AGENT = Workload(
+    "one_agent",
+    {"agent1": 8},
+    {"session_designated_agents": ["agent1"], "session_cluster_mode": "single-node"},
+)
+THREE_AGENTS = Workload(
+    "three_agents",
+    {"agent1": 3, "agent2": 3, "agent3": 2},
+    {"session_agent_selection": "dispersed", "session_cluster_mode": "multi-node"},
+)
+WORKLOADS = (ONE_AGENT, THREE_AGENTS)
