@@ -40,7 +40,13 @@ class HostAction(ActionBase):
 
         Raises :class:`AnsibleActionFail` with the sentence that the host replied, or why there was no reply.
         """
-        request = {"phase": phase, "options": options, "check_mode": self._task.check_mode, "seconds": seconds}
+        request = {
+            "phase": phase,
+            "options": options,
+            "check_mode": self._task.check_mode,
+            "diff": self._task.diff,
+            "seconds": seconds,
+        }
         mode = "check" if self._task.check_mode else "run"
         reply = self._converse(mode, json.dumps(request).encode(), task_vars)
         result: dict[str, Any] = reply["result"]

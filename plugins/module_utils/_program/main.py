@@ -43,14 +43,18 @@ class OutOfTime(BaseException):
 def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return what came of a request: ``result``, or ``failed`` with one sentence.
 
-    A request has the name of its ``phase``, its ``options``, ``check_mode``, and the ``seconds`` that it may take: when
-    they are over the phase ends, and lets its locks go, whether or not the control node is still there. What nobody has
-    expected has a ``traceback`` too.
+    A request has the name of its ``phase``, its ``options``, ``check_mode``, whether a ``diff`` is wanted, and the
+    ``seconds`` that it may take: when they are over the phase ends, and lets its locks go, whether or not the control
+    node is still there. What nobody has expected has a ``traceback`` too.
     """
     name, seconds = request["phase"], request["seconds"]
     try:
         with limited_to(seconds):
-            return {"result": phase(name)(request["options"], request["check_mode"])}
+            result = phase(name)(request["options"], request["check_mode"])
+            if not request["diff"]:
+                # It has every file of every container.
+                result.pop("diff", None)
+            return {"result": result}
     except OutOfTime:
         return {"failed": f"it took more than {seconds} seconds, and was broken off."}
     except Exception as error:
