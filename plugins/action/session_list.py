@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     containers_of,
-    found_sessions,
+    plan_of,
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import STARTING, STATES, WAITING
@@ -28,12 +28,11 @@ class ActionModule(ControlAction):
         args = self._task.args
         readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
         entries = self.entries(queue)
-        found = found_sessions(readings.facts)
-        doomed_now = doomed(entries, found)
+        doomed_now = doomed(entries, readings.sessions)
         going = {one for _entry, ids in doomed_now for one in ids}
-        held = {session_id: parts for session_id, parts in found.items() if session_id not in going}
+        held = {session_id: parts for session_id, parts in readings.sessions.items() if session_id not in going}
         sessions = [
-            (session_record(parts[0].plan, status_of(parts), containers_of(parts)), parts[0].plan.created_at)
+            (session_record(plan_of(parts), status_of(parts), containers_of(parts)), plan_of(parts).created_at)
             for parts in held.values()
         ]
         states = STATES if args.get("history") else (WAITING, STARTING)

@@ -110,7 +110,7 @@ def main() -> None:
             facts = survey(connect(params["docker_host"]), Store(params["state_path"]), settings, questions)
         except EXPECTED as error:
             return {"agent": None, "unfit": str(error)}
-        return {"agent": facts, "unfit": None}
+        return {"agent": facts.to_dict(), "unfit": None}
 
     finish(module, read)
 

@@ -6,11 +6,13 @@ import argparse
 import dataclasses
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom, place
-from tests.bench.nodes import agent, alike, nodes, request
+from tests.bench.nodes import agent, alike, nodes, request, session
 
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
 """How often the trace has gangs of so many containers."""
@@ -41,7 +43,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self._nodes = nodes()
-        self._held: list[dict[str, Holding]] = [{} for _node in self._nodes]
+        self._held: list[dict[str, HeldSession]] = [{} for _node in self._nodes]
+        self._gpus: list[dict[str, int]] = [{} for _node in self._nodes]
         self.facts: list[AgentFacts] = []
         for number, node in enumerate(self._nodes):
             self.facts.append(agent(f"agent{number}", node, 0, ()))
@@ -54,37 +57,37 @@ class Cluster:
         """Return how many containers of so many GPUs each node can hold: counted anew, not taken from the planner."""
         asked = request(gpus)
         rooms = []
-        for (cpu, mem, count), held in zip(self._nodes, self._held, strict=True):
-            taken = sum(holding.slots["cuda.device"] for holding in held.values())
+        for (cpu, mem, count), held in zip(self._nodes, self._gpus, strict=True):
+            taken = sum(held.values())
             one = request(1)
             left = (cpu - taken * one["cpu"], (mem << 30) - taken * one["mem"], count - taken)
             rooms.append(min(left[0] // asked["cpu"], left[1] // asked["mem"], left[2] // gpus))
         return rooms
 
-    def start(self, session: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
+    def start(self, name: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
         """Have a session on its agents."""
-        counts: dict[int, int] = {}
-        for host in hosts:
-            counts[self._at[host]] = counts.get(self._at[host], 0) + 1
-        for at, count in counts.items():
-            self._held[at][session] = Holding(f"id-{session}", session, now, request(gpus * count), count)
-        self._sessions[session] = list(counts)
+        counts = Counter(hosts)
+        started = session(name, now, counts, gpus)
+        for host, count in counts.items():
+            self._held[self._at[host]][name] = started
+            self._gpus[self._at[host]][name] = gpus * count
+        self._sessions[name] = [self._at[host] for host in counts]
         self.taken += gpus * len(hosts)
-        self._renew(counts)
+        self._renew(self._sessions[name])
 
     def end_one(self, chance: random.Random) -> None:
         """End any one of the sessions."""
-        session = chance.choice(list(self._sessions))
-        ended = self._sessions.pop(session)
-        self.taken -= sum(self._held[at].pop(session).slots["cuda.device"] for at in ended)
+        name = chance.choice(list(self._sessions))
+        ended = self._sessions.pop(name)
+        self.taken -= sum(self._gpus[at].pop(name) for at in ended)
+        for at in ended:
+            del self._held[at][name]
         self._renew(ended)
 
     def _renew(self, changed: Iterable[int]) -> None:
         for at in changed:
-            held = tuple(self._held[at].values())
-            taken = sum(holding.slots["cuda.device"] for holding in held)
-            latest = max((holding.created_at for holding in held), default=0.0)
-            self.facts[at] = agent(f"agent{at}", self._nodes[at], taken, held, latest)
+            held, taken = list(self._held[at].values()), sum(self._gpus[at].values())
+            self.facts[at] = agent(f"agent{at}", self._nodes[at], taken, held)
 
 
 def replay(sessions: int, seed: int) -> Counts:
