@@ -10,7 +10,6 @@ import time
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import due
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import found_sessions
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, prune
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT, ControlAction
 
@@ -25,7 +24,7 @@ class ActionModule(ControlAction):
         away = [name for name in args["agents"] if name not in readings.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
-            found = due(entries, found_sessions(readings.facts), away, bool(args.get("given_up")), now)
+            found = due(entries, readings.sessions, away, bool(args.get("given_up")), now)
             if not self._task.check_mode:
                 old = prune(entries, now, int(args.get("history_days", 30)))
                 for session_id in (*found.drop, *(entry.id for entry in old)):
@@ -33,10 +32,9 @@ class ActionModule(ControlAction):
                 for entry in found.save:
                     queue.save(entry)
         if args.get("facts_max_age") and not self._task.check_mode:
-            asked = [name for name in readings.facts if (task_vars or {})["hostvars"][name].get(AGENT_RESULT)]
-            self.cache(task_vars or {}).save(
-                {name: readings.facts[name] for name in asked}, float(args.get("began") or 0)
-            )
+            hostvars = (task_vars or {})["hostvars"]
+            asked = [facts for name, facts in readings.facts.items() if hostvars[name].get(AGENT_RESULT)]
+            self.cache(task_vars or {}).save(asked, float(args.get("began") or 0))
         self.forget(found.agents, task_vars or {})
         told = {entry.id for entry in entries if entry.state == ENDING}
         for entry in (one for one in found.save if one.id not in told):

@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed, due
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Found,
+    Parts,
     containers_of,
-    found_sessions,
+    plan_of,
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
@@ -30,16 +29,15 @@ class ActionModule(ControlAction):
         args = self._task.args
         readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
         entries = self.entries(queue)
-        found = found_sessions(readings.facts)
-        doomed_now = doomed(entries, found)
+        doomed_now = doomed(entries, readings.sessions)
         going = {one for _entry, ids in doomed_now for one in ids}
         away = [name for name in args["agents"] if name not in readings.facts]
-        actions = due(entries, found, away, False, time.time())
+        actions = due(entries, readings.sessions, away, False, time.time())
         # Nothing is done about what is over, and nobody has noted it yet, but over it is.
         over = {entry.id: entry.record for entry in actions.save if entry.state == ENDING}
-        held = {session_id: parts for session_id, parts in found.items() if session_id not in going}
+        held = {session_id: parts for session_id, parts in readings.sessions.items() if session_id not in going}
         sessions = [
-            (over.get(session_id) or _record(parts), parts[0].plan.created_at) for session_id, parts in held.items()
+            (over.get(session_id) or _record(parts), plan_of(parts).created_at) for session_id, parts in held.items()
         ]
         states = STATES if args.get("history") else (WAITING, STARTING)
         noted = (one for one in entries if one.state in states and one.id not in held)
@@ -60,6 +58,6 @@ class ActionModule(ControlAction):
         return {**result, "changed": False, "warnings": warnings, "sessions": records}
 
 
-def _record(parts: Sequence[Found]) -> dict[str, Any]:
+def _record(parts: Parts) -> dict[str, Any]:
     """Return the record of a session that agents hold."""
-    return session_record(parts[0].plan, status_of(parts), containers_of(parts))
+    return session_record(plan_of(parts), status_of(parts), containers_of(parts))

@@ -18,7 +18,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings, found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
@@ -55,9 +55,8 @@ class ActionModule(ControlAction):
         try:
             with self.transaction(queue):
                 entries = self.entries(queue)
-                held = found_sessions(readings.facts)
-                entry = _entry_of(spec, entries, held, args.get("user") or getpass.getuser(), time.time())
-                gone = [one for _entry, ids in doomed(entries, held) for one in ids]
+                entry = _entry_of(spec, entries, readings.sessions, args.get("user") or getpass.getuser(), time.time())
+                gone = [one for _entry, ids in doomed(entries, readings.sessions) for one in ids]
                 planned = self.with_reservations(readings.without(gone), entries, entry.id)
                 decision = self._decided(spec, planned, entries, entry)
                 self._note(queue, spec, entries, entry, decision)

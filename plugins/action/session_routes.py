@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import found_sessions, status_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import plan_of, status_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
@@ -38,5 +38,5 @@ class ActionModule(ControlAction):
 
     def _held(self, variables: Mapping[str, Any]) -> list[SessionPlan]:
         """Return the plans of the sessions that agents hold and users may be in."""
-        held = found_sessions(self.readings(self._task.args["agents"], dict(variables)).facts).values()
-        return [parts[0].plan for parts in held if status_of(parts) in ("RUNNING", "DEGRADED")]
+        sessions = self.readings(self._task.args["agents"], dict(variables)).sessions.values()
+        return [plan_of(parts) for parts in sessions if status_of(parts) in ("RUNNING", "DEGRADED")]

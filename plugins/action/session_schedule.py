@@ -10,7 +10,6 @@ import time
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import found_sessions
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import starting, waiting
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import me
@@ -30,7 +29,7 @@ class ActionModule(ControlAction):
         queue, rules = self.queue(task_vars or {}), Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
         readings, starts = self.readings(args["agents"], task_vars or {}), []
         before = {entry.id: entry for entry in self.entries(queue)}
-        gone = [one for _entry, ids in doomed(before.values(), found_sessions(readings.facts)) for one in ids]
+        gone = [one for _entry, ids in doomed(before.values(), readings.sessions) for one in ids]
         planned = self.with_reservations(readings.without(gone), before.values())
         decisions = schedule(before.values(), planned, Pools(**args["pools"]), rules, now)
         # Deciding may take its time, and the queue is not held for as long: what others have changed since is theirs.

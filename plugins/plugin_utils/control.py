@@ -17,8 +17,10 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings, found_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, abandoned, reserved, waiting
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, alive, default_path
@@ -105,9 +107,12 @@ class ControlAction(ActionBase):
     def readings(self, agents: list[str], task_vars: Mapping[str, Any]) -> Readings:
         """Return the facts of the agents, and why some have none; an agent that was not asked appears in neither.
 
+        An agent whose facts are damaged is left out, and every other one can be used.
+
         With ``facts_max_age``, what an agent said that many seconds ago is as good as asking it.
         """
-        facts, left_out = {}, {}
+        facts: dict[str, AgentFacts] = {}
+        left_out: dict[str, str] = {}
         max_age = int(self._task.args.get("facts_max_age") or 0)
         for name in agents:
             result = task_vars["hostvars"][name].get(AGENT_RESULT)
@@ -116,22 +121,25 @@ class ControlAction(ActionBase):
                 if kept:
                     facts[name] = kept
             elif result.get("agent"):
-                facts[name] = result["agent"]
+                try:
+                    facts[name] = AgentFacts.from_dict(name, result["agent"])
+                except DataError as error:
+                    left_out[name] = str(error)
             else:
                 left_out[name] = str(result.get("unfit") or result.get("msg", "it gave no facts"))
         return Readings(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in left_out.items()})
 
     def with_reservations(self, readings: Readings, entries: Iterable[Entry], own_id: str = "") -> Readings:
         """Return the readings as they will be when the runs that are at work have claimed what they have planned."""
-        for plan in reserved(entries, found_sessions(readings.facts), own_id):
+        for plan in reserved(entries, readings.sessions, own_id):
             readings = readings.holding(SessionPlan.from_dict(plan))
         return readings
 
     def warnings(self, readings: Readings) -> list[str]:
         """Return a warning for each agent that is left out, and what the others warn of themselves."""
         left_out = [f"{name} is left out: {reason}." for name, reason in readings.left_out.items()]
-        left_out += [_NOT_RESTORED.format(name=name) for name, data in readings.facts.items() if not data["program"]]
-        return left_out + [f"{name}: {said}" for name, data in readings.facts.items() for said in data["warnings"]]
+        left_out += [_NOT_RESTORED.format(name=name) for name, facts in readings.facts.items() if not facts.program]
+        return left_out + [f"{name}: {text}" for name, facts in readings.facts.items() for text in facts.warnings]
 
     def write(self, path: str, content: str) -> None:
         """Write a report on the control node, atomically; nothing in check mode, and for an empty path.

@@ -12,10 +12,11 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 
 
 class FactsCache:
@@ -27,26 +28,25 @@ class FactsCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, agent: str, max_age: float) -> dict[str, Any] | None:
+    def load(self, agent: str, max_age: float) -> AgentFacts | None:
         """Return the facts of an agent if they are at most so many seconds old."""
         path = self._file(agent)
         try:
             if time.time() - path.stat().st_mtime > max_age:
                 return None
-            facts = json.loads(path.read_text())
+            return AgentFacts.from_dict(agent, json.loads(path.read_text()))
         except (OSError, ValueError):
             return None
-        return facts if isinstance(facts, dict) else None
 
-    def save(self, facts: Mapping[str, Mapping[str, Any]], began: float) -> None:
-        """Keep facts that were read since ``began``, by agent; not those of agents that were dropped since then."""
+    def save(self, facts: Iterable[AgentFacts], began: float) -> None:
+        """Keep facts that were read since ``began``; not those of agents that were dropped since then."""
         with contextlib.suppress(OSError):
             if not self._folder.is_dir():
                 self._folder.mkdir(mode=0o700)
                 self._share(self._folder, 0o770)
-            for agent, data in facts.items():
-                if self._dropped(agent) < began:
-                    self._write(self._file(agent), json.dumps(data))
+            for one in facts:
+                if self._dropped(one.name) < began:
+                    self._write(self._file(one.name), json.dumps(one.to_dict()))
 
     def drop(self, agents: Iterable[str]) -> None:
         """Forget agents: something changes there, and what was read before is no longer true."""

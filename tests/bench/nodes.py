@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from collections.abc import Mapping, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group
+from tests.unit.builders import agent_facts, bare_session
 
 GIB = 1 << 30
 GPU = "cuda.device"
@@ -24,6 +28,9 @@ SHAPES = (
     (9, 48, 368, 4),
     (7, 64, 256, 8),
 )
+
+ORDINARY = agent_facts("agent0", images={}, underlay=None, addresses=())
+CORES = tuple(range(max(cores for _count, cores, _mem, _gpus in SHAPES)))
 
 # What goes with each GPU: the proportion of the smallest nodes, so that GPUs are what is scarce.
 CPU_OF_ONE, MEM_OF_ONE = 8, 32 * GIB
@@ -45,42 +52,40 @@ def alike(size: int, gpus: int = 1) -> list[Group]:
     return [group for group in groups if group.count]
 
 
-def agent(
-    name: str, node: tuple[int, int, int], gpus_taken: int, holdings: tuple[Holding, ...], latest: float = 0.0
-) -> AgentFacts:
+def session(name: str, created_at: float, containers: Mapping[str, int], gpus: int = 1) -> HeldSession:
+    """Return a session with so many containers on each agent, of so many GPUs each."""
+    asked = request(gpus)
+    return bare_session(name, created_at, {agent: [asked] * count for agent, count in containers.items()})
+
+
+def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequence[HeldSession]) -> AgentFacts:
     """Return the facts of an agent on such a node, so many of its GPUs taken with what goes with them."""
     cpu, mem, gpus = node
-    return AgentFacts(
+    return dataclasses.replace(
+        ORDINARY,
         name=name,
-        resource_group="default",
-        schedulable=True,
         capacity={"cpu": cpu, "mem": mem * GIB, GPU: gpus},
         taken=request(gpus_taken),
-        online_cpus=cpu,
+        online_cpus=CORES[:cpu],
         containers=gpus_taken,
-        max_containers=0,
-        underlay=None,
-        networks=(),
-        vnis=(),
-        images={},
-        missing_paths=(),
-        latest_session=latest,
-        architecture="x86_64",
-        holdings=holdings,
+        sessions=tuple(sessions),
     )
 
 
 def cluster(size: int, load: float, chance: random.Random) -> list[AgentFacts]:
     """Return that many agents, of whose GPUs that part is taken by half as many sessions, most of them on several."""
     drawn = chance.choices(nodes(), k=size)
-    agents = []
+    parts: list[list[tuple[int, int]]] = []
+    hosts: dict[int, dict[str, int]] = {}
     for number, node in enumerate(drawn):
         taken = sum(chance.random() < load for _gpu in range(node[2]))
-        parts = [part for part in (taken // 2, taken - taken // 2) if part]
-        owners = chance.sample(range(max(2, size // 2)), len(parts))
-        holdings = tuple(
-            Holding(f"id-{owner}", f"session-{owner}", float(owner), request(part), part)
-            for owner, part in zip(owners, parts, strict=True)
-        )
-        agents.append(agent(f"agent{number}", node, taken, holdings))
-    return agents
+        halves = [part for part in (taken // 2, taken - taken // 2) if part]
+        owners = chance.sample(range(max(2, size // 2)), len(halves))
+        parts.append(list(zip(owners, halves, strict=True)))
+        for owner, gpus in parts[-1]:
+            hosts.setdefault(owner, {})[f"agent{number}"] = gpus
+    sessions = {owner: session(str(owner), float(owner), counts) for owner, counts in hosts.items()}
+    return [
+        agent(f"agent{number}", node, sum(gpus for _owner, gpus in held), [sessions[owner] for owner, _gpus in held])
+        for number, (node, held) in enumerate(zip(drawn, parts, strict=True))
+    ]

@@ -6,11 +6,13 @@ import dataclasses
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Holding
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom, place
-from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, alike, nodes, request
+from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, alike, nodes, request, session
 
 # How often the trace has gangs of so many containers.
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
@@ -37,9 +39,12 @@ class Cluster:
 
     def __init__(self) -> None:
         self._nodes = nodes()
-        self._held: list[dict[str, Holding]] = [{} for _node in self._nodes]
+        self._held: list[dict[str, HeldSession]] = [{} for _node in self._nodes]
+        self._gpus: list[dict[str, int]] = [{} for _node in self._nodes]
         self._left = [(cpu, mem * GIB, gpus) for cpu, mem, gpus in self._nodes]
-        self.facts = [agent(f"agent{number}", node, 0, ()) for number, node in enumerate(self._nodes)]
+        self.facts: list[AgentFacts] = []
+        for number, node in enumerate(self._nodes):
+            self.facts.append(agent(f"agent{number}", node, 0, ()))
         self._at = {facts.name: number for number, facts in enumerate(self.facts)}
         self._sessions: dict[str, list[int]] = {}
         self.gpus = sum(node[2] for node in self._nodes)
@@ -50,32 +55,32 @@ class Cluster:
         cpu, mem, _gpus = request(gpus).values()
         return [min(left[0] // cpu, left[1] // mem, left[2] // gpus) for left in self._left]
 
-    def start(self, session: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
+    def start(self, name: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
         """Have a session on its agents."""
-        counts: dict[int, int] = {}
-        for host in hosts:
-            counts[self._at[host]] = counts.get(self._at[host], 0) + 1
-        for at, count in counts.items():
-            self._held[at][session] = Holding(f"id-{session}", session, now, request(gpus * count), count)
-        self._sessions[session] = list(counts)
+        counts = Counter(hosts)
+        started = session(name, now, counts, gpus)
+        for host, count in counts.items():
+            self._held[self._at[host]][name] = started
+            self._gpus[self._at[host]][name] = gpus * count
+        self._sessions[name] = [self._at[host] for host in counts]
         self.taken += gpus * len(hosts)
-        self._renew(counts)
+        self._renew(self._sessions[name])
 
     def end_one(self, chance: random.Random) -> None:
         """End any one of the sessions."""
-        session = chance.choice(list(self._sessions))
-        ended = self._sessions.pop(session)
-        self.taken -= sum(self._held[at].pop(session).slots["cuda.device"] for at in ended)
+        name = chance.choice(list(self._sessions))
+        ended = self._sessions.pop(name)
+        self.taken -= sum(self._gpus[at].pop(name) for at in ended)
+        for at in ended:
+            del self._held[at][name]
         self._renew(ended)
 
     def _renew(self, changed: Iterable[int]) -> None:
         for at in changed:
-            held = tuple(self._held[at].values())
-            taken = sum(holding.slots["cuda.device"] for holding in held)
-            latest = max((holding.created_at for holding in held), default=0.0)
+            held, taken = list(self._held[at].values()), sum(self._gpus[at].values())
             cpu, mem, gpus = self._nodes[at]
             self._left[at] = (cpu - taken * CPU_OF_ONE, mem * GIB - taken * MEM_OF_ONE, gpus - taken)
-            self.facts[at] = agent(f"agent{at}", self._nodes[at], taken, held, latest)
+            self.facts[at] = agent(f"agent{at}", self._nodes[at], taken, held)
 
 
 def replay(sessions: int, seed: int) -> Counts:

@@ -12,8 +12,12 @@ import yaml
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
@@ -44,45 +48,52 @@ def spec(**changes: Any) -> SessionSpec:
     return parse_spec(variables(**changes))
 
 
+def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> AgentFacts:
+    """Return the facts of an empty agent, its underlay address ending in its name's last character.
+
+    What is changed may be given as typed values or as plain data.
+    """
+    address = f"192.0.2.{int(name[-1], 36)}"
+    ordinary = AgentFacts(
+        name=name,
+        resource_group="default",
+        schedulable=True,
+        architecture="amd64",
+        engine="26.1.4",
+        kit="0123456789ab",
+        program=version(),
+        online_cpus=tuple(range(cpu)),
+        capacity={"cpu": cpu, "mem": mem},
+        taken={},
+        devices=(),
+        warnings=(),
+        containers=0,
+        max_containers=0,
+        underlay=Underlay(address, "eth0", 1500),
+        addresses=(address,),
+        udp_ports={},
+        swarm=None,
+        tcp_ports=frozenset(),
+        allow_host_network=False,
+        infiniband=False,
+        networks=(),
+        vnis=(),
+        images={IMAGE: KnownImage(**image_data())},
+        missing_paths=(),
+        sessions=(),
+    )
+    return AgentFacts.from_dict(name, {**ordinary.to_dict(), **to_plain(changes)}) if changes else ordinary
+
+
 def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> dict[str, Any]:
-    """Return what ``agent_info`` says of an empty agent, its underlay address ending in its name's last character."""
-    return {
-        "resource_group": "default",
-        "schedulable": True,
-        "online_cpus": list(range(cpu)),
-        "capacity": {"cpu": cpu, "mem": mem},
-        "taken": {},
-        "devices": [],
-        "architecture": "amd64",
-        "program": version(),
-        "warnings": [],
-        "containers": 0,
-        "max_containers": 0,
-        "underlay": {"address": f"192.0.2.{int(name[-1], 36)}", "interface": "eth0", "mtu": 1500},
-        "networks": [],
-        "addresses": [f"192.0.2.{int(name[-1], 36)}"],
-        "udp_ports": {},
-        "tcp_ports": [],
-        "allow_host_network": False,
-        "infiniband": False,
-        "swarm": None,
-        "vnis": [],
-        "images": {IMAGE: image_data()},
-        "missing_paths": [],
-        "sessions": [],
-        **changes,
-    }
+    """Return what ``agent_info`` says of such an agent."""
+    return agent_facts(name, cpu, mem, **changes).to_dict()
 
 
 def image_data(number: int = 1, registry: str = "") -> dict[str, str]:
     """Return what ``agent_info`` says of an image: one that was loaded, or of the repository of that ``registry``."""
     own = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
     return {**own, "digest": "sha256:a", "reference": f"{registry}@sha256:a"} if registry else own
-
-
-def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> AgentFacts:
-    """Return the facts of an empty agent."""
-    return AgentFacts.from_dict(name, agent_data(name, cpu, mem, **changes))
 
 
 def plan(
@@ -96,31 +107,71 @@ def plan(
     return make_plan(asked, Placement(hosts, len(counts)), there, POOLS, SESSION_ID, USER, NOW)
 
 
-def session_data(of: SessionPlan, agent: str, asked: SessionSpec | None = None, **changes: Any) -> dict[str, Any]:
-    """Return what ``agent_info`` says of a healthy session on one of its agents, asked for as ``asked``."""
-    return {
-        "plan": of.to_dict(),
-        "request": comparable(asked, of.id) if asked else {},
-        "committed": True,
-        "expired": False,
-        "containers": {
-            kernel.hostname: {"status": "running", "image_digest": "sha256:1"} for kernel in of.kernels_on(agent)
-        },
-        "public_keys": {
-            kernel.hostname: dataclasses.asdict(public_keys(of)[kernel.hostname]) for kernel in of.kernels_on(agent)
-        },
-        **changes,
-    }
+def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> HeldSession:
+    """Return a session as any of its agents holds it of which only matters what its containers ask, by agent."""
+    placed = [(agent, request) for agent, listed in requests.items() for request in listed]
+    kernels = tuple(
+        Kernel(
+            f"id-{name}-{rank}", "sub", rank, rank, f"sub{rank}", agent, IMAGE, request, None, None, f"{name}-{rank}"
+        )
+        for rank, (agent, request) in enumerate(placed)
+    )
+    plan_of_it = SessionPlan(
+        id=f"id-{name}",
+        name=name,
+        user=USER,
+        cluster_mode="multi-node",
+        requested_cluster_mode="multi-node",
+        resource_group="default",
+        command="",
+        failure_policy="none",
+        mounts=(),
+        network=None,
+        kernels=kernels,
+        underlays={},
+        agent_addresses=(),
+        created_at=float(created_at),
+    )
+    return HeldSession(plan_of_it, {}, True, False, {}, {})
 
 
-def holders(of: SessionPlan, asked: SessionSpec | None = None, **changes: Any) -> dict[str, dict[str, Any]]:
-    """Return what ``agent_info`` says of the agents of a healthy session, by name."""
-    return {name: agent_data(name, sessions=[session_data(of, name, asked, **changes)]) for name in of.agents}
+def held_session(
+    of: SessionPlan,
+    agent: str,
+    asked: SessionSpec | None = None,
+    stopped: Mapping[str, tuple[str, int | None]] | None = None,
+    **changes: Any,
+) -> HeldSession:
+    """Return a healthy session as the facts of one of its agents have it, asked for as ``asked``.
+
+    ``stopped`` are (status, exit code) of containers that are not healthy, by hostname.
+    """
+    hostnames = [kernel.hostname for kernel in of.kernels_on(agent)]
+    states = {hostname: (stopped or {}).get(hostname, ("running", None)) for hostname in hostnames}
+    healthy = HeldSession(
+        plan=of,
+        request=comparable(asked, of.id) if asked else {},
+        committed=True,
+        expired=False,
+        public_keys={hostname: public_keys(of)[hostname] for hostname in hostnames},
+        containers={hostname: ContainerState(status, "sha256:1", code) for hostname, (status, code) in states.items()},
+    )
+    return dataclasses.replace(healthy, **changes)
 
 
-def readings(*names: str, left_out: Mapping[str, str] | None = None, **data: dict[str, Any]) -> Readings:
-    """Return the readings of ordinary agents (``names``), of others (``data``), and of those that are left out."""
-    return Readings({**{name: agent_data(name) for name in names}, **data}, left_out or {})
+def holders(of: SessionPlan, asked: SessionSpec | None = None, **changes: Any) -> dict[str, AgentFacts]:
+    """Return the facts of the agents of a healthy session, by name."""
+    return {name: agent_facts(name, sessions=[held_session(of, name, asked, **changes)]) for name in of.agents}
+
+
+def readings(*names: str, left_out: Any = None, **facts: AgentFacts) -> Readings:
+    """Return the readings of ordinary agents (``names``), of others (``facts``), and of those that are left out."""
+    return Readings({**{name: agent_facts(name) for name in names}, **facts}, left_out or {})
+
+
+def result(facts: AgentFacts) -> dict[str, Any]:
+    """Return the result of ``agent_info`` on an agent with these facts."""
+    return {"agent": facts.to_dict(), "unfit": None}
 
 
 def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> Held:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group
-from tests.unit.builders import agent_facts
+from tests.unit.builders import agent_facts, bare_session
 
 SELECTIONS = ("concentrated", "dispersed", "roundrobin")
 
@@ -64,20 +64,11 @@ def cluster(described: Sequence[dict[str, int]], **changes: Any) -> list[AgentFa
             online_cpus=list(range(one["online"])),
             containers=one["containers"],
             max_containers=one["max_containers"],
-            sessions=[held(f"old-{name}", one["latest"], {})],
+            sessions=[bare_session(f"old-{name}", one["latest"], {})],
             **changes,
         )
         for name, one in zip("abcd", described, strict=False)
     ]
-
-
-def held(
-    name: str, created_at: float, kernels: dict[str, list[dict[str, int]]], *, expired: bool = False
-) -> dict[str, Any]:
-    """Return a session as facts have it: for each of its agents, what each of its containers there asks."""
-    listed = [{"agent": agent, "resources": request} for agent, requests in kernels.items() for request in requests]
-    plan = {"id": f"id-{name}", "name": name, "created_at": created_at, "kernels": listed, "network": None}
-    return {"plan": plan, "expired": expired}
 
 
 def holds(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
@@ -86,7 +77,7 @@ def holds(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
         return True
     if agent.max_containers and agent.containers + len(requests) > agent.max_containers:
         return False
-    if any(request.get("cpu", 0) > agent.online_cpus for request in requests):
+    if any(request.get("cpu", 0) > len(agent.online_cpus) for request in requests):
         return False
     asked = {slot for request in requests for slot, amount in request.items() if amount} - {"shmem"}
     return all(

@@ -19,9 +19,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_r
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall, of_family
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, NETWORK
 
 LOG_RATE = "6/minute"

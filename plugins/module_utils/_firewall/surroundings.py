@@ -19,7 +19,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings, filters_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.host import find_underlay, own_addresses
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
 

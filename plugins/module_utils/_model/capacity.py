@@ -23,7 +23,7 @@ class HasRoom(Protocol):
         """What is left of each slot."""
 
     @property
-    def online_cpus(self) -> int:
+    def online_cpu_count(self) -> int:
         """How many cores one container can have at most."""
 
     @property
@@ -59,7 +59,7 @@ class Bundle:
         """Return the agents that can hold the whole bundle."""
         for slot, amount in self.amounts:
             agents = [agent for agent in agents if agent.free.get(slot, 0) >= amount]
-        wide = (agent for agent in agents if agent.online_cpus >= self.widest)
+        wide = (agent for agent in agents if agent.online_cpu_count >= self.widest)
         return [one for one in wide if not one.max_containers or one.max_containers - one.containers >= self.containers]
 
     def rooms(self, agents: Iterable[HasRoom]) -> list[int]:
@@ -77,7 +77,7 @@ class Bundle:
                 often = there // amount
                 room = min(room, often)
             if room:
-                if widest > agent.online_cpus:
+                if widest > agent.online_cpu_count:
                     room = 0
                 elif agent.max_containers:
                     room = max(0, min(room, (agent.max_containers - agent.containers) // containers))

@@ -19,12 +19,14 @@ HOST_SLOTS = frozenset({"cpu", *BYTE_SLOTS})
 class Device:
     """One of what a slot counts. ``numa`` is the number of its NUMA node; ``None``, unknown, is near every node.
 
-    ``id`` is the paths of the device nodes that it consists of, joined by commas, or the UUID of an NVIDIA GPU.
+    ``id`` is the paths of the device nodes that it consists of, joined by commas, or the UUID of an NVIDIA GPU. It is
+    ``free`` unless a container has it.
     """
 
     slot: str
     id: str
     numa: int | None = None
+    free: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
     HOST_NETWORK,
     SESSION_INTERFACE,
     Network,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import (
     EVERY,
@@ -26,6 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.session i
     Mount,
     PublishedPort,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,25 +142,12 @@ class SessionPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data; :meth:`from_dict` gives it back."""
-        data = dataclasses.asdict(self)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
+        return to_plain(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionPlan:
-        """Return the plan that :meth:`to_dict` wrote."""
-        return cls(
-            **{
-                **data,
-                "mounts": tuple(Mount(**mount) for mount in data["mounts"]),
-                "apps": tuple(App(**app) for app in data.get("apps", ())),
-                "published": tuple(PublishedPort(**port) for port in data.get("published", ())),
-                "gateways": tuple(data.get("gateways", ())),
-                "network": Network(**data["network"]) if data["network"] else None,
-                "kernels": tuple(Kernel(**kernel) for kernel in data["kernels"]),
-                "underlays": {agent: Underlay(**underlay) for agent, underlay in data["underlays"].items()},
-                "agent_addresses": tuple(data["agent_addresses"]),
-            }
-        )
+        """Return the plan that :meth:`to_dict` wrote. Raises :class:`DataError` for what it did not."""
+        return from_plain(cls, data, "the plan of a session is damaged")
 
     def lines(self) -> list[str]:
         """Return the plan for people, a line for each thing that would be made."""

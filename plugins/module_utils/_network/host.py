@@ -10,12 +10,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
     BRIDGE_PREFIX,
     DEFAULT_BRIDGE,
     LINK_PREFIX,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
 from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
 

@@ -24,6 +24,7 @@ def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])
         questions = Questions(images=options["images"], paths=options["paths"])
-        return {"agent": survey_agent(client, store, Settings(**options["settings"]), questions), "unfit": None}
+        facts = survey_agent(client, store, Settings(**options["settings"]), questions)
+        return {"agent": facts.to_dict(), "unfit": None}
     except EXPECTED as error:
         return {"agent": None, "unfit": reason(error)}

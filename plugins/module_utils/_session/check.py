@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
@@ -49,7 +50,7 @@ def prove(
         held = claimed(store, session_id, nonce)
         if commit and not held.committed:
             store.commit(held)
-    return container_states(client, containers.find_containers(client, session_id))
+    return to_plain(container_states(client, containers.find_containers(client, session_id)))
 
 
 def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:

@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
 from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import fits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
@@ -141,15 +141,15 @@ def _fit(client: docker.APIClient, store: Store, settings: Settings, wanted: Cla
     gone = [*wanted.clear, wanted.plan.id]
     live = living(held, now, gone)
     paths = [mount.source for mount in wanted.plan.mounts]
-    data = survey(client, store, settings, Questions(paths=paths, gone=gone))
+    facts = survey(client, store, settings, Questions(paths=paths, gone=gone), wanted.agent)
     names = foreign_names(client, [kernel.container for kernel in wanted.kernels], wanted.plan.id)
     if names:
         raise NameTaken(f"container {', '.join(names)} exists on {wanted.agent} already and is not of this session")
-    refusal = _refusal(wanted, AgentFacts.from_dict(wanted.agent, data), live)
+    refusal = _refusal(wanted, facts, live)
     if refusal:
         raise ClaimRefused(refusal)
-    free = [Device(one["slot"], one["id"], one["numa"]) for one in data["devices"] if one["free"]]
-    nodes = machine.numa_nodes(data["online_cpus"])
+    free = [device for device in facts.devices if device.free]
+    nodes = machine.numa_nodes(facts.online_cpus)
     requests = [kernel.resources for kernel in wanted.kernels]
     pinned = pin(nodes, cpu_load(live), settings.cpu_overcommit, free, requests)
     return {kernel.hostname: one for kernel, one in zip(wanted.kernels, pinned)}

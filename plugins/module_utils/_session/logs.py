@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of, tail_of_file
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, App
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
@@ -41,7 +42,7 @@ def logs_of(client: docker.APIClient, held: Held, hostname: str, lines: int) -> 
 
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
         logs = dict(zip((one.hostname for one in wanted), pool.map(read, wanted)))
-    return {"plan": held.plan.to_dict(), "containers": container_states(client, found), "logs": logs}
+    return {"plan": held.plan.to_dict(), "containers": to_plain(container_states(client, found)), "logs": logs}
 
 
 def _logs(client: docker.APIClient, container: str, apps: tuple[App, ...], lines: int) -> dict[str, Any]:

@@ -34,7 +34,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerato
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import STOPPED
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host as network
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import underlay_in_use
 
@@ -69,8 +73,10 @@ class Questions:
     gone: Sequence[str] = ()
 
 
-def survey(client: docker.APIClient, store: Store, settings: Settings, questions: Questions) -> dict[str, Any]:
-    """Return the facts of this agent as plain data; ``AgentFacts.from_dict`` says what each part means.
+def survey(
+    client: docker.APIClient, store: Store, settings: Settings, questions: Questions, name: str = ""
+) -> AgentFacts:
+    """Return the facts of this agent; ``name`` is that of the inventory, where it is known.
 
     Sessions whose time is over count as gone: the next claim removes them. Raises :class:`ValueError` for settings
     that are not true or not amounts, and what the adapters raise.
@@ -80,38 +86,38 @@ def survey(client: docker.APIClient, store: Store, settings: Settings, questions
     held = store.sessions()
     live = living(held, now, questions.gone)
     orphans = _orphans(containers, held)
-    found = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
+    accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
     swarm = read_swarm(client)
-    place = place_in(client, swarm)
-    return {
-        "resource_group": settings.resource_group,
-        "schedulable": settings.schedulable,
-        "architecture": machine.architecture(),
-        "engine": client.version()["Version"],
-        "kit": os.path.basename(store.kit()),
-        "program": store.program(),
-        "online_cpus": machine.online_cpus(),
-        "capacity": _capacity(settings, found.devices),
-        "taken": _sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
-        "devices": _devices(found.devices, _given(live, orphans)),
-        "warnings": [*found.warnings, *warnings],
-        "containers": sum(len(one.kernels) for one in live) + len(orphans),
-        "max_containers": settings.max_containers,
-        "underlay": dataclasses.asdict(underlay) if underlay else None,
-        "addresses": network.own_addresses(plain),
-        "udp_ports": {**network.udp_ports(), **swarm_port(swarm)},
-        "swarm": dataclasses.asdict(place) if place else None,
-        "tcp_ports": sorted({*network.tcp_ports(), *(port for one in live for port in one.plan.tcp_ports(one.agent))}),
-        "allow_host_network": settings.allow_host_network,
-        "infiniband": bool(infiniband_nodes()),
-        "networks": sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)}),
-        "vnis": sorted({*network.vnis_in_use(), *_claimed_vnis(live)}),
-        "images": {name: _known(client, name) for name in questions.images},
-        "missing_paths": [path for path in questions.paths if not os.path.isdir(path)],
-        "sessions": [_as_found(client, one, containers, now) for one in held],
-    }
+    return AgentFacts(
+        name=name,
+        resource_group=settings.resource_group,
+        schedulable=settings.schedulable,
+        architecture=machine.architecture(),
+        engine=client.version()["Version"],
+        kit=os.path.basename(store.kit()),
+        program=store.program(),
+        online_cpus=tuple(machine.online_cpus()),
+        capacity=_capacity(settings, accelerators.devices),
+        taken=_sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
+        devices=_devices(accelerators.devices, _given(live, orphans)),
+        warnings=(*accelerators.warnings, *warnings),
+        containers=sum(len(one.kernels) for one in live) + len(orphans),
+        max_containers=settings.max_containers,
+        underlay=underlay,
+        addresses=tuple(network.own_addresses(plain)),
+        udp_ports={**network.udp_ports(), **swarm_port(swarm)},
+        swarm=place_in(client, swarm),
+        tcp_ports=frozenset({*network.tcp_ports(), *(port for one in live for port in one.plan.tcp_ports(one.agent))}),
+        allow_host_network=settings.allow_host_network,
+        infiniband=bool(infiniband_nodes()),
+        networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)})),
+        vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(live)})),
+        images={image: _known(client, image) for image in questions.images},
+        missing_paths=tuple(path for path in questions.paths if not os.path.isdir(path)),
+        sessions=tuple(_as_held(client, one, containers, now) for one in held),
+    )
 
 
 def living(held: Iterable[Held], now: float, gone: Collection[str] = ()) -> list[Held]:
@@ -151,8 +157,8 @@ def _given(live: Iterable[Held], orphans: Iterable[Mapping[str, str]]) -> set[st
     return {device for slots in by_slot for ids in slots.values() for device in ids}
 
 
-def _devices(devices: Iterable[Device], given: Collection[str]) -> list[dict[str, Any]]:
-    return [{**dataclasses.asdict(one), "free": one.id not in given} for one in devices]
+def _devices(devices: Iterable[Device], given: Collection[str]) -> tuple[Device, ...]:
+    return tuple(dataclasses.replace(device, free=device.id not in given) for device in devices)
 
 
 def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -170,39 +176,23 @@ def _claimed_vnis(held: Iterable[Held]) -> set[int]:
     return {one.plan.network.vni for one in held if one.plan.network and one.plan.network.vni}
 
 
-def _known(client: docker.APIClient, image: str) -> dict[str, str] | None:
-    found = find_image(client, image)
-    return dataclasses.asdict(found.known) if found else None
+def _known(client: docker.APIClient, name: str) -> KnownImage | None:
+    image = find_image(client, name)
+    return image.known if image else None
 
 
-def _as_found(
-    client: docker.APIClient, one: Held, containers: Iterable[Mapping[str, Any]], now: float
-) -> dict[str, Any]:
-    ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == one.plan.id]
-    return {
-        "plan": one.plan.to_dict(),
-        "request": one.request,
-        "committed": one.committed,
-        "expired": one.expired(now),
-        "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in one.keys.items()},
-        "containers": container_states(client, ours),
-    }
+def _as_held(client: docker.APIClient, held: Held, containers: Iterable[Mapping[str, Any]], now: float) -> HeldSession:
+    ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == held.plan.id]
+    states = container_states(client, ours)
+    return HeldSession(held.plan, held.request, held.committed, held.expired(now), held.keys, states)
 
 
-def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return what a session's containers are doing, by hostname: their ``status`` and the ``image_digest`` they run.
-
-    Of those that have ended also the ``exit_code`` and ``finished_at``, in seconds since the epoch.
-    """
+def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:
+    """Return what a session's containers are doing, by hostname."""
     return {one["Labels"][labels.HOSTNAME]: _state(client, one) for one in containers}
 
 
-def _state(client: docker.APIClient, container: Mapping[str, Any]) -> dict[str, Any]:
-    ended = container["State"] in ("exited", "dead")
+def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:
+    ended = container["State"] in STOPPED
     exit_code, finished_at = how_it_ended(client, container["Id"]) if ended else (None, None)
-    return {
-        "status": container["State"],
-        "image_digest": container["Labels"][labels.IMAGE_DIGEST],
-        "exit_code": exit_code,
-        "finished_at": finished_at,
-    }
+    return ContainerState(container["State"], container["Labels"][labels.IMAGE_DIGEST], exit_code, finished_at)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import drift_of
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pairs import pairs_of
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
@@ -48,7 +49,7 @@ def verify(client: docker.APIClient, store: Store, held: Held, seconds: int) -> 
         "plan": held.plan.to_dict(),
         "committed": held.committed,
         "expired": held.expired(time.time()),
-        "containers": container_states(client, found),
+        "containers": to_plain(container_states(client, found)),
         "drift": [{"subject": one.subject, "is": one.before, "should": one.after} for one in drift],
         "pairs": pairs_of(client, held, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
     }

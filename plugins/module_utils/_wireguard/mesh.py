@@ -13,8 +13,8 @@ import hashlib
 import ipaddress
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 
 DEVICE = "baiwg0"
 """The WireGuard device of an agent; the names of sessions' bridges begin in another way."""

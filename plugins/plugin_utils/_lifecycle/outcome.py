@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, ended, waiting
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record
@@ -23,7 +25,7 @@ class Outcome:
     """What came of a start: its status, the containers' states by hostname, and why it failed or was refused."""
 
     status: str
-    containers: dict[str, dict[str, Any]]
+    containers: dict[str, ContainerState]
     error: str | None = None
     refused: str = ""
 
@@ -40,7 +42,8 @@ def outcome_of(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], 
     refusals = [one["refused"] for one in heard.values() if one.get("refused")]
     if refusals:
         return Outcome("PENDING", {}, refused="; ".join(refusals))
-    return Outcome("RUNNING", {name: state for one in heard.values() for name, state in one["containers"].items()})
+    states = {name: data for one in heard.values() for name, data in one["containers"].items()}
+    return Outcome("RUNNING", {name: _state(name, data) for name, data in states.items()})
 
 
 def settled(entry: Entry, record: dict[str, Any], outcome: Outcome, now: float) -> Entry:
@@ -64,6 +67,10 @@ def summary(record: Mapping[str, Any], *, check_mode: bool) -> list[str]:
     if record["status"] == "RUNNING":
         lines += [f"  {one['hostname']:<8} {one['agent']:<16} {one['address'] or '-'}" for one in record["kernels"]]
     return lines
+
+
+def _state(hostname: str, data: object) -> ContainerState:
+    return from_plain(ContainerState, data, f"the state of {hostname} is damaged")
 
 
 def _pending(entry: Entry, reason: str) -> dict[str, Any]:

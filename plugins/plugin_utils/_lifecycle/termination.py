@@ -15,9 +15,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed, note_of_end
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Found,
+    Parts,
     Readings,
-    found_sessions,
+    plan_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
@@ -62,7 +62,7 @@ def end_session(
     """
     parts, entry = _meant(name, session_id, entries, readings)
     if parts:
-        return _taken_away(parts, entry, readings, force=force, now=now)
+        return _taken_away(plan_of(parts), entry, readings, force=force, now=now)
     if entry and entry.state == STARTING and entry.owner:
         raise PlanError(
             f"the session {entry.name!r} is being started by another run, process {entry.owner.pid}: end that run"
@@ -82,32 +82,28 @@ def end_session(
     return _remembered(record, readings, now) if readings.left_out else End(record)
 
 
-def _meant(
-    name: str, session_id: str, entries: Sequence[Entry], readings: Readings
-) -> tuple[list[Found], Entry | None]:
-    """Return what agents hold of the session, and what the queue has of it."""
-    found = found_sessions(readings.facts)
+def _meant(name: str, session_id: str, entries: Sequence[Entry], readings: Readings) -> tuple[Parts, Entry | None]:
+    """Return what agents hold of the session, nothing where they hold none, and what the queue has of it."""
+    sessions = readings.sessions
     live = [entry for entry in entries if entry.state != ENDED]
     if session_id:
-        parts = found.get(session_id, [])
+        parts = sessions.get(session_id, {})
         entry = next((one for one in entries if one.id == session_id), None)
-        called = parts[0].plan.name if parts else entry.name if entry else name
+        called = plan_of(parts).name if parts else entry.name if entry else name
         if name and called != name:
             raise SpecError(f"session_id: {session_id!r} is the id of {called!r}, not of {name!r}.")
         return parts, entry
-    going = {one for _entry, ids in doomed(live, found) for one in ids}
-    named = [parts for parts in found.values() if parts[0].plan.name == name]
-    named = [parts for parts in named if parts[0].plan.id not in going] or named
+    going = {one for _entry, ids in doomed(live, sessions) for one in ids}
+    named = {one: parts for one, parts in sessions.items() if plan_of(parts).name == name}
+    named = {one: parts for one, parts in named.items() if one not in going} or named
     if len(named) > 1:
-        ids = ", ".join(sorted(parts[0].plan.id for parts in named))
+        ids = ", ".join(sorted(named))
         raise SpecError(f"session_name: {len(named)} sessions are called {name!r}: give session_id ({ids}).")
-    parts = named[0] if named else []
-    of_that_name = [one for one in live if one.name == name and (not parts or one.id == parts[0].plan.id)]
-    return parts, min(of_that_name, key=lambda one: one.state == ENDING, default=None)
+    of_that_name = [one for one in live if one.name == name and (not named or one.id in named)]
+    return next(iter(named.values()), {}), min(of_that_name, key=lambda one: one.state == ENDING, default=None)
 
 
-def _taken_away(parts: Sequence[Found], entry: Entry | None, readings: Readings, *, force: bool, now: float) -> End:
-    plan = parts[0].plan
+def _taken_away(plan: SessionPlan, entry: Entry | None, readings: Readings, *, force: bool, now: float) -> End:
     away = tuple(agent for agent in plan.agents if agent not in readings.facts)
     if away and not force:
         raise PlanError(

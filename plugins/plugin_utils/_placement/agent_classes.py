@@ -57,7 +57,7 @@ class Scale:
         for slot, unit, whole in self._slots:
             units = agent.free.get(slot, 0) // unit
             measured.append(0 if units < 0 else whole if units > whole else units)
-        measured.append(min(agent.online_cpus, self._widest))
+        measured.append(min(agent.online_cpu_count, self._widest))
         return tuple(measured)
 
     def useful(self, measure: Measure, counts: Packing) -> Packing:

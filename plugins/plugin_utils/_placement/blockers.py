@@ -140,11 +140,11 @@ class _Packed:
 class _Left:
     """What an agent has left as sessions end, of the slots that count: negative where it was taken more than once."""
 
-    __slots__ = ("containers", "free", "max_containers", "online_cpus")
+    __slots__ = ("containers", "free", "max_containers", "online_cpu_count")
 
-    def __init__(self, free: dict[str, int], online_cpus: int, containers: int, max_containers: int) -> None:
+    def __init__(self, free: dict[str, int], online_cpu_count: int, containers: int, max_containers: int) -> None:
         self.free = free
-        self.online_cpus = online_cpus
+        self.online_cpu_count = online_cpu_count
         self.containers = containers
         self.max_containers = max_containers
 
@@ -153,13 +153,13 @@ class _Left:
         """Return what an agent has left now."""
         capacity, taken = agent.capacity, agent.taken
         free = {slot: capacity.get(slot, 0) - taken.get(slot, 0) for slot in slots}
-        return cls(free, agent.online_cpus, agent.containers, agent.max_containers)
+        return cls(free, agent.online_cpu_count, agent.containers, agent.max_containers)
 
     def after(self, holding: Holding, sign: int) -> _Left:
         """Return what is left when a session ends (1), or is there again (-1)."""
         slots = holding.slots
         free = {slot: there + sign * slots.get(slot, 0) for slot, there in self.free.items()}
-        return _Left(free, self.online_cpus, self.containers - sign * holding.containers, self.max_containers)
+        return _Left(free, self.online_cpu_count, self.containers - sign * holding.containers, self.max_containers)
 
 
 class _Stage:

@@ -94,8 +94,8 @@ def _lacks(demand: Demand, attempt: Attempt, shape: int) -> list[dict[str, int]]
     for agent, packing in zip(attempt.agents, attempt.packings, strict=True):
         free = agent.free
         lack = [(slot, need - free.get(slot, 0)) for slot, need in needs[packing] if free.get(slot, 0) < need]
-        if width > agent.online_cpus:
-            short = max(dict(lack).get("cpu", 0), width - agent.online_cpus)
+        if width > agent.online_cpu_count:
+            short = max(dict(lack).get("cpu", 0), width - agent.online_cpu_count)
             lack = [("cpu", short), *(one for one in lack if one[0] != "cpu")]
         lacks.add(tuple(lack))
     return [dict(lack) for lack in lacks]
@@ -116,7 +116,7 @@ def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[f
 
 def _too_wide(agents: Sequence[AgentFacts], demand: Demand, over: Sequence[Member]) -> str:
     widest = max(demand.requests[member.shape].get("cpu", 0) for member in over)
-    most = max(agent.online_cpus for agent in agents)
+    most = max(agent.online_cpu_count for agent in agents)
     if widest <= most:
         return ""
     return f"; one container asks for {widest} cores and no agent has more than {most} online"

@@ -7,19 +7,38 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, HeldSession
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import STOPPED
+
+Parts = Mapping[str, HeldSession]
+"""What the agents hold of one session, by inventory name; never empty."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Readings:
     """The agents of the inventory: ``facts`` of those that can be used, and why the others (``left_out``) cannot."""
 
-    facts: Mapping[str, Mapping[str, Any]]
+    facts: Mapping[str, AgentFacts]
     left_out: Mapping[str, str]
+
+    @functools.cached_property
+    def agents(self) -> list[AgentFacts]:
+        """The agents that can be used, in the order of their names."""
+        return [self.facts[name] for name in sorted(self.facts)]
+
+    @functools.cached_property
+    def sessions(self) -> Mapping[str, Parts]:
+        """What the agents hold, by session id; the parts of a session are in the order of their agents' names."""
+        sessions: dict[str, dict[str, HeldSession]] = {}
+        for facts in self.agents:
+            for held in facts.sessions:
+                sessions.setdefault(held.plan.id, {})[facts.name] = held
+        return sessions
 
     def told(self, agent: str) -> bool:
         """Return whether an agent gave facts, or why it could not."""
@@ -28,20 +47,23 @@ class Readings:
     @property
     def in_flight(self) -> bool:
         """Whether a run is at work somewhere: what it has claimed may become free again."""
-        held = (one for data in self.facts.values() for one in data["sessions"])
-        return any(not one["committed"] and not one["expired"] for one in held)
+        held = (session for facts in self.facts.values() for session in facts.sessions)
+        return any(not session.committed and not session.expired for session in held)
 
     def without(self, ended: Collection[str]) -> Readings:
         """Return these readings without the sessions of those ids, which take their room as long as they are there."""
-        facts = {
-            name: {**data, "sessions": [one for one in data["sessions"] if one["plan"]["id"] not in ended]}
-            for name, data in self.facts.items()
-        }
-        return dataclasses.replace(self, facts=facts)
+        return dataclasses.replace(self, facts={name: _without(facts, ended) for name, facts in self.facts.items()})
 
     def holding(self, plan: SessionPlan) -> Readings:
         """Return what the agents would say if they held ``plan`` already, so that the next session can be planned."""
-        return dataclasses.replace(self, facts={name: _holding(name, data, plan) for name, data in self.facts.items()})
+        changed = {name: _holding(self.facts[name], plan) for name in plan.agents if name in self.facts}
+        return dataclasses.replace(self, facts={**self.facts, **changed})
+
+    @functools.cached_property
+    def emptied(self) -> Readings:
+        """What the agents would say if nothing took any of their room."""
+        facts = {name: dataclasses.replace(one, taken={}, containers=0) for name, one in self.facts.items()}
+        return dataclasses.replace(self, facts=facts)
 
     def why(self, names: Iterable[str]) -> str:
         """Return why agents cannot be used, those with the same reason together."""
@@ -51,71 +73,52 @@ class Readings:
         return "; ".join(f"{', '.join(named)}: {reason}" for reason, named in by_reason.items())
 
 
-def _holding(agent: str, data: Mapping[str, Any], plan: SessionPlan) -> Mapping[str, Any]:
-    kernels = plan.kernels_on(agent)
-    if agent not in plan.agents:
-        return data
-    taken = dict(data["taken"])
+def _without(facts: AgentFacts, ended: Collection[str]) -> AgentFacts:
+    left = tuple(held for held in facts.sessions if held.plan.id not in ended)
+    return facts if len(left) == len(facts.sessions) else dataclasses.replace(facts, sessions=left)
+
+
+def _holding(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
+    kernels, network = plan.kernels_on(facts.name), plan.network
+    taken = dict(facts.taken)
     for slot, amount in (item for kernel in kernels for item in kernel.resources.items()):
         taken[slot] = taken.get(slot, 0) + amount
-    empty: dict[str, Any] = {"request": {}, "containers": {}, "public_keys": {}}
-    held = {"plan": plan.to_dict(), "committed": False, "expired": False, **empty}
-    return {
-        **data,
-        "taken": taken,
-        "containers": data["containers"] + len(kernels),
-        "networks": [*data["networks"], *([plan.network.subnet] if plan.network and plan.network.subnet else [])],
-        "tcp_ports": [*data["tcp_ports"], *plan.tcp_ports(agent)],
-        "vnis": [*data["vnis"], *([plan.network.vni] if plan.network and plan.network.vni else [])],
-        "sessions": [*data["sessions"], held],
-    }
+    return dataclasses.replace(
+        facts,
+        taken=taken,
+        containers=facts.containers + len(kernels),
+        networks=(*facts.networks, *([network.subnet] if network and network.subnet else [])),
+        tcp_ports=facts.tcp_ports.union(plan.tcp_ports(facts.name)),
+        vnis=(*facts.vnis, *([network.vni] if network and network.vni else [])),
+        sessions=(*facts.sessions, HeldSession(plan, {}, False, False, {}, {})),
+    )
 
 
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """What one agent holds of a session: its plan and request, its state there, and its containers by hostname."""
-
-    agent: str
-    plan: SessionPlan
-    request: dict[str, Any]
-    committed: bool
-    expired: bool
-    containers: dict[str, dict[str, Any]]
-    public_keys: dict[str, dict[str, str]]
+def plan_of(parts: Parts) -> SessionPlan:
+    """Return the plan of a session: all its agents have the same."""
+    return next(iter(parts.values())).plan
 
 
-def found_sessions(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Found]]:
-    """Return what the agents hold, by session id; ``facts`` are the results of ``agent_info`` by inventory name."""
-    sessions: dict[str, list[Found]] = {}
-    for agent, data in sorted(facts.items()):
-        for held in data["sessions"]:
-            plan = SessionPlan.from_dict(held["plan"])
-            kept = {key: held[key] for key in ("request", "committed", "expired", "containers", "public_keys")}
-            part = Found(agent, plan, **kept)
-            sessions.setdefault(plan.id, []).append(part)
-    return sessions
-
-
-def status_of(parts: Iterable[Found]) -> str:
+def status_of(parts: Parts) -> str:
     """Return the status of a session from what its agents hold.
 
     ``RUNNING`` when every agent of the plan has committed and every container runs, or has run the command to its end;
     ``CREATING`` while a creation is under way; ``ERROR`` when one was given up half way; ``DEGRADED`` otherwise.
     """
-    listed = list(parts)
-    if any(not part.committed for part in listed):
-        return "ERROR" if any(part.expired for part in listed if not part.committed) else "CREATING"
-    plan, containers = listed[0].plan, containers_of(listed)
-    well = {name for name, one in containers.items() if one["status"] == "running" or finished(plan, name, containers)}
+    pending = [held for held in parts.values() if not held.committed]
+    if pending:
+        return "ERROR" if any(held.expired for held in pending) else "CREATING"
+    plan, containers = plan_of(parts), containers_of(parts)
+    well = {name for name, one in containers.items() if one.status == "running" or finished(plan, name, containers)}
     return "RUNNING" if well == {kernel.hostname for kernel in plan.kernels} else "DEGRADED"
 
 
-def finished(plan: SessionPlan, hostname: str, containers: Mapping[str, Mapping[str, Any]]) -> bool:
+def finished(plan: SessionPlan, hostname: str, containers: Mapping[str, ContainerState]) -> bool:
     """Return whether a container has ended well, because the session's command in it has."""
-    there = containers[hostname]
-    return there["status"] in STOPPED and there.get("exit_code") == 0 and plan.runs_command(hostname)
+    state = containers[hostname]
+    return state.status in STOPPED and state.exit_code == 0 and plan.runs_command(hostname)
 
 
-def containers_of(parts: Iterable[Found]) -> dict[str, dict[str, Any]]:
+def containers_of(parts: Parts) -> dict[str, ContainerState]:
     """Return the containers of a session by hostname, from all its agents."""
-    return {hostname: state for part in parts for hostname, state in part.containers.items()}
+    return {hostname: state for held in parts.values() for hostname, state in held.containers.items()}

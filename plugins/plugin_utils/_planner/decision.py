@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import SWARM
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner import swarm
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     Readings,
-    found_sessions,
+    plan_of,
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
@@ -53,8 +54,7 @@ def decide(
     """
     if not readings.facts:
         raise PlanError(f"no agent can be used: {readings.why(readings.left_out) or 'the inventory has none'}")
-    known = _known_plan(spec, readings)
-    agents = [AgentFacts.from_dict(name, data) for name, data in sorted(readings.facts.items())]
+    known, agents = _known_plan(spec, readings), readings.agents
     if known:
         keys = _committed_keys(known, readings)
         return Decision(known, True, _missing_images(known, agents), keys, images=_images_there(known, agents))
@@ -68,11 +68,10 @@ def decide(
 
 def can_start_when_empty(spec: SessionSpec, readings: Readings) -> bool:
     """Return whether a request could be met if all sessions of other names ended."""
-    emptied = {name: {**data, "taken": {}, "containers": 0} for name, data in readings.facts.items()}
-    agents = [AgentFacts.from_dict(name, data) for name, data in sorted(emptied.items())]
     try:
         if _known_plan(spec, readings):
             return True
+        agents = readings.emptied.agents
         placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
         return isinstance(placement, Placement)
     except (SpecError, PlanError):
@@ -102,27 +101,28 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[st
 
 
 def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str, str]]:
-    parts = [part for part in found_sessions(readings.facts)[plan.id] if part.committed]
-    keys = {hostname: both for part in parts for hostname, both in part.public_keys.items()}
-    whole = {part.agent for part in parts} >= set(plan.agents)
-    return keys if whole and {kernel.hostname for kernel in plan.kernels} == set(keys) else {}
+    committed = {agent: held for agent, held in readings.sessions[plan.id].items() if held.committed}
+    keys = {hostname: both for held in committed.values() for hostname, both in held.public_keys.items()}
+    complete = committed.keys() >= set(plan.agents) and keys.keys() == {kernel.hostname for kernel in plan.kernels}
+    return to_plain(keys) if complete else {}
 
 
 def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
     """Return the plan of the session of that name, if it was asked for in the same way."""
-    by_id = found_sessions(readings.facts)
-    given_up = [session_id for session_id, parts in by_id.items() if all(part.expired for part in parts)]
-    named = [parts for one, parts in by_id.items() if parts[0].plan.name == spec.name and one not in given_up]
+    of_that_name = [parts for parts in readings.sessions.values() if plan_of(parts).name == spec.name]
+    # One that every agent has given up is nobody's.
+    named = [parts for parts in of_that_name if not all(held.expired for held in parts.values())]
     if not named:
         return None
     if len(named) > 1:
-        ids = ", ".join(sorted(parts[0].plan.id for parts in named))
+        ids = ", ".join(sorted(plan_of(parts).id for parts in named))
         raise SpecError(
             f"session_name: {len(named)} sessions are called {spec.name!r} already ({ids}); end them first."
         )
     parts = named[0]
-    plan = parts[0].plan
-    refuse_other_request(spec, parts[0].request, plan.id, status_of(parts))
+    held = next(iter(parts.values()))
+    plan = held.plan
+    refuse_other_request(spec, held.request, plan.id, status_of(parts))
     away = [name for name in plan.agents if name not in readings.facts]
     if away:
         raise PlanError(f"the session {spec.name!r} has containers on agents that cannot be used: {readings.why(away)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
@@ -65,8 +64,7 @@ def schedule(
 
 def waits_behind(entries: Iterable[Entry], entry: Entry, readings: Readings, rules: Rules) -> NoRoom | None:
     """Return why a session has to wait behind another one, even if it would fit; ``None`` where it need not."""
-    held = {one["plan"]["id"] for data in readings.facts.values() for one in data["sessions"]}
-    listed = [one for one in entries if one.id not in held and not _stuck(one, readings, rules)]
+    listed = [one for one in entries if one.id not in readings.sessions and not _stuck(one, readings, rules)]
     ahead = blocked_by([*listed, entry], entry.priority, entry.resource_group, rules.patience, entry.id)
     if ahead is None:
         return None
@@ -77,10 +75,9 @@ def usage(readings: Readings) -> tuple[dict[str, dict[str, float]], dict[str, fl
     """Return what each user's sessions take, and what all agents have: amounts by slot."""
     taken: dict[str, dict[str, float]] = {}
     capacity: dict[str, float] = {}
-    for agent, data in readings.facts.items():
-        _add(capacity, data["capacity"])
-        for held in (one for one in data["sessions"] if not one["expired"]):
-            plan = SessionPlan.from_dict(held["plan"])
+    for agent, facts in readings.facts.items():
+        _add(capacity, facts.capacity)
+        for plan in (held.plan for held in facts.sessions if not held.expired):
             for kernel in plan.kernels_on(agent):
                 _add(taken.setdefault(plan.user, {}), kernel.resources)
     return taken, capacity

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
@@ -18,11 +19,12 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
 def session_record(
     plan: SessionPlan,
     status: str,
-    containers: Mapping[str, Mapping[str, Any]] | None = None,
+    containers: Mapping[str, ContainerState] | None = None,
     error: str | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a planned session; ``containers`` tells ``status`` and ``image_digest`` by hostname."""
-    seen = containers or {}
+    """Return the record of a planned session; ``containers`` are those that are there, by hostname."""
+    unknown = ContainerState("unknown", None)
+    states = {kernel.hostname: (containers or {}).get(kernel.hostname, unknown) for kernel in plan.kernels}
     network = plan.network
     return {
         "id": plan.id,
@@ -41,8 +43,8 @@ def session_record(
                     key: getattr(kernel, key) for key in ("id", "role", "index", "rank", "hostname", "agent", "address")
                 },
                 "container": kernel.container,
-                "status": seen.get(kernel.hostname, {}).get("status", "unknown"),
-                "image_digest": seen.get(kernel.hostname, {}).get("image_digest"),
+                "status": states[kernel.hostname].status,
+                "image_digest": states[kernel.hostname].image_digest,
             }
             for kernel in plan.kernels
         ],

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Found, status_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import plan_of, status_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, Entry
 
 CHECKS = ("name", "tcp", "frame", "ssh")
@@ -69,10 +71,10 @@ def find(name: str, session_id: str, answers: Answers, entries: Iterable[Entry])
 
 def report_of(parts: Mapping[str, Mapping[str, Any]], answers: Answers) -> dict[str, Any]:
     """Return the report of a session as plain data; ``error`` is one sentence, ``None`` when it is healthy."""
-    found = [_found(agent, part) for agent, part in parts.items()]
-    plan = found[0].plan
+    held = {agent: _held(agent, part) for agent, part in parts.items()}
+    plan = plan_of(held)
     report: dict[str, Any] = {
-        "session": {"id": plan.id, "name": plan.name, "status": status_of(found)},
+        "session": {"id": plan.id, "name": plan.name, "status": status_of(held)},
         "healthy": False,
         "error": None,
         "agents": {agent: answers.unfit[agent] for agent in plan.agents if agent in answers.unfit},
@@ -105,9 +107,10 @@ def unasked(pair: Mapping[str, Any]) -> bool:
     return pair["name"] is None
 
 
-def _found(agent: str, part: Mapping[str, Any]) -> Found:
-    plan = SessionPlan.from_dict(part["plan"])
-    return Found(agent, plan, {}, part["committed"], part["expired"], part["containers"], {})
+def _held(agent: str, part: Mapping[str, Any]) -> HeldSession:
+    kept = {field: part[field] for field in ("plan", "committed", "expired", "containers")}
+    what = f"what {agent} holds of the session is damaged"
+    return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, what)
 
 
 def _lost(plan: SessionPlan, agent: str, answers: Answers) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import c
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply, check, claim
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
@@ -58,7 +59,7 @@ class Sessions:
         """Return the request for one session."""
         return parse_spec({**self._variables, "session_name": f"{PREFIX}{number:04}"})
 
-    def plan(self, spec: SessionSpec, facts: dict[str, Any]) -> SessionPlan:
+    def plan(self, spec: SessionSpec, facts: AgentFacts) -> SessionPlan:
         """Return the plan of a session, given what this agent has."""
         readings = Readings({self._agent: facts}, {})
         decision = decide(spec, readings, self._pools, str(uuid.uuid4()), "bench", time.time())

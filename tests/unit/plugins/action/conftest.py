@@ -16,7 +16,7 @@ from ansible.template import Templar
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from tests.unit.builders import agent_data
+from tests.unit.builders import agent_facts
 
 Run = Callable[..., dict[str, Any]]
 
@@ -52,7 +52,7 @@ def keep(queue: QueueFolder, *names: str) -> FactsCache:
     """Keep the facts of ordinary agents beside the queue, as if they had just been read."""
     queue.path.mkdir(mode=0o700, exist_ok=True)
     cache = FactsCache(queue.path / "facts")
-    cache.save({name: agent_data(name) for name in names}, time.time())
+    cache.save([agent_facts(name) for name in names], time.time())
     return cache
 
 

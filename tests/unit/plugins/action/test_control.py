@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
     ControlAction,
     start_of,
 )
-from tests.unit.builders import SESSION_ID, agent_data, image_data, plan, requested, spec
+from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
 DEAD = dataclasses.replace(me(), started="0")
@@ -149,7 +149,7 @@ def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
     then = time.time() - age
     os.utime(queue.path / "facts" / "agent1.json", (then, then))
     seen = run(Probe, {"agents": ["agent1"], "facts_max_age": max_age}, answers(agent1=None))["readings"]
-    assert seen.facts == ({"agent1": agent_data("agent1")} if used else {})
+    assert seen.facts == ({"agent1": agent_facts("agent1")} if used else {})
     assert seen.left_out == {}
 
 
@@ -159,7 +159,7 @@ def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
 ) -> None:
     keep(queue, "agent1")
     seen = run(Probe, {"agents": ["agent1"], "facts_max_age": 30}, answers(agent1=said))["readings"]
-    assert seen.facts == ({"agent1": said["agent"]} if "agent" in said else {})
+    assert seen.facts == ({"agent1": agent_facts("agent1", 1)} if "agent" in said else {})
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_due import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
+from tests.unit.builders import SESSION_ID, agent_facts, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run, keep
 
 AGENTS = ["agent1", "agent2", "agent3"]
@@ -23,22 +24,16 @@ DAY = 86400.0
 ENDED_LINE = "Session train-llm is TERMINATED: the command ended with exit code 3."
 
 
-def answers(*away: str, **held: dict[str, Any]) -> dict[str, Any]:
+def answers(*away: str, **held: AgentFacts) -> dict[str, Any]:
     """Return the variables of a run in which agents hold this; those that are away were not reached."""
-    said: dict[str, Any] = {name: {"agent": held.get(name, agent_data(name))} for name in AGENTS}
+    said: dict[str, Any] = {name: result(held.get(name, agent_facts(name))) for name in AGENTS}
     said |= {name: {"unreachable": True, "msg": "no route to host"} for name in away}
     return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()}}
 
 
-def over() -> dict[str, dict[str, Any]]:
+def over() -> dict[str, AgentFacts]:
     """Return what agents hold of a batch session whose command has failed."""
-    held = holders(plan(command="python train.py"))
-    held["agent1"]["sessions"][0]["containers"]["main1"] = {
-        "status": "exited",
-        "image_digest": "sha256:1",
-        "exit_code": 3,
-    }
-    return held
+    return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
 def own_start(queue: QueueFolder) -> Entry:
@@ -87,8 +82,7 @@ def test_an_agent_that_is_away_is_cleared_when_it_returns(run: Run, queue: Queue
 
 @pytest.mark.usefixtures("said")
 def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run, queue: QueueFolder) -> None:
-    held = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"))
-    held["agent2"]["sessions"][0]["containers"]["sub1"]["status"] = "exited"
+    held = holders(plan({"agent1": 1, "agent2": 1}, failure_policy="restart"), stopped={"sub1": ("exited", None)})
     left = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     held |= holders(left, committed=False, expired=True)
     result = run(ActionModule, ARGUMENTS, answers(**held))
@@ -115,8 +109,7 @@ def test_the_note_of_a_killed_run_whose_session_runs_is_dropped(run: Run, queue:
 @pytest.mark.usefixtures("said")
 def test_a_session_whose_note_is_dropped_and_that_is_over_is_noted_anew(run: Run, queue: QueueFolder) -> None:
     own_start(queue)
-    held = holders(plan(failure_policy="terminate"))
-    held["agent1"]["sessions"][0]["containers"]["sub1"]["status"] = "dead"
+    held = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == ["agent1", "agent2"]
     assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "ending")]
 

@@ -9,7 +9,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_find import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
-from tests.unit.builders import SESSION_ID, agent_data, holders, plan, requested
+from tests.unit.builders import SESSION_ID, agent_facts, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run, keep
 
 MADE = plan()
@@ -19,8 +19,8 @@ AGENTS = ["agent1", "agent2", "agent3"]
 
 def answers(**said: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run in which agents hold the session, unless they said this."""
-    there = {**holders(MADE), "agent3": agent_data("agent3")}
-    return {"hostvars": {name: {"__session_agent": said.get(name, {"agent": data})} for name, data in there.items()}}
+    there = {**holders(MADE), "agent3": agent_facts("agent3")}
+    return {"hostvars": {name: {"__session_agent": said.get(name, result(facts))} for name, facts in there.items()}}
 
 
 AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})

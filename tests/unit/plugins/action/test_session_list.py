@@ -14,13 +14,13 @@ from ansible_collections.backendai.cluster.plugins.action.session_list import Ac
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
-from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested
+from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run
 
 MADE = plan()
 THERE: dict[str, Any] = {
     "hostvars": {
-        **{name: {"__session_agent": {"agent": data}} for name, data in holders(MADE).items()},
+        **{name: {"__session_agent": result(facts)} for name, facts in holders(MADE).items()},
         "agent3": {"__session_agent": {"unreachable": True, "msg": "no route to host"}},
     }
 }

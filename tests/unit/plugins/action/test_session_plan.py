@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
-from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, plan, requested, session_data, spec
+from tests.unit.builders import IMAGE, NOW, POOLS, SESSION_ID, agent_data, held_session, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
 ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
@@ -64,7 +64,7 @@ def test_check_mode_alone_calls_a_new_plan_a_change(run: Run, check_mode: bool) 
 
 def test_a_session_that_is_there_is_no_change_even_in_check_mode(run: Run) -> None:
     made = plan({"agent1": 4})
-    there = fit("agent1", sessions=[session_data(made, "agent1", spec(**ASKED))])
+    there = fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED))])
     result = run(ActionModule, arguments(), answers(agent1=there), check_mode=True)
     assert (result["plan"]["id"], result["changed"], result["diff"]) == (SESSION_ID, False, {"before": "", "after": ""})
     assert (result["known"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
@@ -153,7 +153,7 @@ def of_entry(number: int = 1, **changes: Any) -> Entry:
 def holding(**state: Any) -> dict[str, Any]:
     """Return the variables of a run in which an agent holds the session."""
     made = plan({"agent1": 4})
-    return answers(agent1=fit("agent1", sessions=[session_data(made, "agent1", spec(**ASKED), **state)]))
+    return answers(agent1=fit("agent1", sessions=[held_session(made, "agent1", spec(**ASKED), **state)]))
 
 
 def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept(run: Run, queue: QueueFolder) -> None:
@@ -325,7 +325,7 @@ def test_what_is_known_of_the_chosen_agents_is_dropped_but_not_in_check_mode(
 # ---- whether room may come while nobody looks
 
 
-CLAIM = session_data(plan({"agent1": 1}, name="other"), "agent1", committed=False)
+CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=False)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_routes import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
-from tests.unit.builders import NOW, SESSION_ID, agent_data, holders, plan, requested, session_data
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -28,9 +29,9 @@ def over(queue: QueueFolder, session_id: str = SESSION_ID, state: str = "ended",
     queue.save(requested(id=session_id, name="train-llm", state=state, spec=None, updated_at=at))
 
 
-def said(**agents: dict[str, Any]) -> dict[str, Any]:
+def said(**agents: AgentFacts) -> dict[str, Any]:
     """Return the variables of a run that has read these agents."""
-    return {"hostvars": {name: {"__session_agent": {"agent": data}} for name, data in agents.items()}}
+    return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in agents.items()}}
 
 
 def ways(run: Run, *plans: SessionPlan, **args: Any) -> tuple[list[str], list[str]]:
@@ -39,7 +40,7 @@ def ways(run: Run, *plans: SessionPlan, **args: Any) -> tuple[list[str], list[st
     return [one["id"] for one in result["routes"]], result["ended"]
 
 
-def held(run: Run, agents: dict[str, dict[str, Any]], **args: Any) -> list[str]:
+def held(run: Run, agents: dict[str, AgentFacts], **args: Any) -> list[str]:
     """Return the ids of the sessions that are routed because agents hold them."""
     result = run(ActionModule, {"agents": sorted(agents), **args}, said(**agents))
     return [one["id"] for one in result["routes"]]
@@ -95,7 +96,7 @@ def test_what_was_over_before_is_not_closed_again(run: Run, queue: QueueFolder) 
 def test_what_was_over_before_is_not_opened_either(run: Run, queue: QueueFolder) -> None:
     over(queue, at=NOW)
     assert ways(run, published(), since=NOW + 1) == ([], [])
-    agents = {"agent1": agent_data("agent1", sessions=[session_data(published(), "agent1")])}
+    agents = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
     assert held(run, agents, since=NOW + 1) == []
 
 
@@ -103,7 +104,8 @@ def test_what_agents_hold_has_its_ways_in_once(run: Run) -> None:
     across = dataclasses.replace(plan({"agent1": 1, "agent2": 1}), published=SSH)
     agents = holders(across)
     other = dataclasses.replace(published(OTHER_ID), name="other-one")
-    agents["agent2"]["sessions"].append(session_data(other, "agent2"))
+    sessions = (*agents["agent2"].sessions, held_session(other, "agent2"))
+    agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=sessions)
     assert sorted(held(run, agents)) == [OTHER_ID, SESSION_ID]
     assert held(run, agents, plans=[across.to_dict()]) == [SESSION_ID, OTHER_ID]
 
@@ -115,7 +117,7 @@ def test_of_two_sessions_of_one_name_the_newer_one_has_it(run: Run) -> None:
 
 
 def test_what_agents_hold_is_read_only_where_it_is_asked_for(run: Run) -> None:
-    agents = {"agent1": agent_data("agent1", sessions=[session_data(published(), "agent1")])}
+    agents = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
     assert run(ActionModule, {}, said(**agents))["routes"] == []
     assert held(run, agents) == [SESSION_ID]
 
@@ -124,20 +126,20 @@ def test_what_agents_hold_is_read_only_where_it_is_asked_for(run: Run) -> None:
     ("changes", "routed"),
     [
         ({}, True),
-        ({"containers": {"main1": {"status": "exited", "image_digest": "sha256:1", "exit_code": 1}}}, True),
+        ({"stopped": {"main1": ("exited", 1)}}, True),
         ({"committed": False}, False),
         ({"committed": False, "expired": True}, False),
     ],
     ids=["running", "degraded", "being made", "given up"],
 )
 def test_users_come_in_once_a_session_is_proven(run: Run, changes: dict[str, Any], routed: bool) -> None:
-    agents = {"agent1": agent_data("agent1", sessions=[session_data(published(), "agent1", **changes)])}
+    agents = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1", **changes)])}
     assert held(run, agents) == ([SESSION_ID] if routed else [])
 
 
 def test_what_agents_hold_although_it_is_over_is_not_opened_again(run: Run, queue: QueueFolder) -> None:
     over(queue, state="ending")
-    agents = {"agent1": agent_data("agent1", sessions=[session_data(published(), "agent1")])}
+    agents = {"agent1": agent_facts("agent1", sessions=[held_session(published(), "agent1")])}
     assert held(run, agents) == []
 
 

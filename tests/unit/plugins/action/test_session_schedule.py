@@ -10,21 +10,22 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.action import session_schedule
 from ansible_collections.backendai.cluster.plugins.action.session_schedule import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
-from tests.unit.builders import NOW, POOLS, SESSION_ID, agent_data, holders, plan, requested, spec
+from tests.unit.builders import NOW, POOLS, SESSION_ID, agent_facts, holders, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run, keep
 
 ARGUMENTS = {"agents": ["agent1", "agent2"], "pools": dataclasses.asdict(POOLS), "policy": "fifo", "patience": 16}
 
 
-def answers(cpu: int = 2, **held: dict[str, Any]) -> dict[str, Any]:
+def answers(cpu: int = 2, **held: AgentFacts) -> dict[str, Any]:
     """Return the variables of a run with a small agent and one that is away, unless they said otherwise."""
-    said = {"agent1": {"agent": held.get("agent1", agent_data("agent1", cpu))}, "agent2": {"unfit": "start docker."}}
+    said = {"agent1": result(held.get("agent1", agent_facts("agent1", cpu))), "agent2": {"unfit": "start docker."}}
     if "agent2" in held:
-        said["agent2"] = {"agent": held["agent2"]}
+        said["agent2"] = result(held["agent2"])
     return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()}}
 
 
@@ -72,7 +73,7 @@ def test_what_was_passed_often_enough_is_not_passed_again(
 ) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=2), passed=1))
     queue.save(requested(2))
-    there = answers(agent1=agent_data("agent1", 2, taken={"cpu": 1}))
+    there = answers(agent1=agent_facts("agent1", 2, taken={"cpu": 1}))
     result = run(ActionModule, {**ARGUMENTS, "patience": patience}, there)
     assert [start["plan"]["name"] for start in result["starts"]] == started
 
@@ -98,8 +99,7 @@ def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(ru
     queue.save(note_of_end(made, session_record(made, "TERMINATED"), NOW))
     for number in (1, 2):
         queue.save(requested(number))
-    sessions = holders(made)["agent1"]["sessions"]
-    there = answers(agent1=agent_data("agent1", 2, taken={"cpu": 1}, sessions=sessions))
+    there = answers(agent1=agent_facts("agent1", 2, taken={"cpu": 1}, sessions=holders(made)["agent1"].sessions))
     result = run(ActionModule, ARGUMENTS, there)
     assert [(start["plan"]["name"], start["gone"]) for start in result["starts"]] == [("session-1", [SESSION_ID])]
 

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.modules import agent_info
+from tests.unit.builders import agent_facts
 from tests.unit.plugins.modules.test_failures import result_of
 
 
 def test_what_a_driver_does_not_tell_is_a_fact(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = {"warnings": ["nvidia-smi fails (no driver), so this agent offers no cuda.device"]}
+    facts = agent_facts("agent1", warnings=["nvidia-smi fails (no driver), so this agent offers no cuda.device"])
     monkeypatch.setattr(agent_info, "connect", lambda _address: None)
     monkeypatch.setattr(agent_info, "survey", lambda *_reading: facts)
     result = result_of("agent_info", {"state_path": str(tmp_path)}, capsys)
-    assert (result["agent"], result["unfit"]) == (facts, None)
+    assert (result["agent"], result["unfit"]) == (facts.to_dict(), None)
 
 
 def test_an_agent_that_declares_what_is_not_there_is_unfit(

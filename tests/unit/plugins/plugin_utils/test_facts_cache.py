@@ -7,14 +7,14 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from tests.unit.builders import agent_data
+from tests.unit.builders import agent_facts
 
-FACTS = {"agent1": agent_data("agent1"), "agent2": agent_data("agent2", 4)}
+FACTS = {"agent1": agent_facts("agent1"), "agent2": agent_facts("agent2", 4)}
 GROUP = 12345 if os.geteuid() == 0 else (os.getgroups() or [os.getegid()])[-1]
 
 
@@ -33,10 +33,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "queue" / "facts"
 
 
-def save(folder: Path, facts: dict[str, dict[str, Any]] | None = None) -> FactsCache:
+def save(folder: Path, *facts: AgentFacts) -> FactsCache:
     """Keep facts that were read just now; return the cache."""
     cache = FactsCache(folder)
-    cache.save(FACTS if facts is None else facts, time.time())
+    cache.save(facts or FACTS.values(), time.time())
     return cache
 
 
@@ -59,8 +59,8 @@ def test_facts_come_back_as_they_were_saved(folder: Path) -> None:
 def test_saving_again_replaces_what_was_there_and_makes_it_young(folder: Path) -> None:
     save(folder)
     aged(folder, 100)
-    cache = save(folder, {"agent1": agent_data("agent1", 2)})
-    assert cache.load("agent1", 60) == agent_data("agent1", 2)
+    cache = save(folder, agent_facts("agent1", 2))
+    assert cache.load("agent1", 60) == agent_facts("agent1", 2)
     assert cache.load("agent2", 60) is None
     assert sorted(path.name for path in folder.iterdir()) == ["agent1.json", "agent2.json"]
 
@@ -76,7 +76,7 @@ def test_an_agent_that_was_never_asked_has_none(folder: Path) -> None:
     assert FactsCache(folder).load("agent1", 60) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'["agent"]', b"null", b"\xff\xfe"], ids=repr)
+@pytest.mark.parametrize("content", [b"", b"{", b'["agent"]', b"null", b"\xff\xfe", b'{"kit": 1}'], ids=repr)
 def test_what_is_damaged_is_not_there(folder: Path, content: bytes) -> None:
     cache = save(folder)
     (folder / "agent1.json").write_bytes(content)
@@ -98,7 +98,7 @@ def test_where_nothing_was_ever_kept_there_is_nothing_to_drop(folder: Path) -> N
 def test_what_was_read_before_an_agent_was_dropped_is_not_kept(folder: Path, since: float, kept: bool) -> None:
     cache = save(folder)
     cache.drop(["agent1"])
-    cache.save(FACTS, time.time() + since)
+    cache.save(FACTS.values(), time.time() + since)
     assert (cache.load("agent1", 60) is not None, cache.load("agent2", 60)) == (kept, FACTS["agent2"])
 
 
@@ -108,16 +108,16 @@ def test_the_last_drop_counts(folder: Path) -> None:
     aged(folder, 100)
     began = time.time() - 50
     cache.drop(["agent1"])
-    cache.save(FACTS, began)
+    cache.save(FACTS.values(), began)
     assert cache.load("agent1", 60) is None
 
 
 @pytest.mark.parametrize("name", ["../agent1", "a/b", "agent 1", ".new", "ägent", "fd00::1", "agent1.dropped"])
 def test_whatever_an_agent_is_called_its_file_stays_in_the_folder(folder: Path, name: str) -> None:
-    cache = save(folder, {name: FACTS["agent1"], "agent1": FACTS["agent2"]})
-    assert cache.load(name, 60) == FACTS["agent1"]
+    cache = save(folder, agent_facts(name), FACTS["agent1"])
+    assert cache.load(name, 60) == agent_facts(name)
     cache.drop([name])
-    assert (cache.load(name, 60), cache.load("agent1", 60)) == (None, FACTS["agent2"])
+    assert (cache.load(name, 60), cache.load("agent1", 60)) == (None, FACTS["agent1"])
     assert [path.name for path in folder.parent.iterdir()] == ["facts"]
 
 

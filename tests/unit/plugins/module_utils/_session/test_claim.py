@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
@@ -25,7 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
     claim,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings
-from tests.unit.builders import GIB, SESSION_ID, agent_data, held, plan
+from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, plan
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
@@ -40,7 +41,7 @@ def facts(monkeypatch: pytest.MonkeyPatch) -> Facts:
     """Return what sets the facts of the agent; they are those of an empty one until then."""
 
     def let_be(**changes: Any) -> None:
-        monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_data("agent1", **changes))
+        monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_facts("agent1", **changes))
 
     let_be()
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
@@ -326,9 +327,9 @@ def test_what_is_to_be_removed_counts_as_gone_in_the_facts(
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
     asked: list[Questions] = []
 
-    def survey(*reading: Any) -> dict[str, Any]:
-        asked.append(reading[-1])
-        return agent_data("agent1")
+    def survey(*reading: Any) -> AgentFacts:
+        asked.append(reading[3])
+        return agent_facts("agent1")
 
     monkeypatch.setattr(claiming, "survey", survey)
     claimed(engine, store, clear=[OTHER_ID])

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.content
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_files import ports
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
-from tests.unit.builders import SESSION_ID, agent_data, held, plan, public_keys
+from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
 
@@ -46,7 +46,7 @@ def apply(engine: Engine, store: Store) -> list[str]:
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
     """Claim the session on agent1 with these facts, and return whose keys were made."""
     client: Any = Engine()
-    monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_data("agent1", **facts))
+    monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_facts("agent1", **facts))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
     settings = Settings("default", True, (), {}, 1, 0, "", bool(facts.get("allow_host_network")))

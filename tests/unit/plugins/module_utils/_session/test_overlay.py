@@ -17,7 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_g
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay, overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from tests.unit.builders import SESSION_ID, agent_data, held, plan, public_keys
+from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
 
@@ -26,7 +26,7 @@ NODES = ["node-1", "node-2", "node-3"]
 
 def node(number: int) -> AgentFacts:
     place = {"node": f"node-{number}", "nodes": NODES if number == 1 else [], "port": 0}
-    return AgentFacts.from_dict(f"agent{number}", agent_data(f"agent{number}", swarm=place))
+    return agent_facts(f"agent{number}", swarm=place)
 
 
 MADE = plan({"agent2": 1, "agent3": 1}, [node(1), node(2), node(3)], network_driver="swarm")

@@ -15,8 +15,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm, Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._session import survey as surveying
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
     Questions,
@@ -50,7 +52,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(engine: Any, store: Store, questions: Questions | None = None, **settings: Any) -> dict[str, Any]:
-    return survey(engine, store, dataclasses.replace(SETTINGS, **settings), questions or Questions())
+    return survey(engine, store, dataclasses.replace(SETTINGS, **settings), questions or Questions()).to_dict()
 
 
 def container(hostname: str, state: str = "running", **changes: str) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def test_an_empty_agent(engine: Any, store: Store) -> None:
         "sessions": [],
     }
     assert (facts["networks"], facts["vnis"]) == (["192.0.2.0/24"], [7])
-    assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {53: "another program"})
+    assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {"53": "another program"})
 
 
 def test_an_encrypted_underlay_that_is_not_there_is_a_warning_and_never_the_plain_one(
@@ -116,15 +118,15 @@ def test_ports_that_sessions_publish_count_as_in_use_where_their_main1_is(engine
     [
         (
             {**NODE, "Cluster": {"DataPathPort": 7789}},
-            {53: "another program", 7789: "Docker Swarm"},
+            {"53": "another program", "7789": "Docker Swarm"},
         ),
-        ({**NODE, "Cluster": {"DataPathPort": 0}}, {53: "another program", 4789: "Docker Swarm"}),
-        ({"LocalNodeState": "pending", "Cluster": None}, {53: "another program", 4789: "Docker Swarm"}),
+        ({**NODE, "Cluster": {"DataPathPort": 0}}, {"53": "another program", "4789": "Docker Swarm"}),
+        ({"LocalNodeState": "pending", "Cluster": None}, {"53": "another program", "4789": "Docker Swarm"}),
     ],
     ids=["a manager knows its port", "a manager with the usual port", "a worker"],
 )
 def test_a_swarm_takes_the_port_of_its_overlays(
-    engine: Any, store: Store, swarm: dict[str, Any], ports: dict[int, str]
+    engine: Any, store: Store, swarm: dict[str, Any], ports: dict[str, str]
 ) -> None:
     engine.swarm = swarm
     assert read(engine, store)["udp_ports"] == ports
@@ -347,5 +349,4 @@ def test_only_containers_that_have_ended_have_an_exit_code(
     engine: Any, state: str, told: tuple[int | None, int | None]
 ) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
-    told_of = surveying.container_states(engine, engine.made)["main1"]
-    assert (told_of["status"], told_of["exit_code"], told_of["finished_at"]) == (state, *told)
+    assert surveying.container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *told)}

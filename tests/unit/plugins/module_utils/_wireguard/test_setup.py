@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import setup
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import encrypted
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.setup import InUse, Wish, prepare

@@ -19,8 +19,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due i
     note_of_end,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Found,
-    found_sessions,
+    Parts,
+    Readings,
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
@@ -40,20 +40,21 @@ CLAIM: dict[str, Any] = {"committed": False}
 GIVEN_UP: dict[str, Any] = {"committed": False, "expired": True}
 
 
-def found(of: SessionPlan, *away: str, stopped: dict[str, Any] | None = None, **state: Any) -> dict[str, list[Found]]:
+def found(of: SessionPlan, *away: str, stopped: dict[str, Any] | None = None, **state: Any) -> dict[str, Parts]:
     """Return what the agents hold of a session, by id; ``stopped`` are (status, exit code) of its containers."""
-    there = {name: data for name, data in holders(of, **state).items() if name not in away}
-    for data in there.values():
-        containers = data["sessions"][0]["containers"]
-        for hostname in containers.keys() & (stopped or {}).keys():
-            status, exit_code = (stopped or {})[hostname]
-            containers[hostname] = {"status": status, "image_digest": "sha256:1", "exit_code": exit_code}
-    return found_sessions(there)
+    there = holders(of, stopped=stopped, **state)
+    return dict(Readings({name: facts for name, facts in there.items() if name not in away}, {}).sessions)
+
+
+def changed(held: dict[str, Parts], agent: str, **changes: Any) -> dict[str, Parts]:
+    """Return what the agents hold of the session, with changes to the part of one of them."""
+    parts = held[SESSION_ID]
+    return {SESSION_ID: {**parts, agent: dataclasses.replace(parts[agent], **changes)}}
 
 
 def is_due(
     entries: Iterable[Entry],
-    held: dict[str, list[Found]],
+    held: dict[str, Parts],
     away: Collection[str] = (),
     *,
     given_up: bool = False,
@@ -138,7 +139,8 @@ def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, polic
 
 def test_a_batch_session_goes_when_its_main1_was_removed() -> None:
     held = found(plan(**BATCH))
-    del held[SESSION_ID][0].containers["main1"]
+    left = {"sub1": held[SESSION_ID]["agent1"].containers["sub1"]}
+    held = changed(held, "agent1", containers=left)
     told = is_due([], held)
     assert sorted(told.end) == ["agent1", "agent2"]
     (note,) = told.save
@@ -205,7 +207,8 @@ def test_a_session_whose_policy_is_restart_is_started_again_where_a_container_st
 @pytest.mark.parametrize("policy", ["keep", "restart", "terminate"])
 def test_containers_that_were_removed_or_paused_are_nobodys_end(policy: str) -> None:
     held = found(plan(failure_policy=policy), stopped={"sub1": ("paused", None)})
-    del held[SESSION_ID][1].containers["sub2"]
+    left = {"sub3": held[SESSION_ID]["agent2"].containers["sub3"]}
+    held = changed(held, "agent2", containers=left)
     assert is_due([], held) == NOTHING
 
 
@@ -309,7 +312,7 @@ def test_only_ends_are_doomed() -> None:
 
 
 @pytest.mark.parametrize("held", [{}, found(plan(), **CLAIM)], ids=["nothing", "a claim in time"])
-def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(held: dict[str, list[Found]]) -> None:
+def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(held: dict[str, Parts]) -> None:
     assert is_due([own_start()], held) == NOTHING
 
 
@@ -381,8 +384,7 @@ def test_a_killed_run_whose_request_was_kept_waits_again_and_nothing_is_taken_aw
 
 
 def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
-    held = found(plan(), **CLAIM)
-    held[SESSION_ID][1] = dataclasses.replace(held[SESSION_ID][1], expired=True)
+    held = changed(found(plan(), **CLAIM), "agent2", expired=True)
     told = is_due([], held)
     assert told == dataclasses.replace(NOTHING, sweep=("agent2",))
     assert told.agents == ["agent2"]
@@ -428,7 +430,7 @@ def noted(number: int, state: str, **changes: Any) -> Entry:
 
 @given(some_sessions, st.lists(st.sampled_from(["waiting", "starting", "ended"]), max_size=4), st.booleans())
 def test_nothing_is_due_in_a_healthy_cluster(sessions: list[dict[str, Any]], states: list[str], given_up: bool) -> None:
-    held: dict[str, list[Found]] = {}
+    held: dict[str, Parts] = {}
     entries = []
     for number, one in enumerate(sessions):
         asked = {key: one[key] for key in ("failure_policy", "command")}

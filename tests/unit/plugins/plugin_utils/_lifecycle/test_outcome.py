@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
     MAX_STARTS,
     Outcome,
@@ -47,7 +48,8 @@ def error(known: bool = False, **said: dict[str, Any] | None) -> str:
 
 
 def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
-    assert outcome_of(MADE, DONE, known=False) == Outcome("RUNNING", {"main1": RUNS, "sub1": RUNS})
+    running = ContainerState("running", "sha256:1")
+    assert outcome_of(MADE, DONE, known=False) == Outcome("RUNNING", {"main1": running, "sub1": running})
 
 
 @pytest.mark.parametrize("second", [NO_ROOM, DONE["agent2"]], ids=["all", "one"])

@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
     session_record,
     unplanned_record,
 )
-from tests.unit.builders import NOW, SESSION_ID, agent_data, holders, plan, readings, requested, session_data
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, readings, requested
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 LATER = NOW + 1000
@@ -64,7 +64,7 @@ def twin(**changes: Any) -> SessionPlan:
 
 def with_twin(**changes: Any) -> Readings:
     """Return the readings of agents that hold the session and another one of its name."""
-    other = agent_data("agent3", sessions=[session_data(twin(**changes), "agent3")])
+    other = agent_facts("agent3", sessions=[held_session(twin(**changes), "agent3")])
     return readings(**holders(MADE), agent3=other)
 
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import blockers
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
-from tests.unit.builders import agent_facts
-from tests.unit.possible import held, like, unlike
+from tests.unit.builders import agent_facts, bare_session
+from tests.unit.possible import like, unlike
 
 any_groups = st.one_of(like, unlike)
 CAPACITY = {"cpu": 4, "mem": 6, "gpu": 2}
@@ -35,17 +36,17 @@ sessions_of_a_cluster: st.SearchStrategy[Sessions] = st.lists(
 def cluster(sessions: Sessions, ended: Collection[str] = (), limit: int = 0) -> list[AgentFacts]:
     """Return three agents that hold these sessions, ``s0`` the first of them, but those that have ended."""
     running = [
-        held(f"s{number}", float(age), {name: [one for agent, one in kernels if agent == name] for name in "abc"})
+        bare_session(f"s{number}", age, {name: [one for agent, one in kernels if agent == name] for name in "abc"})
         for number, (age, kernels) in enumerate(sessions)
         if f"s{number}" not in ended
     ]
     return [_agent(name, running, limit) for name in "abc"]
 
 
-def _agent(name: str, running: Sequence[dict[str, Any]], limit: int) -> AgentFacts:
-    here = [one["resources"] for session in running for one in session["plan"]["kernels"] if one["agent"] == name]
+def _agent(name: str, running: Sequence[HeldSession], limit: int) -> AgentFacts:
+    here = [kernel.resources for session in running for kernel in session.plan.kernels_on(name)]
     taken = {slot: sum(one.get(slot, 0) for one in here) for slot in CAPACITY}
-    on_it = [one for one in running if any(kernel["agent"] == name for kernel in one["plan"]["kernels"])]
+    on_it = [session for session in running if name in session.plan.agents]
     changes: dict[str, Any] = {"taken": taken, "containers": len(here), "max_containers": limit, "sessions": on_it}
     return agent_facts(name, 4, capacity=CAPACITY, **changes)
 
@@ -74,7 +75,7 @@ def test_room_comes_when_these_end_and_not_when_one_of_them_goes_on(
 
 def full(ages: dict[str, int], cpu: int = 4) -> list[AgentFacts]:
     """Return one agent that is full with sessions of one core each."""
-    sessions = [held(name, float(age), {"a": [{"cpu": 1}]}) for name, age in ages.items()]
+    sessions = [bare_session(name, age, {"a": [{"cpu": 1}]}) for name, age in ages.items()]
     return [agent_facts("a", cpu, taken={"cpu": cpu}, containers=len(ages), sessions=sessions)]
 
 
@@ -95,7 +96,7 @@ def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
             capacity={"cpu": 3},
             taken={"cpu": 4},
             sessions=[
-                held(name, float(age), {"a": [{"cpu": 1}]}) for age, name in enumerate(("old", "mid", "new", "newer"))
+                bare_session(name, age, {"a": [{"cpu": 1}]}) for age, name in enumerate(("old", "mid", "new", "newer"))
             ],
         )
     ]

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
-from tests.unit.builders import GIB, agent_facts
+from tests.unit.builders import GIB, agent_facts, bare_session
 from tests.unit.possible import (
     SELECTIONS,
     accelerated,
     cluster,
     described_agents,
-    held,
     holds,
     like,
     requests_of,
@@ -39,9 +39,9 @@ def alike(size: int, request: dict[str, int] | None = None) -> list[Group]:
     return [Group("main", asked, 1), *([Group("sub", asked, size - 1)] if size > 1 else [])]
 
 
-def last_used(agent: str, when: float) -> list[dict[str, Any]]:
+def last_used(agent: str, when: float) -> list[HeldSession]:
     """Return the sessions of an agent whose latest one was made then."""
-    return [held(f"old-{agent}", when, {})]
+    return [bare_session(f"old-{agent}", when, {})]
 
 
 @given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))

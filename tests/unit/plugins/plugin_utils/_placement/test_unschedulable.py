@@ -8,8 +8,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.unschedulable import listed
-from tests.unit.builders import GIB, agent_facts
-from tests.unit.possible import held
+from tests.unit.builders import GIB, agent_facts, bare_session
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
 GPU = {**ONE_CORE, "cuda.device": 1}
@@ -175,7 +174,7 @@ def test_the_sessions_that_make_room_are_named() -> None:
         "agent1": {
             "cpu": 4,
             "taken": {"cpu": 4},
-            "sessions": [held(f"job{age}", age, {"agent1": [{"cpu": 1}]}) for age in range(4)],
+            "sessions": [bare_session(f"job{age}", age, {"agent1": [{"cpu": 1}]}) for age in range(4)],
         }
     }
     told = no_room(agents, Group("main", {"cpu": 2}, 1))

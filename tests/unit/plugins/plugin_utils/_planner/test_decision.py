@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
@@ -23,12 +25,12 @@ from tests.unit.builders import (
     POOLS,
     SESSION_ID,
     USER,
-    agent_data,
+    agent_facts,
+    held_session,
     holders,
     image_data,
     plan,
     readings,
-    session_data,
     spec,
 )
 
@@ -50,8 +52,8 @@ def refusal(asked: SessionSpec, seen: Readings, kind: type[ValueError]) -> str:
     return str(refused.value)
 
 
-def holding(*agents: str, committed: bool = True, expired: bool = False, **asked: Any) -> dict[str, dict[str, Any]]:
-    """Return the readings of agents that hold the session of two and two, asked for as told."""
+def holding(*agents: str, committed: bool = True, expired: bool = False, **asked: Any) -> dict[str, AgentFacts]:
+    """Return the facts of agents that hold the session of two and two, asked for as told."""
     there = holders(plan(), spec(**{**TWO_AND_TWO, **asked}), committed=committed, expired=expired)
     return {name: there[name] for name in agents}
 
@@ -66,9 +68,9 @@ def test_a_new_session_gets_a_plan_with_the_given_id_and_time() -> None:
 def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
     without: dict[str, Any] = {"images": {"lab/python:1": None}}
     seen = readings(
-        agent1=agent_data("agent1", 2, **without),
-        agent2=agent_data("agent2", 2),
-        agent3=agent_data("agent3", 1, **without),
+        agent1=agent_facts("agent1", 2, **without),
+        agent2=agent_facts("agent2", 2),
+        agent3=agent_facts("agent3", 1, **without),
     )
     assert decided(spec(**TWO_AND_TWO), seen).pulls == {"agent1": ["lab/python:1"]}
 
@@ -76,8 +78,8 @@ def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
 def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> None:
     roles = {"main": {}, "worker": {"replicas": 3, "image": "other:1"}, "ps": {"image": "third:1"}}
     seen = readings(
-        agent1=agent_data("agent1", 3, images={"lab/python:1": image_data(), "third:1": None}),
-        agent2=agent_data("agent2", 2, images={"other:1": image_data(2)}),
+        agent1=agent_facts("agent1", 3, images={"lab/python:1": image_data(), "third:1": None}),
+        agent2=agent_facts("agent2", 2, images={"other:1": image_data(2)}),
     )
     decision = decided(spec(cluster_mode="multi-node", roles=roles), seen)
     needed = {name: [kernel.image for kernel in decision.plan.kernels_on(name)] for name in decision.plan.agents}
@@ -175,13 +177,13 @@ def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str],
     ],
 )
 def test_what_no_agent_can_ever_meet_is_refused(asked: dict[str, Any], kind: type[ValueError], sentence: str) -> None:
-    accelerated = agent_data("agent2", resource_group="gpu", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
+    accelerated = agent_facts("agent2", resource_group="gpu", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
     seen = readings("agent1", agent2=accelerated, left_out={"agent3": "unreachable"})
     assert refusal(spec(**asked), seen, kind) == sentence
 
 
 def test_a_slot_that_no_designated_agent_offers_is_refused_although_others_do() -> None:
-    accelerated = agent_data("agent2", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
+    accelerated = agent_facts("agent2", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
     asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1})
     assert refusal(asked, readings("agent1", agent2=accelerated), SpecError) == (
         "session_resources.cuda.device: no designated agent offers it; offered are cpu, mem."
@@ -197,19 +199,19 @@ def test_designated_agents_alone_hold_the_session() -> None:
 
 
 def test_an_agent_that_may_not_be_scheduled_holds_nothing_new() -> None:
-    seen = readings("agent2", agent1=agent_data("agent1", 1, schedulable=False))
+    seen = readings("agent2", agent1=agent_facts("agent1", 1, schedulable=False))
     assert decided(spec(), seen).plan.agents == ["agent2"]
 
 
 def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
-    seen = readings(agent1=agent_data("agent1", schedulable=False))
+    seen = readings(agent1=agent_facts("agent1", schedulable=False))
     assert decide(spec(), seen, POOLS, LATER_ID, USER, NOW) == NoRoom(
         "no room for 1 of 1 containers: no agent that may hold them is schedulable", {}, {"main": 1}
     )
 
 
 def test_no_room_is_an_answer_and_no_error() -> None:
-    assert decide(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 3)), POOLS, LATER_ID, USER, NOW) == NoRoom(
+    assert decide(spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW) == NoRoom(
         "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}, {"sub": 1}, {"sub": {"cpu": 1}}
     )
 
@@ -229,7 +231,9 @@ MOUNTS: dict[str, Any] = {"mounts": [{"source": "/mnt/a", "target": "/a"}, {"sou
 )
 def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agents: list[str]) -> None:
     cores = {"agent1": 2, "agent2": 4, "agent3": 6}
-    seen = readings(**{name: agent_data(name, cpu, missing_paths=missing.get(name, [])) for name, cpu in cores.items()})
+    seen = readings(
+        **{name: agent_facts(name, cpu, missing_paths=missing.get(name, [])) for name, cpu in cores.items()}
+    )
     assert decided(spec(**MOUNTS), seen).plan.agents == agents
 
 
@@ -242,13 +246,13 @@ def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agent
     ids=["one agent", "two agents"],
 )
 def test_a_session_whose_folders_are_on_no_agent_is_refused(missing: dict[str, list[str]], sentence: str) -> None:
-    seen = readings(**{name: agent_data(name, missing_paths=paths) for name, paths in missing.items()})
+    seen = readings(**{name: agent_facts(name, missing_paths=paths) for name, paths in missing.items()})
     assert refusal(spec(**MOUNTS), seen, PlanError) == f"session_mounts: {sentence}, and the source must exist there"
     assert not can_start_when_empty(spec(**MOUNTS), seen)
 
 
 def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
-    seen = readings("agent1", agent2=agent_data("agent2", 2, infiniband=True))
+    seen = readings("agent1", agent2=agent_facts("agent2", 2, infiniband=True))
     decision = decided(spec(infiniband=True), seen)
     assert (decision.plan.agents, decision.plan.infiniband) == (["agent2"], True)
 
@@ -298,7 +302,7 @@ def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it(
 
 def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
     seen = holding("agent1", "agent2")
-    seen["agent2"]["images"] = {}
+    seen["agent2"] = dataclasses.replace(seen["agent2"], images={})
     assert decided(spec(**TWO_AND_TWO), readings(**seen)).pulls == {"agent2": ["lab/python:1"]}
 
 
@@ -356,8 +360,8 @@ def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
     other_id = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     one, other = plan({"agent1": 1}), dataclasses.replace(plan({"agent2": 1}), id=other_id)
     seen = readings(
-        agent1=agent_data("agent1", sessions=[session_data(one, "agent1")]),
-        agent2=agent_data("agent2", sessions=[session_data(other, "agent2")]),
+        agent1=agent_facts("agent1", sessions=[held_session(one, "agent1")]),
+        agent2=agent_facts("agent2", sessions=[held_session(other, "agent2")]),
     )
     assert refusal(spec(), seen, SpecError) == (
         f"session_name: 2 sessions are called 'train-llm' already ({other_id}, {SESSION_ID}); end them first."
@@ -393,10 +397,10 @@ PREFERRED: dict[str, Any] = {"designated_agents_mode": "preferred"}
 )
 def test_preferred_agents_hold_the_session_where_they_can(designated: list[str], size: int, agents: set[str]) -> None:
     seen = readings(
-        agent1=agent_data("agent1", 2),
-        agent2=agent_data("agent2", 2),
-        agent3=agent_data("agent3", 4),
-        agent4=agent_data("agent4", resource_group="gpu"),
+        agent1=agent_facts("agent1", 2),
+        agent2=agent_facts("agent2", 2),
+        agent3=agent_facts("agent3", 4),
+        agent4=agent_facts("agent4", resource_group="gpu"),
         left_out={"agent8": "unreachable"},
     )
     asked = spec(cluster_size=size, cluster_mode="multi-node", designated_agents=designated, **PREFERRED)
@@ -404,7 +408,7 @@ def test_preferred_agents_hold_the_session_where_they_can(designated: list[str],
 
 
 def test_strictly_designated_agents_are_waited_for() -> None:
-    seen = readings("agent3", agent1=agent_data("agent1", 2))
+    seen = readings("agent3", agent1=agent_facts("agent1", 2))
     answer = decide(spec(cluster_size=4, designated_agents=["agent1"]), seen, POOLS, LATER_ID, USER, NOW)
     assert isinstance(answer, NoRoom)
     assert answer.reason == "no room for 2 of 4 containers on one agent: short of cpu 2"
@@ -422,7 +426,7 @@ def mixed(**images: dict[str, str | None]) -> Readings:
     kinds = {"agent1": "amd64", "agent2": "arm64", "agent3": "amd64", "agent4": "arm64"}
     return readings(
         **{
-            name: agent_data(name, 2, architecture=kind, images=images.get(name, {IMAGE: None}))
+            name: agent_facts(name, 2, architecture=kind, images=images.get(name, {IMAGE: None}))
             for name, kind in kinds.items()
         }
     )
@@ -460,7 +464,7 @@ def test_the_architecture_is_the_one_that_is_asked_or_that_has_the_image(
 
 def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
     seen = mixed()
-    full = {name: {**data, "taken": {"cpu": 2}} for name, data in seen.facts.items() if name in ("agent1", "agent3")}
+    full = {name: dataclasses.replace(seen.facts[name], taken={"cpu": 2}) for name in ("agent1", "agent3")}
     freer = dataclasses.replace(seen, facts={**seen.facts, **full})
     assert set(decided(spec(cluster_size=4, cluster_mode="multi-node"), freer).plan.agents) == {"agent2", "agent4"}
 
@@ -471,41 +475,46 @@ def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
 def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -> None:
     made = plan()
     assert made.network is not None
+    assert made.network.subnet is not None
+    assert made.network.vni is not None
     before = readings("agent1", "agent2", "agent3")
     after = before.holding(made).facts
     assert after["agent3"] == before.facts["agent3"]
     for name in ("agent1", "agent2"):
-        told = {key: after[name][key] for key in ("taken", "containers", "networks", "vnis")}
-        assert told == {
-            "taken": {"cpu": 2, "mem": 2 * GIB},
-            "containers": 2,
-            "networks": [made.network.subnet],
-            "vnis": [made.network.vni],
-        }
-        assert [one["plan"]["id"] for one in after[name]["sessions"]] == [SESSION_ID]
+        assert after[name] == dataclasses.replace(
+            before.facts[name],
+            taken={"cpu": 2, "mem": 2 * GIB},
+            containers=2,
+            networks=(made.network.subnet,),
+            vnis=(made.network.vni,),
+            sessions=(HeldSession(made, {}, False, False, {}, {}),),
+        )
+        assert after[name].free == {"cpu": 6, "mem": 14 * GIB}
     assert before == readings("agent1", "agent2", "agent3")
 
 
 @pytest.mark.parametrize(("counts", "networks"), [({"agent1": 1}, 0), ({"agent1": 2}, 1)])
 def test_a_plan_on_one_agent_takes_no_network_identifier(counts: dict[str, int], networks: int) -> None:
     after = readings("agent1").holding(plan(counts)).facts["agent1"]
-    assert (len(after["networks"]), after["vnis"]) == (networks, [])
+    assert (len(after.networks), after.vnis) == (networks, ())
 
 
 def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
-    first = decided(spec(**TWO_AND_TWO), readings(agent1=agent_data("agent1", 4), agent2=agent_data("agent2", 4)))
-    seen = readings(agent1=agent_data("agent1", 4), agent2=agent_data("agent2", 4)).holding(first.plan)
+    first = decided(spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)))
+    seen = readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)).holding(first.plan)
     second = decide(spec(**{**TWO_AND_TWO, "name": "other"}), seen, POOLS, SESSION_ID, USER, NOW)
     assert isinstance(second, Decision)
     assert (first.plan.agents, second.plan.agents) == (["agent1"], ["agent2"])
 
 
 def test_sessions_that_have_ended_are_not_known_and_take_their_room_as_long_as_they_are_there() -> None:
-    seen = readings(**holding("agent1", "agent2"))
-    seen.facts["agent1"]["taken"]["cpu"] = 2
+    there = holding("agent1", "agent2")
+    there["agent1"] = dataclasses.replace(there["agent1"], taken={"cpu": 2})
+    seen = readings(**there)
     gone = seen.without([SESSION_ID])
-    assert [data["sessions"] for data in gone.facts.values()] == [[], []]
-    assert gone.facts["agent1"]["taken"] == {"cpu": 2}
+    assert [facts.sessions for facts in gone.facts.values()] == [(), ()]
+    assert (list(seen.sessions), list(gone.sessions)) == ([SESSION_ID], [])
+    assert gone.facts["agent1"].taken == {"cpu": 2}
     assert seen.without([]) == seen == seen.without([LATER_ID])
     assert decided(spec(**TWO_AND_TWO), gone).plan.id == LATER_ID
 
@@ -532,10 +541,11 @@ def test_an_agent_has_told_what_it_has_or_why_it_cannot() -> None:
 
 
 def test_what_agents_hold_already_can_start() -> None:
-    wide = {name: {**data, "online_cpus": [0]} for name, data in holding("agent1", "agent2").items()}
+    there = holding("agent1", "agent2")
+    wide = {name: dataclasses.replace(facts, online_cpus=(0,)) for name, facts in there.items()}
     asked = spec(**TWO_AND_TWO, resources={"cpu": 2})
     made = plan(resources={"cpu": 2})
-    held = {name: {**wide[name], "sessions": [session_data(made, name, asked)]} for name in wide}
+    held = {name: dataclasses.replace(wide[name], sessions=(held_session(made, name, asked),)) for name in wide}
     assert can_start_when_empty(asked, readings(**held))
     assert not can_start_when_empty(asked, readings(**wide))
 
@@ -558,10 +568,10 @@ def test_what_agents_hold_already_can_start() -> None:
 def test_a_request_fits_when_all_other_sessions_have_ended(asked: dict[str, Any], fits: bool) -> None:
     full: dict[str, Any] = {"taken": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
     seen = readings(
-        agent1=agent_data("agent1", **full),
-        agent2=agent_data("agent2", **full),
-        agent4=agent_data("agent4", schedulable=False),
+        agent1=agent_facts("agent1", **full),
+        agent2=agent_facts("agent2", **full),
+        agent4=agent_facts("agent4", schedulable=False),
         left_out={"agent3": "unreachable"},
     )
     assert can_start_when_empty(spec(**asked), seen) is fits
-    assert seen.facts["agent1"]["taken"] == {"cpu": 8, "mem": 16 * GIB}
+    assert seen.facts["agent1"].taken == {"cpu": 8, "mem": 16 * GIB}

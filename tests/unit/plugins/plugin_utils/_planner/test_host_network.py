@@ -29,7 +29,6 @@ from tests.unit.builders import (
     POOLS,
     SESSION_ID,
     USER,
-    agent_data,
     agent_facts,
     plan,
     public_keys,
@@ -46,9 +45,9 @@ def shared(agents: list[AgentFacts] | None = None, counts: dict[str, int] | None
     return plan(counts or TWO_AND_TWO, agents, network_driver="host", **changes)
 
 
-def sharing(*names: str, **changes: Any) -> dict[str, dict[str, Any]]:
+def sharing(*names: str, **changes: Any) -> dict[str, AgentFacts]:
     """Return what agents say whose network may be shared."""
-    return {name: agent_data(name, allow_host_network=True, **changes) for name in names}
+    return {name: agent_facts(name, allow_host_network=True, **changes) for name in names}
 
 
 def decided(read: Readings, pools: Pools = POOLS, **changes: Any) -> Decision | NoRoom:

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.publish
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
-from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_data, agent_facts, readings, spec
+from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_facts, readings, spec
 
 GATEWAYS = ("198.51.100.7", "2001:db8::7")
 OPEN = dataclasses.replace(POOLS, gateways=GATEWAYS)
@@ -190,7 +190,7 @@ def test_sessions_that_are_planned_together_publish_at_different_ports() -> None
         assert isinstance(decision, Decision)
         return decision.plan
 
-    seen = readings(agent1=agent_data("agent1"))
+    seen = readings(agent1=agent_facts("agent1"))
     first = started("first", seen)
     second = started("second", seen.holding(first))
     assert sorted(one.host_port for one in (*first.published, *second.published)) == [30000, 30001]

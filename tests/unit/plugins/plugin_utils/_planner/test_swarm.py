@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import upper_half
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
@@ -24,12 +24,11 @@ from tests.unit.builders import (
     POOLS,
     SESSION_ID,
     USER,
-    agent_data,
     agent_facts,
+    held_session,
     plan,
     public_keys,
     readings,
-    session_data,
     spec,
 )
 
@@ -45,15 +44,11 @@ def node(name: str, *manages: str, port: int = 4789) -> dict[str, Any]:
     }
 
 
-def members(*names: str, **changes: Any) -> dict[str, dict[str, Any]]:
+def members(*names: str, **changes: Any) -> dict[str, AgentFacts]:
     """Return agents that are a swarm, the first of which manages it, each with room for one container."""
     return {
-        name: agent_data(name, 1, swarm=node(name, *(names if name == names[0] else ())), **changes) for name in names
+        name: agent_facts(name, 1, swarm=node(name, *(names if name == names[0] else ())), **changes) for name in names
     }
-
-
-def facts(data: Mapping[str, Mapping[str, Any]]) -> list[AgentFacts]:
-    return [AgentFacts.from_dict(name, one) for name, one in data.items()]
 
 
 def decided(there: Readings, pools: Pools = POOLS, **changes: Any) -> SessionPlan:
@@ -65,22 +60,21 @@ def decided(there: Readings, pools: Pools = POOLS, **changes: Any) -> SessionPla
 
 def test_the_first_manager_by_name_makes_the_networks_of_its_swarm() -> None:
     both = ("agent1", "agent2", "agent3")
-    data = {
-        "agent3": agent_data("agent3", swarm=node("agent3", *both)),
-        "agent1": agent_data("agent1", swarm=node("agent1")),
-        "agent2": agent_data("agent2", swarm=node("agent2", *both)),
-        "agent4": agent_data("agent4", swarm=node("agent4", "agent4", "agent5")),
-        "agent5": agent_data("agent5", swarm=node("agent5")),
-        "agent6": agent_data("agent6", swarm=node("agent6")),
-        "agent7": agent_data("agent7"),
-    }
-    assert managers(facts(data)) == {**dict.fromkeys(both, "agent2"), "agent4": "agent4", "agent5": "agent4"}
+    agents = [
+        agent_facts("agent3", swarm=node("agent3", *both)),
+        agent_facts("agent1", swarm=node("agent1")),
+        agent_facts("agent2", swarm=node("agent2", *both)),
+        agent_facts("agent4", swarm=node("agent4", "agent4", "agent5")),
+        agent_facts("agent5", swarm=node("agent5")),
+        agent_facts("agent6", swarm=node("agent6")),
+        agent_facts("agent7"),
+    ]
+    assert managers(agents) == {**dict.fromkeys(both, "agent2"), "agent4": "agent4", "agent5": "agent4"}
 
 
 def test_a_node_that_is_not_ready_is_left_out() -> None:
-    data = members("agent1", "agent2")
-    data["agent1"]["swarm"]["nodes"] = ["node-agent1"]
-    assert managers(facts(data)) == {"agent1": "agent1"}
+    agents = [agent_facts("agent1", swarm=node("agent1", "agent1")), agent_facts("agent2", swarm=node("agent2"))]
+    assert managers(agents) == {"agent1": "agent1"}
 
 
 def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:
@@ -123,12 +117,12 @@ def test_a_manager_without_a_container_takes_part_as_the_last_one() -> None:
     assert made.kernels_on("agent1") == []
     assert made.cluster_mode == "multi-node"
     held = there.holding(made).facts["agent1"]
-    assert (held["sessions"][0]["plan"]["id"], held["containers"], held["taken"]) == (SESSION_ID, 0, {})
+    assert (held.sessions[0].plan.id, held.containers, held.taken) == (SESSION_ID, 0, {})
 
 
 def test_a_subnet_that_only_the_manager_uses_is_taken() -> None:
     data = members("agent1", "agent2", "agent3")
-    data["agent1"]["networks"] = ["10.128.0.0/28"]
+    data["agent1"] = dataclasses.replace(data["agent1"], networks=("10.128.0.0/28",))
     pools = dataclasses.replace(POOLS, network="10.128.0.0/27")
     made = decided(readings(**data), pools, cluster_size=2, designated_agents=["agent2", "agent3"])
     assert made.network is not None
@@ -150,7 +144,7 @@ def test_swarms_do_not_mix() -> None:
 
 def test_one_agent_needs_no_overlay() -> None:
     data = members("agent1", "agent2")
-    data["agent2"] = agent_data("agent2", 8, swarm=data["agent2"]["swarm"])
+    data["agent2"] = agent_facts("agent2", 8, swarm=data["agent2"].swarm)
     made = decided(readings(**data))
     assert made.network is not None
     assert (made.network.driver, made.network.manager, made.agents) == ("bridge", None, ["agent2"])
@@ -171,15 +165,15 @@ WAY_OUT = "; make them nodes of one swarm, or choose vxlan"
     ("data", "sentence"),
     [
         (
-            {"agent1": agent_data("agent1"), "agent2": agent_data("agent2")},
+            {"agent1": agent_facts("agent1"), "agent2": agent_facts("agent2")},
             f"{ASKED}, and agent1, agent2 are in no swarm{WAY_OUT}",
         ),
         (
-            {name: agent_data(name, swarm=node(name)) for name in ("agent1", "agent2")},
+            {name: agent_facts(name, swarm=node(name)) for name in ("agent1", "agent2")},
             f"{ASKED}, and no agent that can be used manages the swarm of agent1, agent2{WAY_OUT}",
         ),
         (
-            {"agent1": agent_data("agent1"), "agent2": agent_data("agent2", swarm=node("agent2"))},
+            {"agent1": agent_facts("agent1"), "agent2": agent_facts("agent2", swarm=node("agent2"))},
             f"{ASKED}, and agent1 is in no swarm and no agent that can be used manages the swarm of agent2{WAY_OUT}",
         ),
     ],
@@ -201,8 +195,10 @@ def test_designated_agents_outside_of_the_swarm_are_named() -> None:
 def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
     old = plan({"agent3": 1, "agent9": 1}, name="other")
     data = members("agent1", "agent2", "agent3")
-    data["agent1"]["swarm"]["port"] = port
-    data["agent3"]["sessions"] = [session_data(dataclasses.replace(old, id="other"), "agent3")]
+    manager = node("agent1", *data, port=port)
+    data["agent1"] = agent_facts("agent1", 1, swarm=manager)
+    sessions = [held_session(dataclasses.replace(old, id="other"), "agent3")]
+    data["agent3"] = agent_facts("agent3", 1, swarm=node("agent3"), sessions=sessions)
     if port == 7789:
         assert decided(readings(**data)).agents == ["agent1", "agent2", "agent3"]
         return
@@ -215,9 +211,7 @@ def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
 
 
 def test_an_overlay_is_refused_where_agents_encrypt() -> None:
-    data = members("agent1", "agent2", "agent3")
-    for one in data.values():
-        one["underlay"]["public_key"] = "key"
+    data = members("agent1", "agent2", "agent3", underlay=Underlay("192.0.2.1", "bai-wg", 1420, public_key="key"))
     with pytest.raises(PlanError) as raised:
         decided(readings(**data))
     assert str(raised.value) == (
@@ -227,7 +221,7 @@ def test_an_overlay_is_refused_where_agents_encrypt() -> None:
 
 def test_an_underlay_too_small_for_an_overlay_is_refused() -> None:
     data = members("agent1", "agent2", "agent3")
-    data["agent2"]["underlay"]["mtu"] = 1300
+    data["agent2"] = dataclasses.replace(data["agent2"], underlay=Underlay("192.0.2.2", "eth0", 1300))
     with pytest.raises(PlanError, match="eth0 of agent2 has an MTU of 1300, an overlay needs at least 1330"):
         decided(readings(**data))
 
@@ -237,11 +231,9 @@ def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
     asked: dict[str, Any] = {"cluster_size": 2, "designated_agents": ["agent2", "agent3"]}
     made = decided(there, **asked)
     for committed, keys in ((True, public_keys(made)), (False, {})):
-        data = {
-            name: {**there.facts[name], "sessions": [session_data(made, name, spec(**{**SWARM, **asked}))]}
-            for name in made.agents
-        }
-        data["agent1"]["sessions"][0]["committed"] = committed
+        parts = {name: held_session(made, name, spec(**{**SWARM, **asked})) for name in made.agents}
+        parts["agent1"] = dataclasses.replace(parts["agent1"], committed=committed)
+        data = {name: dataclasses.replace(there.facts[name], sessions=(part,)) for name, part in parts.items()}
         decision = decide(spec(**{**SWARM, **asked}), Readings(data, {}), POOLS, "other", USER, NOW)
         assert isinstance(decision, Decision)
         assert (decision.known, decision.plan, set(decision.public_keys)) == (True, made, set(keys))
@@ -249,14 +241,14 @@ def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
 
 def test_the_manager_is_the_last_one_that_is_asked_to_let_go() -> None:
     made = decided(readings(**members("agent1", "agent2", "agent3")))
-    held = {name: agent_data(name, sessions=[session_data(made, name)]) for name in made.agents}
+    held = {name: agent_facts(name, sessions=[held_session(made, name)]) for name in made.agents}
     end = end_session(made.name, "", [], Readings(held, {}), force=False, now=NOW)
     assert end.agents == ("agent2", "agent3", "agent1")
 
 
 def test_facts_tell_the_place_in_a_swarm_and_the_ports_of_tunnels() -> None:
     made = plan()
-    told = agent_facts("agent1", swarm=node("agent1", "agent1"), sessions=[session_data(made, "agent1")])
+    told = agent_facts("agent1", swarm=node("agent1", "agent1"), sessions=[held_session(made, "agent1")])
     assert told.swarm == Swarm("node-agent1", ("node-agent1",), 4789)
     assert told.tunnel_ports == {4789}
     assert (agent_facts("agent1").swarm, agent_facts("agent1").tunnel_ports) == (None, frozenset())

@@ -27,12 +27,12 @@ from tests.unit.builders import (
     NOW,
     POOLS,
     SESSION_ID,
-    agent_data,
+    agent_facts,
+    held_session,
     holders,
     plan,
     readings,
     requested,
-    session_data,
     spec,
 )
 
@@ -48,7 +48,7 @@ def waits(number: int, cpu: int = 1, passed: int = 0, **asked: Any) -> Entry:
 
 def cluster(*cores: int) -> Readings:
     """Return the readings of empty agents with so many cores."""
-    return readings(**{f"agent{number}": agent_data(f"agent{number}", cpu) for number, cpu in enumerate(cores, 1)})
+    return readings(**{f"agent{number}": agent_facts(f"agent{number}", cpu) for number, cpu in enumerate(cores, 1)})
 
 
 def told(entries: Sequence[Entry], seen: Readings, rules: Rules = FIFO) -> list[tuple[str, str]]:
@@ -118,7 +118,7 @@ def test_the_highest_priority_goes_first() -> None:
 @pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-3"), ("drf", "session-2")])
 def test_each_policy_has_its_first(policy: str, first: str) -> None:
     held = dataclasses.replace(plan({"agent1": 2}, resources={"cpu": 1, "mem": "64m"}), user="rich")
-    seen = readings(agent1=agent_data("agent1", 6, taken={"cpu": 2}, sessions=[session_data(held, "agent1")]))
+    seen = readings(agent1=agent_facts("agent1", 6, taken={"cpu": 2}, sessions=[held_session(held, "agent1")]))
     users = ["rich", "poor", "rich"]
     entries = [dataclasses.replace(waits(number, 4), user=user) for number, user in enumerate(users, 1)]
     listed = told(entries, seen, Rules(policy, 16))
@@ -144,15 +144,15 @@ def test_sessions_of_other_states_are_not_started() -> None:
 
 def test_those_that_wait_on_have_been_told_how_many_have_passed_them() -> None:
     entries = [waits(1, 4), waits(2, 1), waits(3, 4, priority=90), waits(4, 1, resource_group="gpu")]
-    seen = readings(agent1=agent_data("agent1", 2), agent2=agent_data("agent2", 2, resource_group="gpu"))
+    seen = readings(agent1=agent_facts("agent1", 2), agent2=agent_facts("agent2", 2, resource_group="gpu"))
     passed = {entry.name: entry.passed for entry, _answer in schedule(entries, seen, POOLS, FIFO, NOW)}
     assert passed == {"session-1": 1, "session-2": 0, "session-3": 0, "session-4": 0}
 
 
 def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> None:
-    busy = agent_data("agent1", 4, taken={"cpu": 2})
+    busy = agent_facts("agent1", 4, taken={"cpu": 2})
     entries = [waits(1, 4, passed=2), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu")]
-    seen = readings(agent1=busy, agent2=agent_data("agent2", 2, resource_group="gpu"))
+    seen = readings(agent1=busy, agent2=agent_facts("agent2", 2, resource_group="gpu"))
     assert told(entries, seen) == [
         ("session-1", short_of(4)),
         ("session-3", "agent1"),
@@ -162,7 +162,7 @@ def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> 
 
 
 def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
-    busy = readings(agent1=agent_data("agent1", 4, taken={"cpu": 1}))
+    busy = readings(agent1=agent_facts("agent1", 4, taken={"cpu": 1}))
     entries = [waits(1, 4), waits(2, 1), waits(3, 1), waits(4, 1)]
     assert told(entries, busy) == [
         ("session-1", short_of(4)),
@@ -183,7 +183,7 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
     ids=["too wide", "too many", "an agent that is gone", "an architecture that is gone"],
 )
 def test_one_that_can_never_fit_blocks_nobody_however_often_it_was_passed(asked: dict[str, Any]) -> None:
-    busy = readings(agent1=agent_data("agent1", 4, taken={"cpu": 2}))
+    busy = readings(agent1=agent_facts("agent1", 4, taken={"cpu": 2}))
     answers = dict(told([waits(1, passed=9, **asked), waits(2, 1)], busy))
     assert answers["session-2"] == "agent1"
     assert answers["session-1"] != "agent1"
@@ -249,7 +249,7 @@ def test_what_agents_hold_of_a_session_already_is_taken_up_again_and_takes_no_ro
     entry = waits(1, 4)
     asked = spec(name="session-1", resources={"cpu": 4, "mem": "64m"})
     made = dataclasses.replace(plan({"agent1": 1}, name="session-1", resources=asked.resources), id=entry.id)
-    left = agent_data("agent1", 5, taken={"cpu": 4}, sessions=[session_data(made, "agent1", asked, committed=False)])
+    left = agent_facts("agent1", 5, taken={"cpu": 4}, sessions=[held_session(made, "agent1", asked, committed=False)])
     ((_entry, first), (_other, second)) = schedule([entry, waits(2)], readings(agent1=left), POOLS, FIFO, NOW)
     assert isinstance(first, Decision)
     assert (first.plan, first.known) == (made, True)
@@ -270,8 +270,8 @@ def test_usage_is_what_users_hold_and_what_all_agents_have() -> None:
     alices = plan({"agent1": 2, "agent2": 1})
     bobs = dataclasses.replace(plan({"agent2": 1}, resources={"cpu": 3}), user="bob", id="b")
     seen = readings(
-        agent1=agent_data("agent1", 4, sessions=[session_data(alices, "agent1")]),
-        agent2=agent_data("agent2", 8, sessions=[session_data(alices, "agent2"), session_data(bobs, "agent2")]),
+        agent1=agent_facts("agent1", 4, sessions=[held_session(alices, "agent1")]),
+        agent2=agent_facts("agent2", 8, sessions=[held_session(alices, "agent2"), held_session(bobs, "agent2")]),
     )
     assert usage(seen) == (
         {"alice": {"cpu": 3, "mem": 3 * GIB}, "bob": {"cpu": 3, "mem": GIB}},
@@ -314,8 +314,8 @@ def test_whatever_starts_fits_and_everything_is_answered_once(
     for _entry, answer in answers:
         if isinstance(answer, Decision):
             seen = seen.holding(answer.plan)
-    for data in seen.facts.values():
-        assert data["taken"].get("cpu", 0) <= data["capacity"]["cpu"]
+    for facts in seen.facts.values():
+        assert facts.taken.get("cpu", 0) <= facts.capacity["cpu"]
 
 
 @given(some_waiting, some_cores)

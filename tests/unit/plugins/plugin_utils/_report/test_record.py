@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Found,
+    Parts,
+    Readings,
     containers_of,
-    found_sessions,
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
@@ -22,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
     table,
     unplanned_record,
 )
-from tests.unit.builders import NOW, SESSION_ID, agent_data, plan, session_data, spec
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, plan, spec
 
 KEYS = [
     "id",
@@ -52,17 +53,17 @@ KERNEL_KEYS = [
 ]
 
 
-def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> list[Found]:
+def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> Parts:
     """Return what the agents hold of a session of two and two, each with the changes in its place."""
     made = plan(counts or {"agent1": 2, "agent2": 2})
     facts = {
-        name: agent_data(name, sessions=[session_data(made, name, **change)])
+        name: agent_facts(name, sessions=[held_session(made, name, **change)])
         for name, change in zip(made.agents, changes or [{}] * len(made.agents), strict=False)
     }
-    return found_sessions(facts)[SESSION_ID]
+    return Readings(facts, {}).sessions[SESSION_ID]
 
 
-STOPPED = {"containers": {"main1": {"status": "running"}, "sub1": {"status": "exited"}}}
+STOPPED = {"stopped": {"sub1": ("exited", None)}}
 
 
 @pytest.mark.parametrize(
@@ -94,17 +95,16 @@ def test_the_status_follows_from_what_the_agents_hold(changes: tuple[dict[str, A
 
 def test_sessions_are_gathered_from_all_agents_by_id() -> None:
     made = plan({"agent1": 1, "agent2": 1})
-    facts = {name: agent_data(name, sessions=[session_data(made, name)]) for name in ("agent2", "agent1")}
-    facts["agent3"] = agent_data("agent3")
-    assert {key: [part.agent for part in found] for key, found in found_sessions(facts).items()} == {
-        SESSION_ID: ["agent1", "agent2"]
-    }
+    facts = {name: agent_facts(name, sessions=[held_session(made, name)]) for name in ("agent2", "agent1")}
+    facts["agent3"] = agent_facts("agent3")
+    sessions = Readings(facts, {}).sessions
+    assert {session_id: list(parts) for session_id, parts in sessions.items()} == {SESSION_ID: ["agent1", "agent2"]}
 
 
 def test_the_record_of_a_session_over_two_agents() -> None:
     made = plan({"agent1": 1, "agent2": 1})
     assert made.network is not None
-    record = session_record(made, "RUNNING", {"main1": {"status": "running", "image_digest": "sha256:1"}})
+    record = session_record(made, "RUNNING", {"main1": ContainerState("running", "sha256:1")})
     assert list(record) == KEYS
     assert [list(kernel) for kernel in record["kernels"]] == [KERNEL_KEYS, KERNEL_KEYS]
     assert record == {

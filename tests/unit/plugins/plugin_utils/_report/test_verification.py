@@ -34,7 +34,7 @@ def part(of: SessionPlan, agent: str, **changes: Any) -> dict[str, Any]:
         "plan": of.to_dict(),
         "committed": True,
         "expired": False,
-        "containers": {name: {"status": "running"} for name in here},
+        "containers": {name: {"status": "running", "image_digest": "sha256:1"} for name in here},
         "drift": [],
         "pairs": [{"from": one, "to": other.hostname, **WELL} for one in here for other in of.kernels],
         **changes,
