@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan a session from the facts of all agents, and note in the queue that it starts, or waits, on the control node."""
+"""Plan sessions from the facts of all agents, and note in the queue that they start, or wait, on the control node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     waiting,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import Rules, waits_behind
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import Rules, schedule, waits_behind
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, pending, unplanned_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
@@ -48,10 +48,41 @@ class ActionModule(ControlAction):
     """The action ``backendai.cluster.session_plan``."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        planned = self._of_queue(variables) if self._task.args.get("queue") else self._of_request(variables)
+        return {**result, "changed": False, **planned}
+
+    def _of_queue(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Decide which waiting sessions start now, and note in the queue why the others wait on."""
+        args, now = self._task.args, time.time()
+        queue, rules = self.queue(variables), Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
+        readings, starts = self.readings(args["agents"], variables), []
+        before = {entry.id: entry for entry in self.entries(queue)}
+        gone = [session_id for _entry, ids in doomed(before.values(), readings.sessions) for session_id in ids]
+        free = self.with_reservations(readings.without(gone), before.values())
+        decisions = schedule(before.values(), free, Pools(**args["pools"]), rules, now)
+        # Deciding may take its time, and the queue is not held for as long: what others have changed since is theirs.
+        with self.transaction(queue):
+            current = {entry.id: entry for entry in self.entries(queue)}
+            for entry, decision in decisions:
+                if current.get(entry.id) != before[entry.id]:
+                    continue
+                if isinstance(decision, Decision):
+                    starts.append(start_of(decision, spec_from_dict(entry.spec or {}), gone, unproven=True))
+                    changed = starting(entry, me(), now, decision.plan.to_dict())
+                else:
+                    changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)
+                if not self._task.check_mode:
+                    queue.save(changed)
+        agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
+        self.forget(agents, variables)
+        return {"starts": starts, "agents": agents}
+
+    def _of_request(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Plan the session that was asked for, and note in the queue that this run starts it, or that it waits."""
         args = self._task.args
-        spec, readings = spec_from_dict(args["spec"]), self.readings(args["agents"], task_vars or {})
-        queue = self.queue(task_vars or {})
+        spec, readings = spec_from_dict(args["spec"]), self.readings(args["agents"], variables)
+        queue = self.queue(variables)
         try:
             with self.transaction(queue):
                 entries = self.entries(queue)
@@ -67,14 +98,15 @@ class ActionModule(ControlAction):
             for said in self.warnings(readings):
                 self._display.warning(said)
             raise AnsibleActionFail(sentence) from None
-        result |= {"changed": False, "warnings": self.warnings(readings), "queued": entry.spec is not None}
+        result = {"warnings": self.warnings(readings), "queued": entry.spec is not None}
         if isinstance(decision, NoRoom):
             details = {"unplaced": decision.unplaced, "missing": decision.missing, "makes_room": decision.makes_room}
             freed = planned.in_flight or any(_makes_room(one, float(args.get("began", 0.0))) for one in entries)
             waits: dict[str, Any] = {"plan": None, "id": entry.id, "agents": [], "public_keys": {}, "freed": freed}
             waits["starts"] = []
-            return {**result, **waits, "pending": pending(decision), "no_room": details}
-        self.forget(decision.plan.agents, task_vars or {})
+            record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
+            return {**result, **waits, "record": record, "pending": pending(decision), "no_room": details}
+        self.forget(decision.plan.agents, variables)
         new = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.known else ""
         start = start_of(decision, spec, gone, unproven=decision.plan.id in _noted(entries))
         return {
@@ -85,6 +117,7 @@ class ActionModule(ControlAction):
             "changed": bool(new) and self._task.check_mode,
             "diff": {"before": "", "after": new},
             "pending": None,
+            "record": None,
         }
 
     def _decided(

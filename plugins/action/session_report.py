@@ -2,16 +2,26 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Say whether a session is what it should be, from what its agents said, on the control node."""
+"""Report on sessions to people and programs, from what agents and the queue say, on the control node."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed, due
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    Parts,
+    containers_of,
+    plan_of,
+    status_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report import logs, verification_table
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, session_record, table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
     Answers,
     NotFound,
@@ -19,45 +29,107 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
     find,
     report_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification_table import lines
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import parts_said
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
-PART, LEFT, SEEN, REMOVED = "__session_verify", "__session_left", "__session_seen", "__session_removed"
-"""The variables of each agent that hold the results of ``session_agent``."""
+# The variables of each agent that hold the results of ``session_agent``, by its phase and act.
+VERIFIED, LOGGED = "__session_verify", "__session_logs"
+LEFT, SEEN, REMOVED = "__session_left", "__session_seen", "__session_removed"
 
 
 class ActionModule(ControlAction):
     """The action ``backendai.cluster.session_report``."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        args, variables = self._task.args, task_vars or {}
-        named = str(args.get("name") or ""), str(args.get("id") or "")
-        answers = _answers({agent: variables["hostvars"][agent] for agent in args["agents"]})
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        kinds = {"sessions": self._sessions, "verification": self._verification, "logs": self._logs}
+        return {**result, "changed": False, **kinds[self._task.args["kind"]](variables)}
+
+    def _sessions(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """List the sessions that agents hold and those of the queue; say what is due, and do nothing about it."""
+        args, now = self._task.args, time.time()
+        readings, entries = self.readings(args["agents"], variables), self.entries(self.queue(variables))
+        doomed_now = doomed(entries, readings.sessions)
+        going = {session_id for _entry, ids in doomed_now for session_id in ids}
+        away = [name for name in args["agents"] if name not in readings.facts]
+        actions = due(entries, readings.sessions, away, False, now)
+        # Nobody has noted it yet, but over it is.
+        over = {entry.id: entry.record for entry in actions.save if entry.state == ENDING}
+        held = {session_id: parts for session_id, parts in readings.sessions.items() if session_id not in going}
+        sessions = [
+            (over.get(session_id) or _record(parts), plan_of(parts).created_at) for session_id, parts in held.items()
+        ]
+        states = STATES if args.get("history") else (WAITING, STARTING)
+        sessions += [
+            (entry.record, entry.enqueued_at) for entry in entries if entry.state in states and entry.id not in held
+        ]
+        records = [record for record, _since in sessions]
+        self.write(args.get("path") or "", as_json(records))
+        for line in table(sessions, now):
+            self._display.display(line)
+        warnings = self.warnings(readings) + [
+            f"session {entry.name or entry.id} has ended, and {', '.join(entry.agents)} may still have a part of it."
+            for entry, _ids in doomed_now
+        ]
+        if actions.agents:
+            warnings.append(
+                f"something is due on {', '.join(actions.agents)}: backendai.cluster.schedule_sessions removes what has"
+                " ended and restarts what has died."
+            )
+        return {"warnings": warnings, "sessions": records}
+
+    def _verification(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Say whether a session is what it should be, and fail where it is not."""
+        name, session_id = self._named()
+        answers = _answers({agent: variables["hostvars"][agent] for agent in self._task.args["agents"]})
         try:
-            report = report_of(find(*named, answers, self.entries(self.queue(variables))), answers)
+            report = report_of(find(name, session_id, answers, self.entries(self.queue(variables))), answers)
         except NotFound as error:
-            report = absent_report(*named, f"{error}.")
-        self.write(str(args.get("path") or ""), as_json(report))
-        for line in lines(report) if report["session"]["status"] else ():
+            report = absent_report(name, session_id, f"{error}.")
+        lines = verification_table.lines(report) if report["session"]["status"] else []
+        return {"report": self._reported(report, lines)}
+
+    def _logs(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Show what the containers of a session printed, and fail where an agent of theirs cannot be asked."""
+        name, session_id = self._named()
+        said = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
+        answers = Answers(*parts_said(said, LOGGED))
+        try:
+            parts = logs.find_logs(name, session_id, answers, self.entries(self.queue(variables)))
+            report = logs.logs_report(parts, answers, str(self._task.args.get("kernel") or ""))
+        except NotFound as error:
+            report = logs.absent_logs(name, session_id, f"{error}.")
+        return {"logs": self._reported(report, logs.lines(report))}
+
+    def _named(self) -> tuple[str, str]:
+        return str(self._task.args.get("name") or ""), str(self._task.args.get("id") or "")
+
+    def _reported(self, report: dict[str, Any], lines: Iterable[str]) -> dict[str, Any]:
+        """Write and show a report; raise what it says is wrong."""
+        self.write(str(self._task.args.get("path") or ""), as_json(report))
+        for line in lines:
             self._display.display(line)
         if report["error"]:
             raise AnsibleActionFail(report["error"])
-        return {**result, "changed": False, "report": report}
+        return report
+
+
+def _record(parts: Parts) -> dict[str, Any]:
+    """Return the record of a session that agents hold."""
+    return session_record(plan_of(parts), status_of(parts), containers_of(parts))
 
 
 def _answers(said: Mapping[str, Mapping[str, Any]]) -> Answers:
     """Return what agents said, from their variables."""
-    parts, unfit = parts_said(said, PART)
-    left = [target for one in _results(said, LEFT) for target in one.get("left", [])]
+    parts, unfit = parts_said(said, VERIFIED)
+    left = [target for result in _results(said, LEFT) for target in result.get("left", [])]
     # Where the removal said nothing, all of them stay.
-    stays = [target for one in _results(said, REMOVED) for target in one.get("stays", left)]
-    seen = {hostname: sight for one in _results(said, SEEN) for hostname, sight in one.get("seen", {}).items()}
+    stays = [target for result in _results(said, REMOVED) for target in result.get("stays", left)]
+    seen = {hostname: sight for result in _results(said, SEEN) for hostname, sight in result.get("seen", {}).items()}
     return Answers(parts, unfit, left, stays, seen)
 
 
 def _results(said: Mapping[str, Mapping[str, Any]], variable: str) -> list[Mapping[str, Any]]:
     """Return what a step gave on the agents that took it."""
     results = [variables.get(variable) or {"skipped": True} for variables in said.values()]
-    return [one for one in results if not one.get("skipped")]
+    return [result for result in results if not result.get("skipped")]

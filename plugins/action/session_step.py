@@ -26,9 +26,9 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 
-# The variable of the control node that holds the result of ``session_spec``: requests may be secret, and options are
+# The variable of the control node that holds the result of ``session_request``: requests may be secret, and options are
 # not.
-REQUEST = "__session_spec"
+REQUEST = "__session_request"
 
 STEP_SECONDS = 300
 """How long a step may take on an agent, beside what a claim gives containers to start."""

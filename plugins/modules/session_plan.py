@@ -9,9 +9,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: session_plan
-short_description: Plan a session from the facts of all agents
+short_description: Plan sessions from the facts of all agents
 version_added: 0.1.0
 description:
+  - "Internal: called by the playbooks of this collection."
   - Decides everything about a session - agents, names, addresses, network - from the request and from what
     M(backendai.cluster.agent_info) said of the agents. Changes nothing but the queue, which gets a note that the
     session starts, or waits.
@@ -30,12 +31,19 @@ attributes:
     support: full
     details: In check mode, the diff is the plan of a new session.
 options:
+  queue:
+    description:
+      - Whether to plan the sessions that wait instead of one that was asked for. They are tried in the order of the
+        queue, each on what the ones before it leave, and the queue is told which of them this run starts and why the
+        others wait on. A session that others have passed O(patience) times goes first, and none of its resource group
+        and priority starts before it.
+    type: bool
+    default: false
   spec:
-    description: The request, as M(backendai.cluster.session_spec) returned it.
+    description: The request, as M(backendai.cluster.session_request) returned it; not for O(queue=true).
     type: dict
-    required: true
   pools:
-    description: Where the networks of sessions come from, as M(backendai.cluster.session_spec) returned it.
+    description: Where the networks of sessions come from, as M(backendai.cluster.session_request) returned it.
     type: dict
     required: true
   facts_max_age:
@@ -79,9 +87,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+starts:
+  description:
+    - What agents have to know of each session that this run starts, for M(backendai.cluster.session_step). It holds no
+      secret.
+  returned: success
+  type: list
+  elements: dict
 plan:
   description: The plan; V(null) when there is no room.
-  returned: success
+  returned: for a session that was asked for
   type: dict
 id:
   description: The id of the session.

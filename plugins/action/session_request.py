@@ -32,7 +32,7 @@ UNDERLAY = "gateway_underlay_address"
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_spec``."""
+    """The action ``backendai.cluster.session_request``."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)

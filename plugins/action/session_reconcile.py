@@ -7,15 +7,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import due
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import reachable, routes_of, told_by
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, prune
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT, ControlAction
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_due``."""
+    """The action ``backendai.cluster.session_reconcile``."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
@@ -24,7 +27,7 @@ class ActionModule(ControlAction):
         away = [name for name in args["agents"] if name not in readings.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
-            found = due(entries, readings.sessions, away, bool(args.get("given_up")), now)
+            found = due(entries, readings.sessions, away, bool(args.get("abandoned")), now)
             if not self._task.check_mode:
                 old = prune(entries, now, int(args.get("history_days", 30)))
                 for session_id in (*found.drop, *(entry.id for entry in old)):
@@ -45,4 +48,13 @@ class ActionModule(ControlAction):
             "end": found.end,
             "restart": found.restart,
             "agents": found.agents,
+            "routes": self._routes(readings, task_vars or {}),
         }
+
+    def _routes(self, readings: Readings, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what gateways have to know: which sessions have ended in this run, or all there is to know."""
+        args, entries = self._task.args, self.entries(self.queue(variables))
+        if args.get("all_routes"):
+            return routes_of(reachable(readings), entries, 0.0)
+        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("told") or ())
+        return routes_of([], entries, float(args["began"]), told)

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: session_spec
+module: session_request
 short_description: Check what is asked of a session before any host is touched
 version_added: 0.1.0
 description:
+  - "Internal: called by the playbooks of this collection."
   - Reads all variables that begin with C(session_) and checks names, types and limits, nested keys included.
   - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables.
 author:
@@ -48,7 +49,7 @@ options:
 
 EXAMPLES = r"""
 - name: Check what is asked
-  backendai.cluster.session_spec:
+  backendai.cluster.session_request:
   register: checked
 """
 
@@ -67,6 +68,10 @@ paths:
   returned: success
   type: list
   elements: str
+specs:
+  description: This request and those that wait, by the names of their sessions.
+  returned: success
+  type: dict
 run:
   description: The options of the run, with their values coerced to their types.
   returned: success

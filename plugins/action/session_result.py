@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Say what came of starts, in the queue, in records, to gateways and to people, on the control node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
+    Outcome,
+    outcome_of,
+    settled,
+    summary,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import routes_of, told_by
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import Start, start_from
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import described, links_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, session_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_result``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        state = {"settled": self._settle, "reported": self._report}[self._task.args["state"]]
+        return {**result, "changed": False, **state(variables)}
+
+    def _settle(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Bring queue and record up to date after a start, and return what follows from it."""
+        args = self._task.args
+        starts = [start_from(decided, variables["hostvars"]) for decided in args["starts"]]
+        refused = [refusal for start in starts for refusal in start.refusals]
+        if refused and args.get("retry"):
+            # Other runs were faster: it is planned anew, and its entry in the queue stays this run's.
+            return {"again": True, "refused": refused, "sessions": [], "wait": False, "waiting": False}
+        sessions = [self._came_of(start, variables) for start in starts]
+        if args.get("pending"):
+            sessions.append({"record": args["pending"], "error": None})
+        self.write(args.get("path") or "", as_json(sessions[0]["record"] if sessions else None))
+        for session in sessions if args.get("say", True) else ():
+            for line in summary(session["record"], check_mode=self._task.check_mode):
+                self._display.display(line)
+        running = {session["record"]["id"] for session in sessions if session["record"]["status"] == "RUNNING"}
+        plans = [SessionPlan.from_dict(start.decided["plan"]) for start in starts if start.id in running]
+        entries = self.entries(self.queue(variables))
+        wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
+        freed = bool(args.get("freed")) or any(session["record"]["status"] == "ERROR" for session in sessions)
+        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("told") or ())
+        return {
+            "again": False,
+            "sessions": sessions,
+            "wait": wait,
+            "waiting": wait or (freed and any(entry.state != ENDED for entry in entries)),
+            "routes": routes_of(plans, entries, float(args["began"]), told),
+        }
+
+    def _report(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Say in the end how the session of this run is doing, and fail where it failed."""
+        args = self._task.args
+        settled_before = args["result"]
+        (session,) = settled_before["sessions"]
+        record, waited = session["record"], settled_before["wait"]
+        # One that had to wait may have been started meanwhile, and one that was waited for has ended.
+        later = [other["record"] for other in args.get("later") or [] if other["record"]["id"] == record["id"]]
+        entry = self.queue(variables).entry(record["id"]) if waited else None
+        later += [entry.record] if entry and entry.state in (ENDING, ENDED) else []
+        if later:
+            record = later[-1]
+            self.write(args.get("path") or "", as_json(record))
+        links = links_of(record["id"], args.get("links") or {}) if record["status"] == "RUNNING" else []
+        self.write(args.get("access_path") or "", as_json(links))
+        lines = summary(record, check_mode=self._task.check_mode)
+        for line in [*lines, *described(str(record["name"]), links, args.get("host_key") or "")]:
+            self._display.display(line)
+        error = session["error"] or record["error"] or (_failure(record) if waited else None)
+        if error:
+            raise AnsibleActionFail(error)
+        return {"record": record, "access": links}
+
+    def _came_of(self, start: Start, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record of a session that was started, and what went wrong; the queue is up to date then."""
+        plan = SessionPlan.from_dict(start.decided["plan"])
+        replies = {agent: start.outcome_on(agent) for agent in plan.agents}
+        outcome = outcome_of(plan, replies, known=start.committed)
+        record = session_record(plan, outcome.status, outcome.containers, outcome.error)
+        return {"record": self._settled(variables, plan.id, record, outcome), "error": outcome.error}
+
+    def _settled(
+        self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: Outcome
+    ) -> dict[str, Any]:
+        """Bring the queue up to date, unless a later run has taken the session over; return the record that holds then.
+
+        A session that waits on has that of one that waits.
+        """
+        if self._task.check_mode:
+            return record
+        queue = self.queue(variables)
+        with queue.lock():
+            entry = queue.entry(session_id)
+            if entry is None or entry.state != STARTING or entry.owner != me():
+                return record
+            if outcome.status == "RUNNING":
+                queue.remove(entry.id)
+                return record
+            kept = settled(entry, record, outcome, time.time())
+            queue.save(kept)
+            return kept.record if kept.state == WAITING else record
+
+
+def _failure(record: Mapping[str, Any]) -> str | None:
+    """Return why a session that was waited for did not end well; ``None`` where its command did."""
+    if "exit_code" not in record:
+        return f"the session {record['name']!r} runs on: its agent could not be asked any more."
+    return None if record["exit_code"] == 0 else f"the session {record['name']!r} is over: {record['reason']}."

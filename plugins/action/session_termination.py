@@ -1,0 +1,81 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""End a session: find it and note that it has to go, then say that it has gone, on the control node."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_sentence
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import summary
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import routes_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, ended
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+
+
+class ActionModule(ControlAction):
+    """The action ``backendai.cluster.session_termination``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        state = {"begun": self._begin, "ended": self._end}[self._task.args["state"]]
+        return {**result, **state(variables)}
+
+    def _begin(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Find the session, and note in the queue that it has to go before anything is touched."""
+        args = self._task.args
+        readings, queue = self.readings(args["agents"], variables), self.queue(variables)
+        hidden = {name: "hidden by --limit" for name in args["agents"] if not readings.told(name)}
+        readings = dataclasses.replace(readings, left_out={**hidden, **readings.left_out})
+        named = args.get("name") or "", args.get("id") or ""
+        with self.transaction(queue):
+            try:
+                end = end_session(*named, self.entries(queue), readings, force=bool(args.get("force")), now=time.time())
+            except (SpecError, PlanError) as error:
+                raise AnsibleActionFail(as_sentence(str(error))) from None
+            if end.note and not self._task.check_mode:
+                queue.save(end.note)
+        self.forget(end.agents, variables)
+        return {
+            "changed": end.note is not None and not end.agents,
+            "warnings": self.warnings(readings),
+            "plan": end.plan.to_dict() if end.plan else None,
+            "agents": list(end.agents),
+            "away": list(end.away),
+            "record": end.record,
+        }
+
+    def _end(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Write the last record; agents that could not be cleared are remembered by the queue."""
+        args = self._task.args
+        record, removed = dict(args["record"]), args.get("removed") or {}
+        failed = [agent for agent, reply in removed.items() if reply.get("failed") or reply.get("unreachable")]
+        away = [*(args.get("away") or []), *failed]
+        queue = self.queue(variables)
+        with self.transaction(queue):
+            entry = queue.entry(record["id"]) if record["id"] else None
+            if entry and entry.state == ENDING and not self._task.check_mode:
+                left = dataclasses.replace(entry, agents=tuple(away))
+                queue.save(left if away else ended(entry, record, time.time()))
+        self.write(args.get("path") or "", as_json(record))
+        for line in summary(record, check_mode=self._task.check_mode):
+            self._display.display(line)
+        if away:
+            self._display.display(f"  {', '.join(away)} will be cleared by the next run that can use it.")
+        entries = self.entries(queue)
+        return {
+            "changed": False,
+            "record": record,
+            "waiting": any(entry.state != ENDED for entry in entries),
+            "routes": routes_of([], entries, float(args["began"])),
+        }
