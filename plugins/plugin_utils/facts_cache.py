@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import stat
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import share
 
 
 class FactsCache:
@@ -46,7 +46,7 @@ class FactsCache:
                 self._share(self._folder, 0o770)
             for agent, data in facts.items():
                 if self._dropped(agent) < began:
-                    self._write(self._file(agent), json.dumps(data))
+                    write_atomically(self._file(agent), json.dumps(data), durable=False, prepare=self._share)
 
     def drop(self, agents: Iterable[str]) -> None:
         """Forget agents: something changes there, and what was read before is no longer true."""
@@ -64,23 +64,8 @@ class FactsCache:
         except OSError:
             return 0.0
 
-    def _write(self, path: Path, content: str) -> None:
-        handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
-        try:
-            with os.fdopen(handle, "w") as stream:
-                stream.write(content)
-            self._share(Path(staged), 0o660)
-            os.replace(staged, path)
-        except OSError:
-            os.unlink(staged)
-            raise
-
-    def _share(self, path: Path, mode: int) -> None:
-        """Give a path to the group of the folder above, where that group may write there."""
-        above = self._folder.parent.stat()
-        if above.st_mode & stat.S_IWGRP:
-            os.chown(path, -1, above.st_gid)
-            path.chmod(mode)
+    def _share(self, target: int | Path, mode: int = 0o660) -> None:
+        share(target, self._folder.parent, mode)
 
     def _file(self, agent: str) -> Path:
         return self._folder / f"{quote(agent, safe='')}.json"

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
+from pathlib import Path
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step, apply, show
 
 PROTOCOL = 186
 """What marks our routes (the field ``proto``): those of a run that was killed are known by it."""
 
-LOCK = "/run/lock/backendai-detour"
+LOCK = Path("/run/lock/backendai-detour")
 
 NO_ROUTE, OWN_NETWORK = "no route leads there", "a network of this host's own has that address"
 """Why an address cannot be reached."""
@@ -54,8 +55,7 @@ def ways_to(own: Sequence[str], behind: Sequence[str]) -> Iterator[Ways]:
     What is behind a host of the same segment is reached through that host. Each route that this takes is for one
     address; they go at the end, and those that a killed run has left go first. Raises :class:`NetworkError`.
     """
-    with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(LOCK, create=True):
         _remove_routes()
         try:
             near = _near(own)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +57,11 @@ class GatewayStore:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the gateway's lock, so that two runs never change it at once. Raises :class:`GatewayFault`."""
-        try:
-            handle = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise self._not_ready(error) from error
-        with os.fdopen(handle, "w"):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self._root / "lock", create=True))
+            except OSError as error:
+                raise self._not_ready(error) from error
             yield
 
     def gateway(self) -> Gateway:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import process_start_time
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -70,15 +71,9 @@ def _is_marked(pid: int) -> bool:
         # The file is the container's: it may be anything.
         handle = os.open(f"/proc/{pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(handle) as mark:
-            return mark.read(32).strip() == _started(pid)
+            return mark.read(32).strip() == process_start_time(pid)
     except (OSError, UnicodeDecodeError):
         return False
-
-
-def _started(pid: int) -> str:
-    """Return when a process started, in ticks since the host did: field 22 of its ``stat``, the same in a container."""
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[19]
 
 
 def _last_words(client: docker.APIClient, name: str) -> str:
