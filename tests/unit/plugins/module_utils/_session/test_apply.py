@@ -450,8 +450,8 @@ def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> 
     assert tuple(sorted(files)) == FILES
     assert {name: oct(file.mode) for name, file in files.items() if file.mode != 0o600} == {"hosts": "0o644"}
     assert [name for name, file in files.items() if file.secret] == ["environment"]
-    assert files["ssh/authorized_keys"].content.splitlines()[-1] == "ssh-ed25519 ALICE alice@laptop"
-    assert len(files["ssh/known_hosts"].content.splitlines()) == 3
+    assert str(files["ssh/authorized_keys"].content).splitlines()[-1] == "ssh-ed25519 ALICE alice@laptop"
+    assert len(str(files["ssh/known_hosts"].content).splitlines()) == 3
 
 
 def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) -> None:
