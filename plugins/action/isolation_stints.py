@@ -14,8 +14,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model 
     AGENT,
     GATEWAY,
     Target,
-    is_address,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import stints_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction

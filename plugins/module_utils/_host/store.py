@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import re
 import shutil
 import time
 from collections import Counter
@@ -27,11 +26,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, is_session_id
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
-
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
 
 PROGRAM = Path("/usr/local/lib/backendai/restore.pyz")
 """The program that restores sessions, where the role ``agent`` installs it."""
@@ -169,7 +165,7 @@ class Store:
         """Return the sessions that can be read, in the order of their ids, and what is wrong with the others."""
         if not self._sessions.is_dir():
             return [], []
-        names = sorted(folder.name for folder in self._sessions.iterdir() if _ID.fullmatch(folder.name))
+        names = sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
         found = [self._held_or_damaged(name) for name in names]
         return [one for one in found if isinstance(one, Held)], [one for one in found if isinstance(one, Damaged)]
 
@@ -223,7 +219,7 @@ class Store:
 
     def folder(self, session_id: str) -> Path:
         """Return the folder of a session; an id that is none would name another folder, such as that of them all."""
-        if not _ID.fullmatch(session_id):
+        if not is_session_id(session_id):
             raise ValueError(f"session_id: {session_id!r} is not the id of a session")
         return self._sessions / session_id
 

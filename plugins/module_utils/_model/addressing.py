@@ -83,7 +83,7 @@ def vxlan_mtu(underlays: Sequence[tuple[str, int]]) -> int:
 
 def overhead(address: str) -> int:
     """Return the bytes that VXLAN adds to a frame sent to that underlay address."""
-    return VXLAN_OVERHEAD_V6 if ipaddress.ip_address(address).version == 6 else VXLAN_OVERHEAD_V4
+    return VXLAN_OVERHEAD_V6 if is_ipv6(address) else VXLAN_OVERHEAD_V4
 
 
 @functools.lru_cache(maxsize=4096)

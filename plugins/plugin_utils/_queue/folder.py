@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id, process_start_time
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import is_session_id
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, DamagedEntry, Entry, Owner
 
 LOCK_SECONDS = 30.0
@@ -26,8 +26,6 @@ LOCK_SECONDS = 30.0
 
 LEFTOVER_SECONDS = 60.0
 """From this age on, what a killed writer left is removed."""
-
-_ENTRY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")
 
 
 class QueueFolder:
@@ -47,13 +45,12 @@ class QueueFolder:
                 names = sorted(os.listdir(self.path))
             except FileNotFoundError:
                 return []
-        found = (self._read(name) for name in names if _ENTRY.fullmatch(name))
+        found = (self.entry(name[: -len(".json")]) for name in names if name.endswith(".json"))
         return [entry for entry in found if entry]
 
     def entry(self, session_id: str) -> Entry | None:
         """Return one session; ``None`` where there is none of that id."""
-        name = f"{session_id}.json"
-        return self._read(name) if _ENTRY.fullmatch(name) else None
+        return self._read(session_id) if is_session_id(session_id) else None
 
     def by_name(self, name: str) -> list[Entry]:
         """Return the sessions of that name that have not ended."""
@@ -90,14 +87,13 @@ class QueueFolder:
             self._settle()
 
     def _file(self, session_id: str) -> Path:
-        name = f"{session_id}.json"
-        if not _ENTRY.fullmatch(name):
+        if not is_session_id(session_id):
             raise ValueError(f"{session_id!r} is not the id of a session")
-        return self.path / name
+        return self.path / f"{session_id}.json"
 
-    def _read(self, name: str) -> Entry | None:
-        """Return the session of a file; ``None`` where it is not, or no longer, there."""
-        path = self.path / name
+    def _read(self, session_id: str) -> Entry | None:
+        """Return a session; ``None`` where its file is not, or no longer, there."""
+        path = self._file(session_id)
         with self._told("read"):
             try:
                 content = path.read_bytes()
@@ -105,7 +101,7 @@ class QueueFolder:
                 return None
         try:
             entry = Entry.from_json(content, str(path))
-            if name != f"{entry.id}.json":
+            if session_id != entry.id:
                 raise DamagedEntry(f"{path} holds another session, {entry.id}: move it away.")
         except DamagedEntry as error:
             raise AnsibleActionFail(f"session_queue_path: {error}") from None

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     """Return the folder of a gateway that leads to one session."""
     made = provisioned(tmp_path / "state")
     make_key(made / "token.key")
-    route = {"id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
+    route: dict[str, Any] = {"id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
     (made / "routes" / f"{ONE}.json").write_text(json.dumps(route))
     return made
 
