@@ -12,9 +12,11 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_sentence
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import HIDDEN
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 
@@ -25,14 +27,14 @@ class ActionModule(ControlAction):
         result = super().run(tmp, task_vars)
         args = self._task.args
         readings, queue = self.readings(args["agents"], task_vars or {}), self.queue(task_vars or {})
-        hidden = {name: "hidden by --limit" for name in args["agents"] if not readings.told(name)}
+        hidden = {name: HIDDEN for name in args["agents"] if not readings.told(name)}
         readings = dataclasses.replace(readings, left_out={**hidden, **readings.left_out})
         named = args.get("name") or "", args.get("id") or ""
         with self.transaction(queue):
             try:
                 end = end_session(*named, self.entries(queue), readings, force=bool(args.get("force")), now=time.time())
             except (SpecError, PlanError) as error:
-                raise AnsibleActionFail(str(error) if str(error).endswith(".") else f"{error}.") from None
+                raise AnsibleActionFail(as_sentence(str(error))) from None
             if end.note and not self._task.check_mode:
                 queue.save(end.note)
         self.forget(end.agents, task_vars or {})

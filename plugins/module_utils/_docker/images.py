@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, repository_of
 
@@ -28,11 +28,10 @@ class ImageUnavailable(ClusterError):
     """The image is not on the agent and cannot be pulled; the message is one sentence."""
 
     @classmethod
-    def because(cls, name: str, reference: str, reason: object) -> ImageUnavailable:
+    def because(cls, name: str, reference: str, why: object) -> ImageUnavailable:
         """Return the error for an image that cannot be pulled; ``reference`` is what was asked of the registry."""
-        said = " ".join(str(reason).split())
         which = f" as {reference!r}, which other agents have" if reference != name else ""
-        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({said})")
+        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({one_line(why)})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +128,7 @@ def pull_image(
         if not problem and find_image(client, name) is None:
             problem = "the engine broke it off without a word"
     except APIError as error:
-        problem = error.explanation or str(error)
+        problem = reason(error)
     if problem:
         raise ImageUnavailable.because(name, reference, problem)
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, as_phrase, reason
 
 if TYPE_CHECKING:
     import docker
@@ -126,5 +126,4 @@ class _Stream(io.RawIOBase):
 
 
 def _unreadable(what: str, error: Exception) -> LogUnreadable:
-    why = getattr(error, "explanation", None) or error
-    return LogUnreadable(f"{what} cannot be read: {why}".rstrip("."))
+    return LogUnreadable(f"{what} cannot be read: {as_phrase(reason(error))}")

@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import manages
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import VXLAN_OVERHEAD_V4, upper_half
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _removed(client: docker.APIClient, network: str) -> bool:
     except NotFound:
         return True
     except APIError as error:
-        if "in use" not in str(error.explanation):
+        if "in use" not in reason(error):
             raise
         return False
     return True
