@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
@@ -19,9 +20,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.latency
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, meetings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.check import targets_of
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said, ask
-
-if TYPE_CHECKING:
-    import docker
 
 Pair = tuple[str, str]
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import process_start_time
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-
-if TYPE_CHECKING:
-    import docker
 
 READY = "/var/lib/backendai/ready"
 """What the entrypoint makes in its container once it is through: in it stands when the first process started."""
@@ -51,11 +48,9 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
 
 
 def _is_ready(client: docker.APIClient, name: str) -> bool:
-    from docker.errors import NotFound
-
     try:
         pid = pid_of(client, name)
-    except NotFound:
+    except docker.errors.NotFound:
         pid = 0
     if not pid:
         raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
