@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
@@ -50,15 +51,17 @@ class ActionModule(ActionBase):
         """
         session = {"plan": plan}
         given = {role.name: role.env for role in spec.groups}
-        environments = {}
+        environments, files = {}, {}
         for kernel in plan.kernels_on(args["agent"]):
             environment = {**given[kernel.role], **session_environment(plan, kernel)}
             seen = {**session, "kernel": kernel, "environment": environment}
-            environments[kernel.hostname] = self._render(args["environment_template"], seen, task_vars)
+            environments[kernel.hostname] = environment
+            files[kernel.hostname] = self._render(args["environment_template"], seen, task_vars)
         return {
             "hosts": self._render(args["hosts_template"], session, task_vars),
             "ssh_config": self._render(args["ssh_config_template"], session, task_vars),
-            "environments": environments,
+            "environments": json.dumps(environments),
+            "environment_files": files,
         }
 
     def _render(self, template: str, seen: dict[str, Any], task_vars: dict[str, Any]) -> str:

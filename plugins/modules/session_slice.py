@@ -77,7 +77,7 @@ options:
     type: str
     default: ssh_config.j2
   environment_template:
-    description: The template of a container's environment, one C(KEY=VALUE) in each line.
+    description: The template of the file that lists a container's environment, one C(KEY=VALUE) in each line.
     type: str
     default: environment.j2
   images:
@@ -97,7 +97,10 @@ options:
     type: str
     default: ""
   environments:
-    description: The rendered environments by hostname. Set by the action.
+    description: The environments of containers by hostname, as JSON. Set by the action.
+    type: json
+  environment_files:
+    description: The files that list them, by hostname. Set by the action.
     type: dict
 """
 
@@ -123,6 +126,7 @@ diff:
   type: dict
 """
 
+import json
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -153,16 +157,21 @@ OPTIONS = {
     "images": {"type": "dict", "default": {}},
     "hosts": {"type": "str"},
     "ssh_config": {"type": "str"},
-    "environments": {"type": "dict", "no_log": True},
+    # As one text: each short value of a secret mapping would be censored wherever it occurs in a result.
+    "environments": {"type": "json", "no_log": True},
+    "environment_files": {"type": "dict", "no_log": True},
     "bootstrap": {"type": "str", "default": "", "no_log": True},
 }
+
+FROM_PLAYBOOK = ("plan", "agent", "nonce", "public_keys")
+FROM_ACTION = ("hosts", "ssh_config", "environments", "environment_files")
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={**CONNECTION_OPTIONS, **OPTIONS},
         required_if=[
-            ("state", "present", ("plan", "agent", "nonce", "public_keys", "hosts", "ssh_config", "environments")),
+            ("state", "present", (*FROM_PLAYBOOK, *FROM_ACTION)),
             ("state", "absent", ("session_id",)),
         ],
         supports_check_mode=True,
@@ -174,7 +183,8 @@ def main() -> None:
         if params["state"] == "absent":
             changes = remove_claimed(client, store, params["session_id"], params["nonce"], dry=dry)
         else:
-            plan, contents = SessionPlan.from_dict(params["plan"]), Contents.from_options(params)
+            contents = Contents.from_options({**params, "environments": json.loads(params["environments"])})
+            plan = SessionPlan.from_dict(params["plan"])
             network, images = params["default_network"], found_images(params["images"])
             asked = Asked(plan, params["agent"], params["nonce"], contents, network, images)
             changes = apply_claimed(client, store, asked, dry=dry)
