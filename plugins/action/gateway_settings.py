@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.gateway import parse_gateway
 from ansible_collections.backendai.cluster.plugins.plugin_utils.certificate_files import read_pair
@@ -41,9 +42,6 @@ class ActionModule(ActionBase):
 
 def _names(gateway: Gateway, host: str) -> list[str]:
     """Return what a certificate has to be for: the host name, those of apps, and the address where it is known."""
-    try:
-        address = [str(ipaddress.ip_address(host))]
-    except ValueError:
-        address = []
+    address = [str(ipaddress.ip_address(host))] if is_address(host) else []
     own = [f"*.{gateway.domain}"] if gateway.domain else []
     return list(dict.fromkeys([gateway.hostname, *own, *address]))

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import Probed, error_of, report_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table import lines
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import why_silent
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 PROBED = "__isolation_probe"
@@ -52,14 +53,13 @@ class ActionModule(ControlAction):
 
 def _probed(outsider: str, variables: Mapping[str, Any], stints: list[Stint]) -> list[Probed]:
     """Return what an outsider found in each stint, or why it could not try it."""
-    said = variables.get(PROBED) or {"msg": "it is hidden by --limit"}
+    said = variables.get(PROBED) or {}
     results = {Stint.from_dict(one[LOOP_VARIABLE]): one for one in said.get("results", []) if LOOP_VARIABLE in one}
     return [_one(outsider, stint, results.get(stint, said)) for stint in stints]
 
 
 def _one(outsider: str, stint: Stint, result: Mapping[str, Any]) -> Probed:
     if "ways" not in result:
-        why = " ".join(str(result.get("msg", "it gave no answer")).split()).rstrip(".")
-        return Probed(outsider, stint, failed=f"it could not be tried: {why}")
+        return Probed(outsider, stint, failed=f"it could not be tried: {why_silent(result)}")
     found = {name: result[name] for name in ("answers", "ways", "missing", "unseen", "near")}
     return Probed(outsider, stint, **found)

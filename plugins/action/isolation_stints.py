@@ -14,10 +14,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model 
     AGENT,
     GATEWAY,
     Target,
-    is_address,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import stints_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import why_silent
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 SAID = "__isolation_targets"
@@ -46,11 +47,11 @@ class ActionModule(ControlAction):
 
 def _target(name: str, kind: str, variables: Mapping[str, Any]) -> Target:
     """Return what is to be tried of a host; where it cannot be asked, what the inventory has of it."""
-    said = variables.get(SAID) or {"msg": "hidden by --limit"}
+    said = variables.get(SAID) or {}
     if "addresses" in said:
         return Target.from_dict(
             {"name": name, "kind": kind, **{key: said[key] for key in ("addresses", "udp_ports", "expected", "unread")}}
         )
     known = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
-    why = " ".join(str(said.get("msg", "it gave no answer")).split()).rstrip(".")
-    return Target(name, kind, dict.fromkeys(known, kind), unread=f"it cannot be asked for its addresses: {why}")
+    unread = f"it cannot be asked for its addresses: {why_silent(said)}"
+    return Target(name, kind, dict.fromkeys(known, kind), unread=unread)

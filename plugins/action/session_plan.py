@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase, as_sentence
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
@@ -92,7 +93,7 @@ class ActionModule(ControlAction):
                 decision = self._decided(spec, planned, entries, entry)
                 self._note(queue, spec, entries, entry, decision)
         except (SpecError, PlanError) as error:
-            sentence = str(error) if str(error).endswith(".") else f"{error}."
+            sentence = as_sentence(str(error))
             self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
             # What agents warn of may be why; a failure shows no warnings of its own.
             for said in self.warnings(readings):
@@ -134,7 +135,7 @@ class ActionModule(ControlAction):
         except (SpecError, PlanError) as error:
             if attempt == 1:
                 raise
-            return NoRoom(str(error).rstrip("."), {})
+            return NoRoom(as_phrase(error), {})
         if isinstance(decision, NoRoom) or decision.known:
             return decision
         rules = Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))

@@ -97,22 +97,23 @@ class ActionModule(HostAction):
         return {
             "hosts": self._rendered("hosts", seen, variables),
             "ssh_config": self._rendered("ssh_config", seen, variables),
-            "environments": self._environments(plan, spec, agent, variables),
+            **self._environments(plan, spec, agent, variables),
             "user_keys": list(spec.authorized_keys),
             "bootstrap": spec.bootstrap_script,
         }
 
     def _environments(
         self, plan: SessionPlan, spec: SessionSpec, agent: str, variables: dict[str, Any]
-    ) -> dict[str, str]:
-        """Return the environment of each container on the agent, as its template makes it."""
+    ) -> dict[str, dict[str, Any]]:
+        """Return the environment of each container on the agent, and the file that lists it."""
         given = {role.name: role.env for role in spec.groups}
-        environments = {}
+        environments, files = {}, {}
         for kernel in plan.kernels_on(agent):
             environment = {**given[kernel.role], **session_environment(plan, kernel)}
+            environments[kernel.hostname] = environment
             seen = {"plan": plan, "kernel": kernel, "environment": environment}
-            environments[kernel.hostname] = self._rendered("environment", seen, variables)
-        return environments
+            files[kernel.hostname] = self._rendered("environment", seen, variables)
+        return {"environments": environments, "environment_files": files}
 
     def _rendered(self, kind: str, seen: dict[str, Any], variables: dict[str, Any]) -> str:
         template = str(self._task.args["templates"][kind])

@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.sealed import Reader
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import TokenRequest, parse_token_request
 
@@ -29,56 +31,58 @@ class ActionModule(ActionBase):
         try:
             request = parse_token_request(self._task.args, task_vars or {})
             target = _target(request.path)
-            reader = Reader()
         except SpecError as error:
             raise AnsibleActionFail(str(error)) from None
-        except ImportError as error:
-            raise AnsibleActionFail(f"a token needs the Python package cryptography here ({error}).") from None
-        args = {**self._task.args, **_asked(request), "path": target, "reader": reader.address}
-        said = self._execute_module(module_args=args, task_vars=task_vars or {})
-        sealed = said.pop("sealed", None)
-        result |= {**said, "path": target}
-        if said.get("failed"):
-            return result
-        if sealed is not None:
-            _write(target, f"{reader.open(sealed)}\n")
-            for line in _usage(target, said):
+        args = {**self._task.args, **_asked(request), "path": str(target)}
+        with self._unprinted():
+            answer = self._execute_module(module_args=args, task_vars=task_vars or {})
+        token = answer.pop("token", None)
+        # All that was printed, where Ansible cannot make out a result in it.
+        answer.pop("module_stdout", None)
+        if token is not None:
+            _write(target, f"{token}\n")
+            for line in _usage(target, answer):
                 self._display.display(line)
-        return result
+        return {**result, **answer, "path": str(target)}
+
+    @contextlib.contextmanager
+    def _unprinted(self) -> Iterator[None]:
+        """Keep the connection from printing what the gateway answers, as ``-vvv`` has it do."""
+        context = self._connection._play_context
+        before, context.no_log = context.no_log, True
+        try:
+            yield
+        finally:
+            context.no_log = before
 
 
 def _asked(request: TokenRequest) -> dict[str, Any]:
     return {"name": request.name, "session_id": request.session_id, "ttl": request.seconds}
 
 
-def _target(path: str) -> str:
+def _target(path: str) -> Path:
     """Return the absolute path of the file; raises :class:`SpecError` where it cannot be."""
-    target = os.path.abspath(os.path.expanduser(path))
-    if os.path.isdir(target):
+    target = Path(path).expanduser().absolute()
+    if target.is_dir():
         raise SpecError(f"session_token_path: {path!r} must be a file, and is a folder.")
-    folder = os.path.dirname(target)
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
         raise SpecError(f"session_token_path: {path!r} must be in a folder that exists and can be written to.")
     return target
 
 
-def _write(target: str, content: str) -> None:
+def _write(target: Path, content: str) -> None:
     """Write a file for its owner alone; it is there as a whole, or as it was before."""
-    handle, staged = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".session-token-")
     try:
-        with os.fdopen(handle, "w") as stream:
-            stream.write(content)
-        os.replace(staged, target)
+        write_atomically(target, content)
     except OSError as error:
-        os.unlink(staged)
-        raise AnsibleActionFail(f"{target!r} cannot be written: {error.strerror}.") from None
+        raise AnsibleActionFail(f"'{target}' cannot be written: {error.strerror}.") from None
 
 
-def _usage(target: str, said: dict[str, Any]) -> list[str]:
+def _usage(target: Path, answer: dict[str, Any]) -> list[str]:
     """Return how to use the token, in ways that put it into no command line."""
-    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(said["expires_at"]))
-    urls = [app["url"] for app in said["links"]["apps"] if app["url"]]
-    lines = [f"The token for session {said['session']['name']} is in {target}, and opens it until {until}."]
+    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(answer["expires_at"]))
+    urls = [app["url"] for app in answer["links"]["apps"] if app["url"]]
+    lines = [f"The token for session {answer['session']['name']} is in {target}, and opens it until {until}."]
     if urls:
         lines.append(f"  curl --header @<(printf 'Authorization: Bearer '; cat '{target}') {urls[0]}")
         lines.append(f"  or in a browser, once: {urls[0]}?token=… with what the file holds")

@@ -88,6 +88,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNo
 from ansible.plugins.connection import ConnectionBase, ensure_connect
 from ansible.utils.display import Display
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import one_line
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import AgentConnection
 
 HOME = "/home/work"
@@ -185,4 +186,4 @@ class Connection(ConnectionBase):
 
 
 def _line(errors: bytes) -> str:
-    return " ".join(errors.decode(errors="replace").split())
+    return one_line(errors.decode(errors="replace"))

@@ -90,13 +90,14 @@ certificate:
     fingerprint: "6b86b273ff34fce19d6b804eff5a3f57…"
 """
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.installed import install
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import install
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._module import finish
 
@@ -117,8 +118,10 @@ def main() -> None:
     def run() -> dict[str, Any]:
         params = module.params
         given = (params["certificate"], params["key"]) if params["certificate"] else None
-        change, shown = install(Path(params["path"]), params["names"], given, time.time(), dry=module.check_mode)
-        return {"changed": change is not None, "diff": as_diff([change] if change else []), "certificate": shown}
+        changes, facts = install(Path(params["path"]), params["names"], given, time.time(), dry=module.check_mode)
+        made = given is None and bool(changes)
+        shown = {**dataclasses.asdict(facts), **({"fingerprint": None} if made and module.check_mode else {})}
+        return {"changed": bool(changes), "diff": as_diff(changes), "certificate": shown}
 
     finish(module, run)
 

@@ -106,8 +106,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.prober import Attempt, probe
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
 from ansible_collections.backendai.cluster.plugins.module_utils._module import finish
 

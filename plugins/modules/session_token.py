@@ -14,7 +14,8 @@ version_added: 0.1.0
 description:
   - Has a gateway sign a token that opens one session on every gateway of the group until it expires, and writes it to a
     file on the control node for its owner alone.
-  - The token is never shown, nor in the result. It comes from the gateway sealed for the one task that asked for it.
+  - The token is never shown, nor in the result. With C(-vvv), the gateway's answer is not printed; C(ANSIBLE_DEBUG)
+    prints it, as it does for any task with C(no_log).
   - A token cannot be taken back. It ends when it expires, when its session does, or when the gateway has another key.
 author:
   - backendai.cluster contributors (!UNKNOWN)
@@ -24,7 +25,7 @@ extends_documentation_fragment:
   - backendai.cluster.gateway
 attributes:
   action:
-    description: Opens what the gateway sealed, and writes the file.
+    description: Takes the token out of the gateway's answer, and writes the file.
     support: full
   check_mode:
     support: full
@@ -33,7 +34,7 @@ attributes:
     support: none
     details: The token is all that it makes.
 requirements:
-  - cryptography, on the control node too
+  - cryptography
 options:
   name:
     description: The name of the session; this or O(session_id) is required.
@@ -51,10 +52,6 @@ options:
     description: The file to write, on the control node. It holds the token and the end of a line.
     type: path
     required: true
-  reader:
-    description: For whom the token is sealed, which the action fills in.
-    type: str
-    default: ""
 """
 
 EXAMPLES = r"""
@@ -95,8 +92,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.signing import sealed_token
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import issue_token
 from ansible_collections.backendai.cluster.plugins.module_utils._module import GATEWAY_OPTIONS, finish
 
 
@@ -108,18 +105,14 @@ def main() -> None:
             "session_id": {"type": "str", "default": ""},
             "ttl": {"type": "int", "default": 3600},
             "path": {"type": "path", "required": True},
-            "reader": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
 
     def run() -> dict[str, Any]:
         params = module.params
-        reader = "" if module.check_mode else params["reader"]
-        signed = sealed_token(
-            GatewayStore(params["state_path"]), params["name"], params["session_id"], params["ttl"], reader
-        )
-        return {"changed": True, **signed}
+        asked = params["name"], params["session_id"], params["ttl"]
+        return {"changed": True, **issue_token(GatewayStore(params["state_path"]), *asked, dry=module.check_mode)}
 
     finish(module, run)
 

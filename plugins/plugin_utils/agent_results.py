@@ -2,12 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What agents said of one session, from the variables that hold their results."""
+"""What hosts said, from the variables that hold the results of their tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
+
+HIDDEN = "hidden by --limit"
 
 
 def parts_said(
@@ -19,10 +23,14 @@ def parts_said(
     """
     parts, unfit = {}, {}
     for agent, variables in said.items():
-        result = variables.get(variable) or {"msg": "hidden by --limit"}
+        result = variables.get(variable) or {}
         if "parts" in result and not result["unfit"]:
             parts[agent] = result["parts"]
         else:
-            why = str(result.get("unfit") or result.get("msg", "it gave no answer"))
-            unfit[agent] = " ".join(why.split()).rstrip(".")
+            unfit[agent] = why_silent(result)
     return parts, unfit
+
+
+def why_silent(result: Mapping[str, Any]) -> str:
+    """Return why a host gave nothing of use, as a phrase; its ``result`` is empty where it was not asked at all."""
+    return as_phrase(result.get("unfit") or result.get("msg", "it gave no answer")) if result else HIDDEN

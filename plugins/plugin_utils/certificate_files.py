@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
-from ansible.errors import AnsibleActionFail
-
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import (
-    CertificateError,
-    check_pair,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import day, moment
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 
 CERTIFICATE, KEY = "gateway_certificate", "gateway_certificate_key"
@@ -27,16 +24,35 @@ def read_pair(certificate: str, key: str) -> tuple[str, str]:
     """
     if not certificate:
         return "", ""
-    found, private = _read(CERTIFICATE, certificate), _read(KEY, key)
+    pem, key_pem = _read(CERTIFICATE, certificate), _read(KEY, key)
     try:
-        check_pair(found, private, time.time())
-    except ImportError as error:
-        raise AnsibleActionFail(f"{CERTIFICATE} needs the Python package cryptography here ({error}).") from None
-    except CertificateError as error:
-        part, _space, reason = str(error).partition(" ")
-        option, path = (KEY, key) if part == "key" else (CERTIFICATE, certificate)
-        raise SpecError(f"{option}: {path!r} {reason}.") from None
-    return found.decode(), private.decode()
+        parsed = crypto.x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        raise _refusal(CERTIFICATE, certificate, "holds no certificate in PEM form") from None
+    try:
+        private = crypto.serialization.load_pem_private_key(key_pem, None)
+    except TypeError:
+        reason = "is encrypted with a passphrase, which HAProxy could not ask for"
+        raise _refusal(KEY, key, reason) from None
+    except ValueError:
+        raise _refusal(KEY, key, "holds no private key in PEM form") from None
+    begins_at, expires_at = (moment(parsed, field) for field in ("not_valid_before", "not_valid_after"))
+    if expires_at <= time.time():
+        raise _refusal(CERTIFICATE, certificate, f"has expired on {day(expires_at)}")
+    if begins_at > time.time():
+        raise _refusal(CERTIFICATE, certificate, f"is not valid before {day(begins_at)}")
+    if _public(private) != _public(parsed):
+        raise _refusal(KEY, key, "does not fit the certificate")
+    return pem.decode(), key_pem.decode()
+
+
+def _public(holder: Any) -> bytes:
+    forms = crypto.serialization
+    return bytes(holder.public_key().public_bytes(forms.Encoding.DER, forms.PublicFormat.SubjectPublicKeyInfo))
+
+
+def _refusal(option: str, path: str, reason: str) -> SpecError:
+    return SpecError(f"{option}: {path!r} {reason}.")
 
 
 def _read(option: str, path: str) -> bytes:
@@ -44,4 +60,4 @@ def _read(option: str, path: str) -> bytes:
         with open(os.path.expanduser(path), "rb") as stream:
             return stream.read()
     except OSError as error:
-        raise SpecError(f"{option}: {path!r} cannot be read: {error.strerror}.") from None
+        raise _refusal(option, path, f"cannot be read: {error.strerror}") from None

@@ -7,17 +7,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import tempfile
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
@@ -149,14 +149,7 @@ class ControlAction(ActionBase):
         """
         if not path or self._task.check_mode:
             return
-        target, staged = os.path.abspath(os.path.expanduser(path)), ""
         try:
-            handle, staged = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".session-")
-            with os.fdopen(handle, "w") as stream:
-                stream.write(content)
-            os.chmod(staged, 0o644)
-            os.replace(staged, target)
+            write_atomically(Path(path).expanduser().absolute(), content, 0o644, durable=False)
         except OSError as error:
-            if os.path.exists(staged):
-                os.unlink(staged)
             raise AnsibleActionFail(f"{path!r} cannot be written: {error.strerror}.") from None

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import stat
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import share
 
 
 class FactsCache:
@@ -44,9 +43,10 @@ class FactsCache:
             if not self._folder.is_dir():
                 self._folder.mkdir(mode=0o700)
                 self._share(self._folder, 0o770)
-            for one in facts:
-                if self._dropped(one.name) < began:
-                    self._write(self._file(one.name), json.dumps(one.to_dict()))
+            for agent in facts:
+                if self._dropped(agent.name) < began:
+                    text = json.dumps(agent.to_dict())
+                    write_atomically(self._file(agent.name), text, durable=False, prepare=self._share)
 
     def drop(self, agents: Iterable[str]) -> None:
         """Forget agents: something changes there, and what was read before is no longer true."""
@@ -64,23 +64,8 @@ class FactsCache:
         except OSError:
             return 0.0
 
-    def _write(self, path: Path, content: str) -> None:
-        handle, staged = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
-        try:
-            with os.fdopen(handle, "w") as stream:
-                stream.write(content)
-            self._share(Path(staged), 0o660)
-            os.replace(staged, path)
-        except OSError:
-            os.unlink(staged)
-            raise
-
-    def _share(self, path: Path, mode: int) -> None:
-        """Give a path to the group of the folder above, where that group may write there."""
-        above = self._folder.parent.stat()
-        if above.st_mode & stat.S_IWGRP:
-            os.chown(path, -1, above.st_gid)
-            path.chmod(mode)
+    def _share(self, target: int | Path, mode: int = 0o660) -> None:
+        share(target, self._folder.parent, mode)
 
     def _file(self, agent: str) -> Path:
         return self._folder / f"{quote(agent, safe='')}.json"

@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
@@ -132,7 +133,7 @@ def refusal(code: int, errors: str, seconds: int) -> str:
 
 def left_out(agent: str, reason: str) -> str:
     """Return the sentence for an agent that cannot be asked."""
-    return f"{agent} is left out: {' '.join(reason.split()).rstrip('.')}."
+    return f"{agent} is left out: {as_phrase(reason)}."
 
 
 def references(agent: str, names: Sequence[str]) -> Mapping[str, str]:

@@ -514,8 +514,8 @@ def test_bad_variables_are_refused_before_anything_is_applied(tmp_path: Path) ->
     before = on(GATEWAY, "find /etc/backendai /var/lib/backendai-gateway -printf '%p %T@ %s\\n' | sort")
     fitting, other = make(["gateway"], 0.0), make(["gateway"], time.time())
     old, certificate, key = (tmp_path / name for name in ("old.pem", "certificate.pem", "key.pem"))
-    for path, content in ((old, fitting), (certificate, other), (key, fitting[fitting.index(b"-----BEGIN PRIV") :])):
-        path.write_bytes(content)
+    for path, content in ((old, fitting), (certificate, other), (key, fitting[fitting.index("-----BEGIN PRIV") :])):
+        path.write_text(content)
     pair = {"certificate": str(old), "certificate_key": str(key)}
     expired = provision(tmp_path, **pair, ssh_ports="80-90")
     assert expired.code != 0

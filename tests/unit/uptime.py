@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import state
+from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 
 
 class Uptime:
@@ -35,6 +36,6 @@ def uptime_of_numbers(folder: Path) -> Iterator[Uptime]:
     """Let the host be up for as long as the test says; what tells its boots apart is a file of the folder."""
     uptime = Uptime(folder / "boot_id")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state, "BOOT_ID", folder / "boot_id")
+        patch.setattr(processes, "BOOT_ID", folder / "boot_id")
         patch.setattr(state.time, "clock_gettime", uptime.read)
         yield uptime

@@ -6,10 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 
 
 def container_addresses(client: docker.APIClient) -> list[str]:

@@ -6,12 +6,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-
-if TYPE_CHECKING:
-    import docker
 
 REMEDY = "run backendai.cluster.provision_agents on this host"
 
@@ -31,7 +27,7 @@ def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
     ``timeout`` seconds.
     """
     try:
-        import docker
+        version = docker.__version__
     except ImportError as error:
         raise EngineUnavailable(
             f"the Docker SDK for Python cannot be imported ({error}), so the engine at {docker_host}"
@@ -43,5 +39,5 @@ def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
     except Exception as error:
         raise EngineUnavailable(
             f"the Docker engine at {docker_host} does not answer the Docker SDK for Python"
-            f" {docker.__version__} ({error}): start docker on this host, or {REMEDY}."
+            f" {version} ({error}): start docker on this host, or {REMEDY}."
         ) from error

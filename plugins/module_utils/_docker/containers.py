@@ -11,16 +11,14 @@ import concurrent.futures
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import device_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import complete
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import HOST_NETWORK, SESSION_INTERFACE
-
-if TYPE_CHECKING:
-    import docker
 
 PARALLEL = 8
 """How many containers the engine is asked for at once; more only queue in the engine."""
@@ -122,11 +120,9 @@ def how_it_ended(client: docker.APIClient, container: str) -> tuple[int | None, 
 
     Both are ``None`` where it was never started, or is gone by now.
     """
-    from docker.errors import NotFound
-
     try:
         state = client.inspect_container(container)["State"]
-    except NotFound:
+    except docker.errors.NotFound:
         return None, None
     if state["FinishedAt"].startswith("0001-"):
         return None, None
@@ -202,11 +198,9 @@ def _start_until(client: docker.APIClient, container: str, until: float) -> None
 
 def _starts(client: docker.APIClient, container: str, *, last: bool) -> bool:
     """Return whether a container starts; what the engine refuses is raised where this is the ``last`` try."""
-    from docker.errors import APIError
-
     try:
         client.start(container)
-    except APIError:
+    except docker.errors.APIError:
         if last:
             raise
         return False
@@ -319,11 +313,9 @@ def _environment(container: Container) -> dict[str, str]:
 
 
 def _remove(client: docker.APIClient, container: str) -> None:
-    from docker.errors import NotFound
-
     try:
         client.remove_container(container, force=True, v=True)
-    except NotFound:
+    except docker.errors.NotFound:
         return
 
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-
-if TYPE_CHECKING:
-    import docker
 
 _BRIDGE = "com.docker.network.bridge.name"
 _ICC = "com.docker.network.bridge.enable_icc"
@@ -61,8 +59,6 @@ def make_default_network(client: docker.APIClient, wanted: DefaultNetwork) -> No
 
     Raises NetworkInTheWay when containers are attached to the one that differs.
     """
-    from docker.types import IPAMConfig, IPAMPool
-
     if found := _find(client, wanted.name):
         attached = client.containers(all=True, filters={"network": found["Id"]})
         if attached:
@@ -75,7 +71,7 @@ def make_default_network(client: docker.APIClient, wanted: DefaultNetwork) -> No
         wanted.name,
         driver="bridge",
         check_duplicate=True,
-        ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=wanted.subnet)]) if wanted.subnet else None,
+        ipam=ipam(wanted.subnet) if wanted.subnet else None,
         options={_BRIDGE: wanted.bridge, _ICC: "false"},
         labels={labels.OWNER: labels.OWNER_VALUE},
     )

@@ -7,10 +7,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 
 BUSYBOX = "/opt/backendai/bin/busybox"
 

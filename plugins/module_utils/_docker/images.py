@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, repository_of
-
-if TYPE_CHECKING:
-    import docker
 
 IN_PLACE = ("Pull complete", "Already exists")
 """What the engine says of a layer that it has."""
@@ -28,11 +26,10 @@ class ImageUnavailable(ClusterError):
     """The image is not on the agent and cannot be pulled; the message is one sentence."""
 
     @classmethod
-    def because(cls, name: str, reference: str, reason: object) -> ImageUnavailable:
+    def because(cls, name: str, reference: str, why: object) -> ImageUnavailable:
         """Return the error for an image that cannot be pulled; ``reference`` is what was asked of the registry."""
-        said = " ".join(str(reason).split())
         which = f" as {reference!r}, which other agents have" if reference != name else ""
-        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({said})")
+        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({one_line(why)})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +83,9 @@ class Layers:
 
 def find_image(client: docker.APIClient, name: str) -> Image | None:
     """Return the image of that name; ``None`` where the engine does not have it."""
-    from docker.errors import NotFound
-
     try:
         found = client.inspect_image(name)
-    except NotFound:
+    except docker.errors.NotFound:
         return None
     config, digests = found["Config"], list(found.get("RepoDigests") or [])
     variables = (one.partition("=") for one in config.get("Env") or [])
@@ -116,20 +111,17 @@ def pull_image(
 
     Raises :class:`ImageUnavailable` when the registry does not give it.
     """
-    from docker.errors import APIError
-    from docker.utils import parse_repository_tag
-
-    repository, tag = parse_repository_tag(reference)
+    repository, tag = docker.utils.parse_repository_tag(reference)
     login = dataclasses.asdict(credential) if credential else None
     try:
         said = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
         problem = _problem_in(said, hear)
         if not problem and reference != name:
-            client.tag(reference, *parse_repository_tag(name))
+            client.tag(reference, *docker.utils.parse_repository_tag(name))
         if not problem and find_image(client, name) is None:
             problem = "the engine broke it off without a word"
-    except APIError as error:
-        problem = error.explanation or str(error)
+    except docker.errors.APIError as error:
+        problem = reason(error)
     if problem:
         raise ImageUnavailable.because(name, reference, problem)
 

@@ -10,12 +10,10 @@ import io
 import tarfile
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-
-if TYPE_CHECKING:
-    import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, as_phrase, reason
 
 LOG_BYTES = 1 << 20
 """How much of the end of one log is given at most, in bytes."""
@@ -36,14 +34,12 @@ def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps:
     With ``timestamps`` each begins with the time at which it was printed, in UTC, and a space. Raises
     :class:`LogUnreadable` where the engine does not give it: the log's driver cannot read, or the container is gone.
     """
-    from docker.errors import APIError
-
     try:
         frames = client.logs(
             container, stdout=True, stderr=True, stream=True, follow=False, tail=lines, timestamps=timestamps
         )
         return _tail(_whole(frames) if timestamps else frames, lines)
-    except (APIError, OSError) as error:
+    except (docker.errors.APIError, OSError) as error:
         raise _unreadable("its log", error) from None
 
 
@@ -52,15 +48,13 @@ def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int
 
     A link is not followed, and nothing but an ordinary file is read. Raises :class:`LogUnreadable`.
     """
-    from docker.errors import APIError, NotFound
-
     try:
         chunks, _stat = client.get_archive(container, path, chunk_size=CHUNK_BYTES)
         with tarfile.open(fileobj=_Stream(chunks), mode="r|") as archive:
             return _tail(_content(archive, path), lines)
-    except NotFound:
+    except docker.errors.NotFound:
         return None
-    except (APIError, OSError, tarfile.TarError) as error:
+    except (docker.errors.APIError, OSError, tarfile.TarError) as error:
         raise _unreadable(path, error) from None
 
 
@@ -126,5 +120,4 @@ class _Stream(io.RawIOBase):
 
 
 def _unreadable(what: str, error: Exception) -> LogUnreadable:
-    why = getattr(error, "explanation", None) or error
-    return LogUnreadable(f"{what} cannot be read: {why}".rstrip("."))
+    return LogUnreadable(f"{what} cannot be read: {as_phrase(reason(error))}")

@@ -7,15 +7,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import INTERFACE_PREFIX
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-
-if TYPE_CHECKING:
-    import docker
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +59,12 @@ def create_network(client: docker.APIClient, wanted: BridgeNetwork) -> None:
     ``internal`` keeps the default route of containers on the agent's default network (measured on engines 20.10 and
     26.1), ``inhibit_ipv4`` keeps the agent off the bridge, and the prefix names the interface inside containers.
     """
-    from docker.types import IPAMConfig, IPAMPool
-
     client.create_network(
         wanted.name,
         driver="bridge",
         internal=True,
         check_duplicate=True,
-        ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=wanted.subnet)]),
+        ipam=ipam(wanted.subnet),
         options={
             "com.docker.network.bridge.name": wanted.bridge,
             "com.docker.network.bridge.inhibit_ipv4": "true",

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import manages
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import VXLAN_OVERHEAD_V4, upper_half
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-
-if TYPE_CHECKING:
-    import docker
 
 REMOVE_SECONDS = 30
 """How long the other nodes may take to let go of an overlay."""
@@ -74,15 +72,13 @@ def create_overlay(client: docker.APIClient, wanted: Overlay) -> None:
     ``internal`` keeps the default route of containers on the agent's default network, as it does for bridges. The
     engine takes the MTU as that of the underlay, and gives containers 50 bytes less.
     """
-    from docker.types import IPAMConfig, IPAMPool
-
     client.create_network(
         wanted.name,
         driver="overlay",
         internal=True,
         attachable=True,
         check_duplicate=True,
-        ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=wanted.subnet, iprange=wanted.automatic)]),
+        ipam=ipam(wanted.subnet, wanted.automatic),
         options={"com.docker.network.driver.mtu": str(wanted.mtu + VXLAN_OVERHEAD_V4)},
         labels=labels.of_network(wanted.session_id, dataclasses.astuple(wanted)),
     )
@@ -108,14 +104,12 @@ def remove_overlays(client: docker.APIClient, session_id: str, seconds: float = 
 
 def _removed(client: docker.APIClient, network: str) -> bool:
     """Remove a network; return whether it is gone, and not in use."""
-    from docker.errors import APIError, NotFound
-
     try:
         client.remove_network(network)
-    except NotFound:
+    except docker.errors.NotFound:
         return True
-    except APIError as error:
-        if "in use" not in str(error.explanation):
+    except docker.errors.APIError as error:
+        if "in use" not in reason(error):
             raise
         return False
     return True

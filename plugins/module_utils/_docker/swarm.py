@@ -7,12 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
-
-if TYPE_CHECKING:
-    import docker
 
 DATA_PATH_PORT = 4789
 """The UDP port of a swarm's overlays, unless it was told otherwise; only its managers know."""
@@ -48,10 +46,8 @@ def _data_path_port(swarm: Mapping[str, Any]) -> int:
 
 def _ready(client: docker.APIClient) -> tuple[str, ...]:
     """Return the ids of the nodes that are ready; none where the managers cannot agree, and nothing can be made."""
-    from docker.errors import APIError
-
     try:
         nodes = client.nodes()
-    except APIError:
+    except docker.errors.APIError:
         return ()
     return tuple(sorted(node["ID"] for node in nodes if node["Status"]["State"] == "ready"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Any
 
 AGENT, BRIDGE, CONTAINER, GATEWAY = "agent", "bridge", "container", "gateway"
@@ -60,11 +59,3 @@ class Stint:
         """Return the stint that is described by plain data."""
         lists = {name: tuple(data[name]) for name in ("own", "addresses", "udp_ports")}
         return cls(data["target"], ports=data["ports"], echo=data["echo"], **lists)
-
-
-def is_address(text: str) -> bool:
-    """Return whether a text is an IPv4 or IPv6 address, without a zone."""
-    try:
-        return "%" not in text and bool(ip_address(text))
-    except ValueError:
-        return False

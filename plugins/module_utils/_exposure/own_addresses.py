@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._network.host import own_addresses
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
 
@@ -19,7 +20,7 @@ def host_addresses() -> tuple[list[str], list[str]]:
     links = show("ip", "-j", "addr", "show")
     entries = [(link["ifname"], entry["local"], entry["scope"]) for link in links for entry in link["addr_info"]]
     outward = {name for name, address, _scope in entries if address in own}
-    local = [address for name, address, scope in entries if name in outward and scope == "link" and ":" in address]
+    local = [address for name, address, scope in entries if name in outward and scope == "link" and is_ipv6(address)]
     behind = {address for _name, address, scope in entries if scope == "global" and address not in own}
     return [*own, *sorted(local)], sorted(behind)
 

@@ -23,6 +23,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import ANSWERED, CLOSED, OPEN, PATIENCE
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import echo_request, is_reply
 
 _SPARE_FILES = 200
@@ -118,7 +119,7 @@ def _heard(
 
 
 def _socket_for(door: Door) -> socket.socket:
-    six = ":" in door.address
+    six = is_ipv6(door.address)
     family = socket.AF_INET6 if six else socket.AF_INET
     if door.protocol == "icmp":
         echo = socket.IPPROTO_ICMPV6 if six else socket.IPPROTO_ICMP
@@ -136,7 +137,7 @@ def _knock(opened: socket.socket, door: Door) -> int:
     code = opened.connect_ex(_destination(door))
     if code or door.protocol == "tcp":
         return code
-    six = ":" in door.address
+    six = is_ipv6(door.address)
     echo = bytes([_ECHO_REQUEST_V6, 0, 0, 0]) + _tag() if six else echo_request(8)
     try:
         opened.send(echo if door.protocol == "icmp" else _DATAGRAM)
@@ -148,7 +149,7 @@ def _knock(opened: socket.socket, door: Door) -> int:
 def _destination(door: Door) -> tuple[str, int] | tuple[str, int, int, int]:
     # ICMP has no ports, and raw sockets over IPv6 take the number for a protocol.
     address, _percent, zone = door.address.partition("%")
-    if ":" not in address:
+    if not is_ipv6(address):
         return address, door.port
     return address, door.port, 0, socket.if_nametoindex(zone) if zone else 0
 
@@ -170,7 +171,7 @@ def _state(opened: socket.socket, door: Door, hosts: Collection[object]) -> str 
 
 
 def _is_echo(received: bytes, door: Door) -> bool:
-    if ":" not in door.address:
+    if not is_ipv6(door.address):
         return is_reply(received)
     return received[:1] == bytes([_ECHO_REPLY_V6]) and received[4:8] == _tag()
 

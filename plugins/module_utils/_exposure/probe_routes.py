@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
+from pathlib import Path
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step, apply, show
 
 PROTOCOL = 186
 """What marks our routes (the field ``proto``): those of a run that was killed are known by it."""
 
-LOCK = "/run/lock/backendai-detour"
+LOCK = Path("/run/lock/backendai-detour")
 
 NO_ROUTE, OWN_NETWORK = "no route leads there", "a network of this host's own has that address"
 """Why an address cannot be reached."""
@@ -54,12 +56,11 @@ def ways_to(own: Sequence[str], behind: Sequence[str]) -> Iterator[Ways]:
     What is behind a host of the same segment is reached through that host. Each route that this takes is for one
     address; they go at the end, and those that a killed run has left go first. Raises :class:`NetworkError`.
     """
-    with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(LOCK, create=True):
         _remove_routes()
         try:
             near = _near(own)
-            hops = {_is_six(way.address): way for way in reversed(near)}
+            hops = {is_ipv6(way.address): way for way in reversed(near)}
             reached = {way.address for way in near}
             rest = [one for one in dict.fromkeys([*own, *behind]) if one not in reached and not _is_link_local(one)]
             apply(_detours(rest, hops))
@@ -86,9 +87,9 @@ def _near(own: Iterable[str]) -> list[Way]:
 def _detours(addresses: Iterable[str], hops: dict[bool, Way]) -> list[Step]:
     steps = []
     for address in addresses:
-        hop, way = hops.get(_is_six(address)), _way(address)
+        hop, way = hops.get(is_ipv6(address)), _way(address)
         if hop and (way is None or way.via != hop.address):
-            length = 128 if _is_six(address) else 32
+            length = 128 if is_ipv6(address) else 32
             line = f"route add {address}/{length} via {hop.address} dev {hop.interface} proto {PROTOCOL}"
             steps.append(Step(Change(f"route to {address}", None, f"via {hop.address}"), (line,)))
     return steps
@@ -96,7 +97,7 @@ def _detours(addresses: Iterable[str], hops: dict[bool, Way]) -> list[Step]:
 
 def _checked(address: str, hops: dict[bool, Way], behind: Sequence[str]) -> Way | str:
     """Return the way that is taken to an address, or why it would not lead to the host that is meant."""
-    way, hop = _way(address), hops.get(_is_six(address))
+    way, hop = _way(address), hops.get(is_ipv6(address))
     if way is None:
         return OWN_NETWORK if hop else NO_ROUTE
     strays = way.via != hop.address if hop else address in behind and not way.via
@@ -121,9 +122,5 @@ def _remove_routes() -> None:
         apply(Step(Change("route", line, None), (line,)) for line in lines)
 
 
-def _is_six(address: str) -> bool:
-    return ":" in address
-
-
 def _is_link_local(address: str) -> bool:
-    return _is_six(address) and ip_address(address).is_link_local
+    return is_ipv6(address) and ip_address(address).is_link_local

@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.port_s
     scan,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.probe_routes import Way, is_there, ways_to
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import (
     Ranges,
     as_text,
@@ -71,7 +72,7 @@ def _doors(attempt: Attempt, destinations: Sequence[str]) -> Iterator[Door]:
 
 def _is_unseen(way: Way) -> bool:
     """Return whether nobody answers for an address of this segment; over IPv6 a firewall may be what keeps silent."""
-    return not way.via and ":" not in way.address and not is_there(way)
+    return not way.via and not is_ipv6(way.address) and not is_there(way)
 
 
 def _summed(answers: Iterable[Answer]) -> list[dict[str, Any]]:

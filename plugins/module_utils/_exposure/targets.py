@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.own_ad
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
 
 SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
 
@@ -27,7 +28,7 @@ def of_agent(docker_host: str, wireguard_port: int) -> dict[str, Any]:
     try:
         containers, unread = container_addresses(connect(docker_host)), ""
     except EngineUnavailable as error:
-        containers, unread = [], f"its containers are not known: {error}".rstrip(".")
+        containers, unread = [], f"its containers are not known: {as_phrase(error)}"
     return {
         "addresses": _kinds({AGENT: own, BRIDGE: bridges, CONTAINER: containers}),
         "udp_ports": sorted({*tunnel_ports(), wireguard_port}),
@@ -45,7 +46,7 @@ def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
     try:
         routes, unread = list(GatewayStore(state_path).routes().values()), ""
     except GatewayFault as error:
-        routes, unread = [], f"its routes are not known: {error}".rstrip(".")
+        routes, unread = [], f"its routes are not known: {as_phrase(error)}"
     ssh = {str(one.ssh_port): SSH_MEANS.format(name=one.name) for one in routes if one.ssh_port is not None}
     return {
         "addresses": _kinds({GATEWAY: own, BRIDGE: bridges}),

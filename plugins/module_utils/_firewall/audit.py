@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed
+
 SWARM_PORTS = (2377, 7946)
 """TCP ports at which the engine meets other nodes of a Docker Swarm, with certificates of the swarm's own."""
 
@@ -79,7 +81,7 @@ def _engine(sockets: Iterable[tuple[str, int]]) -> list[Finding]:
 
 
 def _listening(address: str, port: int) -> Finding:
-    place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    place = f"{bracketed(address)}:{port}"
     if ip_address(address).is_loopback:
         who = "every user of this host, and every container that shares its network, is root here who connects there"
         return Finding("engine_socket", f"the Docker engine listens at {place}, on this host alone: {who}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed
+from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import as_text, parse_ranges
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     Problems,
     SpecError,
@@ -88,7 +89,7 @@ def _allowances(problems: Problems, value: Any) -> tuple[Allowance, ...]:
     found = []
     for where, entry in entries(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
         protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "tcp"), PROTOCOLS)
-        ports = _spans(problems, f"{where}.ports", entry.get("ports") or ())
+        ports = _port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
         sources = networks(problems, f"{where}.sources", entry.get("sources") or ())
         if protocol == "any" and (ports or not sources):
             problems.add(f"{where}: protocol any takes sources, and no ports")
@@ -103,18 +104,11 @@ def _ports(problems: Problems, option: str, value: Any) -> tuple[int, ...]:
     return tuple(sorted({whole_number(problems, option, port, 1, 65535) for port in listed if port}))
 
 
-def _spans(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
+def _port_ranges(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
     """Return ports and ranges of ports that do not overlap, such as ``22`` and ``9100-9199``."""
-    spans: list[tuple[int, int]] = []
-    for span in filter(None, texts(problems, option, [value] if isinstance(value, int) else value)):
-        first, dash, last = span.partition("-")
-        low = whole_number(problems, option, first, 1, 65535)
-        high = whole_number(problems, option, last, low, 65535) if dash else low
-        spans.append((low, high))
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(spans):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
-        else:
-            merged.append((low, high))
-    return tuple(str(low) if low == high else f"{low}-{high}" for low, high in merged)
+    listed = ",".join(filter(None, texts(problems, option, [value] if isinstance(value, int) else value)))
+    try:
+        return tuple(as_text([one]) for one in parse_ranges(listed)) if listed else ()
+    except ValueError as error:
+        problems.refuse(option, listed, str(error))
+        return (listed,)

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
+
 
 @dataclasses.dataclass(frozen=True)
 class Allowance:
@@ -48,7 +50,7 @@ class Firewall:
 
 def of_family(addresses: Iterable[str], family: int) -> list[str]:
     """Return the addresses and networks of IPv4 (4) or IPv6 (6)."""
-    return [one for one in addresses if (":" in one) == (family == 6)]
+    return [one for one in addresses if is_ipv6(one) == (family == 6)]
 
 
 def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_r
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall, of_family
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed, is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
@@ -106,7 +106,7 @@ def isolation_of(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[s
             for prefix, door in _doors(plan, agent):
                 senders.setdefault(f"{prefix}{known_by}", set()).add((peer.address, *rest, *door))
     return Isolation(
-        agents=tuple(one for one in collapsed(addresses) if ":" not in one),
+        agents=tuple(of_family(collapsed(addresses), 4)),
         bridges=tuple(sorted(network.bridge for network in networks if network.bridge)),
         ports=tuple(sorted({network.port for network in networks if network.port is not None})),
         senders={known_by: tuple(sorted(found)) for known_by, found in sorted(senders.items())},
@@ -136,8 +136,8 @@ def render(isolation: Isolation, firewall: Firewall | None = None, outer: Collec
         "same": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
         "tunnel_ports": map(str, isolation.ports),
         "ssh_ports": map(str, isolation.ssh_ports),
-        "published4": [" . ".join(one) for one in isolation.published if ":" not in one[0]],
-        "published6": [" . ".join(one) for one in isolation.published if ":" in one[0]],
+        "published4": [" . ".join(one) for one in isolation.published if not is_ipv6(one[0])],
+        "published6": [" . ".join(one) for one in isolation.published if is_ipv6(one[0])],
         "gateways4": of_family(gateways, 4),
         "gateways6": of_family(gateways, 6),
         "outer": _quoted(outer),
@@ -268,7 +268,7 @@ def _wireguard_ports(plan: SessionPlan, agent: str) -> list[int]:
 
 def _known_by(peer: Underlay, own: Underlay, routed: Collection[str]) -> tuple[str, ...]:
     """Return the set that a peer belongs to, and what it is known by there beside its address and the identifier."""
-    family = "6" if ":" in peer.address else "4"
+    family = "6" if is_ipv6(peer.address) else "4"
     if own.public_key:
         # The tunnel under it lets a peer send from its own address only.
         return f"encrypted{family}", own.interface

@@ -13,13 +13,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store, write_atomically
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Trial:
     @property
     def over(self) -> bool:
         """Whether its time is over."""
-        return self.boot != this_boot() or seconds_up() >= self.until
+        return self.boot != boot_id() or seconds_up() >= self.until
 
 
 class FirewallState:
@@ -69,11 +68,6 @@ class FirewallState:
             return None, None
         except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             raise Damaged(f"{self._path} is damaged ({error}): remove it, and provision this host again.") from error
-
-
-def this_boot() -> str:
-    """Return what tells this boot of the host from all others."""
-    return BOOT_ID.read_text().strip()
 
 
 def seconds_up() -> float:

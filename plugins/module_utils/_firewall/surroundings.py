@@ -9,26 +9,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
-import struct
 import subprocess
 from collections.abc import Iterator
-from ipaddress import ip_address, ip_interface
+from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings, filters_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import PROC
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.host import find_underlay, own_addresses
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
+from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
 
 ENGINE = "dockerd"
 CHAIN = "firewall"
 """The chain of our table that keeps outsiders out, over IPv6 too."""
-
-_LISTENING = "0A"
-"""The state of a TCP socket that takes connections, as ``/proc/net/tcp`` has it."""
 
 
 def look_around(underlay_address: str) -> Surroundings:
@@ -51,12 +48,12 @@ def look_around(underlay_address: str) -> Surroundings:
     )
 
 
-def engine_sockets(processes: Path = Path("/proc")) -> list[tuple[str, int]]:
+def engine_sockets(processes: Path = PROC) -> list[tuple[str, int]]:
     """Return the addresses and TCP ports at which the Docker engine of this host takes connections."""
     engines = [entry for entry in processes.glob("[0-9]*") if _name(entry) == ENGINE]
     inodes = {inode for engine in engines for inode in _socket_inodes(engine / "fd")}
-    tables = [processes / "net" / family for family in ("tcp", "tcp6")]
-    return sorted({place for table in tables for place, inode in _listeners(table) if inode in inodes})
+    listening = (one for one in sockets("tcp", processes) if one.listening and one.inode in inodes)
+    return sorted({(one.address, one.port) for one in listening})
 
 
 def _networks(links: list[dict[str, Any]], underlay: Underlay | None) -> tuple[str, ...]:
@@ -79,22 +76,6 @@ def _socket_inodes(folder: Path) -> Iterator[str]:
             target = os.readlink(handle)
             if target.startswith("socket:["):
                 yield target[len("socket:[") : -1]
-
-
-def _listeners(table: Path) -> Iterator[tuple[tuple[str, int], str]]:
-    """Return where sockets take connections, with their inodes, from the kernel's table (``proc_net_tcp``)."""
-    for line in table.read_text().splitlines()[1:] if table.exists() else []:
-        fields = line.split()
-        if fields[3] == _LISTENING:
-            address, _colon, port = fields[1].rpartition(":")
-            yield (_address(address), int(port, 16)), fields[9]
-
-
-def _address(text: str) -> str:
-    """Return the address that the kernel writes as words in the order of this machine's bytes."""
-    words = [int(text[start : start + 8], 16) for start in range(0, len(text), 8)]
-    packed = struct.pack(f"={len(words)}I", *words)
-    return str(ip_address(socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)))
 
 
 def _ruleset() -> dict[str, Any]:

@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line
 
 TABLE = "backendai"
 
@@ -117,7 +117,7 @@ AGENTS_TABLE = Table(TABLE, "provision_agents")
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> FirewallError:
-    return FirewallError(f"nft: {' '.join(done.stderr.split())}")
+    return FirewallError(f"nft: {one_line(done.stderr)}")
 
 
 def _change(part: str, found: dict[str, list[str]], due: dict[str, list[str]]) -> Change:

@@ -15,10 +15,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state 
     FirewallState,
     Trial,
     seconds_up,
-    this_boot,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate, rules_of
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
@@ -63,7 +63,7 @@ def try_firewall(
         else:
             # While one cannot be read, the rules that are there stay: nothing would be tried.
             store.sessions()
-            trial = Trial(wanted, uuid.uuid4().hex, seconds_up() + seconds, this_boot(), connection)
+            trial = Trial(wanted, uuid.uuid4().hex, seconds_up() + seconds, boot_id(), connection)
         if dry:
             return Tried(AGENTS_TABLE.plan(checked), "")
         if trial is not None:

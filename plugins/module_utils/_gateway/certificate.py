@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The certificate of a gateway: one that is given, or one that the gateway makes and signs itself."""
+"""The file with a gateway's certificate and key: a given pair, or one that the gateway makes and signs itself."""
 
 from __future__ import annotations
 
@@ -10,90 +10,89 @@ import dataclasses
 import datetime
 import ipaddress
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 RENEW_DAYS, VALID_DAYS = 30, 397
-MAKER = "backendai.cluster"
-"""The organization in certificates that gateways sign themselves."""
 
-
-class CertificateError(ClusterError):
-    """A certificate or its key cannot be used; the message says why, in the middle of a sentence."""
+# The organization in certificates that gateways sign themselves.
+ISSUER = "backendai.cluster"
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """What a certificate says: who it is for, when it ends (seconds since the epoch), and whether a gateway made it."""
+class CertificateFacts:
+    """What a certificate says. ``expires_at`` is in seconds since the epoch, ``own``: a gateway has signed it itself.
 
-    names: tuple[str, ...]
+    ``fingerprint`` is the SHA-256, as browsers show it, without colons.
+    """
+
+    names: list[str]
     expires_at: int
     own: bool
+    fingerprint: str
 
 
-def check_pair(certificate: bytes, key: bytes, now: float) -> Facts:
-    """Return what a given certificate says, both as PEM; the chain may follow it.
+def install(
+    path: Path, names: Sequence[str], given: tuple[str, str] | None, now: float, *, dry: bool
+) -> tuple[list[Change], CertificateFacts]:
+    """Have a certificate and its key in a file: the pair ``given`` as PEM, else one that is made here for ``names``.
 
-    Raises :class:`CertificateError` whose text begins with the part that is wrong: ``certificate`` or ``key``.
+    One that was made here stays until the names change, or it ends soon. Return what changes, and what the certificate
+    says; with ``dry``, nothing is written. Raises :class:`GatewayFault` where cryptography is missing.
     """
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    crypto.require()
+    before = path.read_text() if path.exists() else ""
+    found = facts_of(before)
+    if given:
+        wanted = "".join(f"{part.strip()}\n" for part in given)
+    else:
+        wanted = before if found and _is_good(found, names, now) else make(names, now)
+    facts = facts_of(wanted)
+    if facts is None:
+        raise GatewayFault("certificate holds no certificate in PEM form")
+    drifted = plan_files([DesiredFile(path, wanted, secret=True)])
+    if not dry:
+        write_files((file for file, _change in drifted), atomically=True)
+    subject = f"certificate in {path}"
+    if wanted != before:
+        return [Change(subject, _described(found) if before else None, _described(facts))], facts
+    return [dataclasses.replace(change, subject=subject) for _file, change in drifted], facts
 
+
+def facts_of(pem: str) -> CertificateFacts | None:
+    """Return what the first certificate of a text in PEM form says; ``None`` where it holds none."""
     try:
-        found = x509.load_pem_x509_certificate(certificate)
-    except ValueError:
-        raise CertificateError("certificate holds no certificate in PEM form") from None
-    try:
-        private = load_pem_private_key(key, None)
-    except TypeError:
-        raise CertificateError("key is encrypted with a passphrase, which HAProxy could not ask for") from None
-    except ValueError:
-        raise CertificateError("key holds no private key in PEM form") from None
-    facts = _facts(found)
-    if facts.expires_at <= now:
-        raise CertificateError(f"certificate has expired on {_day(facts.expires_at)}")
-    begins_at = _seconds(found, "not_valid_before")
-    if begins_at > now:
-        raise CertificateError(f"certificate is not valid before {_day(begins_at)}")
-    if _public(private) != _public(found):
-        raise CertificateError("key does not fit the certificate")
-    return facts
-
-
-def facts_of(pem: bytes) -> Facts | None:
-    """Return what a certificate as PEM says; ``None`` for anything else."""
-    from cryptography import x509
-
-    try:
-        return _facts(x509.load_pem_x509_certificate(pem))
+        certificate = crypto.x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
         return None
+    makers = [one.value for one in certificate.subject.get_attributes_for_oid(crypto.oid.NameOID.ORGANIZATION_NAME)]
+    return CertificateFacts(
+        names=_names(certificate),
+        expires_at=int(moment(certificate, "not_valid_after")),
+        own=makers == [ISSUER] and certificate.issuer == certificate.subject,
+        fingerprint=certificate.fingerprint(crypto.hashes.SHA256()).hex(),
+    )
 
 
-def still_good(facts: Facts | None, names: Sequence[str], now: float) -> bool:
-    """Return whether a certificate that a gateway made is for exactly these names, and will be for a while."""
-    good = facts is not None and facts.own and sorted(facts.names) == sorted(names)
-    return good and facts is not None and facts.expires_at - now > RENEW_DAYS * 86400
-
-
-def make(names: Sequence[str], now: float) -> bytes:
-    """Return a key and a certificate for these host names and addresses, signed by itself, as PEM."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives import serialization as forms
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
+def make(names: Sequence[str], now: float) -> str:
+    """Return a certificate for these host names and addresses that is signed by itself, and its key, as PEM."""
+    x509, forms = crypto.x509, crypto.serialization
+    key = crypto.ec.generate_private_key(crypto.ec.SECP256R1())
     begins = datetime.datetime.fromtimestamp(now, datetime.timezone.utc) - datetime.timedelta(hours=1)
     subject = x509.Name(
         [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, MAKER),
+            x509.NameAttribute(crypto.oid.NameOID.ORGANIZATION_NAME, ISSUER),
             # 64 characters are allowed here; clients look at the alternative names alone.
-            x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64]),
+            x509.NameAttribute(crypto.oid.NameOID.COMMON_NAME, names[0][:64]),
         ]
     )
+    general = [x509.IPAddress(ipaddress.ip_address(one)) if is_address(one) else x509.DNSName(one) for one in names]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -102,50 +101,43 @@ def make(names: Sequence[str], now: float) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(begins)
         .not_valid_after(begins + datetime.timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(general), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
+        .add_extension(x509.ExtendedKeyUsage([crypto.oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, crypto.hashes.SHA256())
     )
     private = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-    return bytes(certificate.public_bytes(forms.Encoding.PEM) + private)
+    return (certificate.public_bytes(forms.Encoding.PEM) + private).decode()
 
 
-def _general(name: str) -> Any:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+def moment(certificate: Any, field: str) -> float:
+    """Return ``not_valid_before`` or ``not_valid_after`` in seconds since the epoch."""
+    # Since version 42, cryptography warns of times without a zone.
+    aware = getattr(certificate, f"{field}_utc", None)
+    return float((aware or getattr(certificate, field).replace(tzinfo=datetime.timezone.utc)).timestamp())
 
 
-def _facts(certificate: Any) -> Facts:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
+def day(seconds: float) -> str:
+    """Return a time in seconds since the epoch as its day, in UTC."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d")
 
+
+def _names(certificate: crypto.x509.Certificate) -> list[str]:
+    x509 = crypto.x509
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        names = [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
     except x509.ExtensionNotFound:
-        names = []
-    makers = [one.value for one in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    own = makers == [MAKER] and certificate.issuer == certificate.subject
-    return Facts(tuple(names), _seconds(certificate, "not_valid_after"), own)
+        return []
+    return [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
 
 
-def _seconds(certificate: Any, field: str) -> int:
-    """Return a time of a certificate; newer versions of cryptography have a field for times with a zone."""
-    aware = getattr(certificate, f"{field}_utc", None)
-    moment = aware or getattr(certificate, field).replace(tzinfo=datetime.timezone.utc)
-    return int(moment.timestamp())
+def _is_good(found: CertificateFacts, names: Sequence[str], now: float) -> bool:
+    same = found.own and sorted(found.names) == sorted(names)
+    return same and found.expires_at - now > RENEW_DAYS * 86400
 
 
-def _public(holder: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization as forms
-
-    return bytes(holder.public_key().public_bytes(forms.Encoding.DER, forms.PublicFormat.SubjectPublicKeyInfo))
-
-
-def _day(seconds: int) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d")
+def _described(facts: CertificateFacts | None) -> str:
+    if facts is None:
+        return "(no certificate)"
+    whose = "signed by itself" if facts.own else "given"
+    return f"for {', '.join(facts.names)} until {day(facts.expires_at)}, {whose}, SHA-256 {facts.fingerprint[:16]}"

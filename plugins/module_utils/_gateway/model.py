@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed
+
 
 @dataclasses.dataclass(frozen=True)
 class Gateway:
@@ -26,7 +28,7 @@ class Gateway:
     @property
     def authority(self) -> str:
         """What stands for the gateway in an URL, the port included where it is not the usual one."""
-        return self._with_port(f"[{self.hostname}]" if ":" in self.hostname else self.hostname)
+        return self._with_port(bracketed(self.hostname))
 
     def authority_of(self, host: str) -> str:
         """What stands for one of the gateway's own host names in an URL."""

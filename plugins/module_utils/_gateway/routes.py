@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import free_ports
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import free_ports, is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     Problems,
     SpecError,
+    app_name_of,
     choice,
     entries,
     id_of,
@@ -36,7 +36,6 @@ Map = dict[str, str]
 
 _MAX_LABEL = 63
 _PROTOCOLS = ("http", "tcp")
-_APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,9 +183,7 @@ def _route(problems: Problems, where: str, entry: Mapping[str, Any]) -> Route:
 
 
 def _app(problems: Problems, where: str, entry: Mapping[str, Any]) -> RoutedApp:
-    name = text(problems, f"{where}.name", entry.get("name"))
-    if name and not _APP.fullmatch(name):
-        problems.refuse(f"{where}.name", name, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
+    name = app_name_of(problems, f"{where}.name", entry.get("name"))
     protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "http"), _PROTOCOLS)
     return RoutedApp(name, protocol, _endpoint(problems, where, entry))
 
@@ -194,13 +191,9 @@ def _app(problems: Problems, where: str, entry: Mapping[str, Any]) -> RoutedApp:
 def _endpoint(problems: Problems, where: str, entry: Mapping[str, Any]) -> Endpoint:
     given = text(problems, f"{where}.address", entry.get("address"))
     port = whole_number(problems, f"{where}.port", entry.get("port"), 1, 65535)
-    try:
-        address = ipaddress.ip_address(given) if given else None
-    except ValueError:
-        address = None
-    if given and (address is None or "%" in given):
+    if given and not is_address(given):
         problems.refuse(f"{where}.address", given, "must be an IPv4 or IPv6 address")
-    return Endpoint(str(address), port)
+    return Endpoint(str(ipaddress.ip_address(given)) if is_address(given) else "", port)
 
 
 def _with_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:

@@ -18,13 +18,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     maps_of,
     next_routes,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import (
-    GatewayStore,
-    Text,
-    plan_files,
-    write_files,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import GATEWAYS_TABLE, table_of
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 NOT_RUNNING = (
@@ -64,11 +60,11 @@ def route(store: GatewayStore, haproxy: Haproxy, wish: Wish, *, dry: bool) -> Ou
         routes = next_routes(store.routes(), wish.routes, wish.ended, wish.exact, gateway)
         maps = maps_of(routes.values(), gateway)
         table = table_of((one.ssh_port for one in routes.values() if one.ssh_port is not None), gateway)
-        files = plan_files([*store.files_of(routes), *_map_files(store, maps), Text(store.table, table)])
+        files = plan_files([*store.files_of(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
         shut = GATEWAYS_TABLE.plan(table)
         running = _running(store, haproxy, maps)
         if not dry:
-            write_files([file for file, _change in files])
+            write_files((file for file, _change in files), atomically=True)
             if shut:
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([one for one, _change in running or []])
@@ -77,9 +73,9 @@ def route(store: GatewayStore, haproxy: Haproxy, wish: Wish, *, dry: bool) -> Ou
     return Outcome(changes, links, [NOT_RUNNING] if running is None and routes else [])
 
 
-def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[Text]:
+def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[DesiredFile]:
     return [
-        Text(store.maps / name, "".join(f"{key} {value}\n" for key, value in entries.items()))
+        DesiredFile(store.maps / name, "".join(f"{key} {value}\n" for key, value in entries.items()))
         for name, entries in maps.items()
     ]
 

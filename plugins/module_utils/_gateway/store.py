@@ -11,25 +11,15 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import fcntl
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-
-
-@dataclasses.dataclass(frozen=True)
-class Text:
-    """A file of the store with its whole content; none where it has to go."""
-
-    path: Path
-    content: str | None
+from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
 
 
 class GatewayStore:
@@ -57,12 +47,11 @@ class GatewayStore:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the gateway's lock, so that two runs never change it at once. Raises :class:`GatewayFault`."""
-        try:
-            handle = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise self._not_ready(error) from error
-        with os.fdopen(handle, "w"):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self._root / "lock", create=True))
+            except OSError as error:
+                raise self._not_ready(error) from error
             yield
 
     def gateway(self) -> Gateway:
@@ -79,53 +68,16 @@ class GatewayStore:
         """Return all routes by session id. Raises :class:`GatewayFault` for a file that cannot be read."""
         return {route.id: route for route in map(_route, sorted(self._routes.glob("*.json")))}
 
-    def files_of(self, routes: dict[str, Route]) -> list[Text]:
+    def files_of(self, routes: dict[str, Route]) -> list[DesiredFile]:
         """Return the files that these routes are, and those that have to go."""
         files = {self._routes / f"{one.id}.json": json.dumps(one.to_dict(), indent=1) + "\n" for one in routes.values()}
-        gone = [Text(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
-        return [*gone, *(Text(path, content) for path, content in files.items())]
+        gone = [DesiredFile(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
+        return [*gone, *(DesiredFile(path, content) for path, content in files.items())]
 
     def _not_ready(self, error: OSError) -> GatewayFault:
         return GatewayFault(
             f"{self._root} is not ready ({error.strerror}): run backendai.cluster.provision_gateways on this host."
         )
-
-
-def plan_files(files: list[Text]) -> list[tuple[Text, Change]]:
-    """Return the files whose content is not yet what it should be, and the lines that only one side has."""
-    drifted = []
-    for file in files:
-        found = file.path.read_text() if file.path.exists() else None
-        if found != file.content:
-            before, after = _lines(found), _lines(file.content)
-            shown = [
-                [one for one in these if one not in those] or these
-                for these, those in ((before, after), (after, before))
-            ]
-            texts = (None if found is None else _block(shown[0]), None if file.content is None else _block(shown[1]))
-            drifted.append((file, Change(f"file {file.path}", *texts)))
-    return drifted
-
-
-def write_files(files: list[Text]) -> None:
-    """Write or remove files, so that readers see the old or the new content; whatever happens, never half a file."""
-    for file in files:
-        if file.content is None:
-            file.path.unlink()
-        else:
-            write_secret(file.path, file.content.encode())
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """Write a file for root alone; readers see the old or the new content."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    staged = path.with_name(f".{path.name}.new")
-    staged.unlink(missing_ok=True)
-    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    staged.replace(path)
 
 
 def _route(path: Path) -> Route:
@@ -137,11 +89,3 @@ def _route(path: Path) -> Route:
 
 def _damaged(path: Path) -> GatewayFault:
     return GatewayFault(f"{path} is damaged: remove it, and run backendai.cluster.provision_gateways on this host.")
-
-
-def _lines(content: str | None) -> list[str]:
-    return (content or "").splitlines()
-
-
-def _block(lines: list[str]) -> str:
-    return "".join(f"\n  {line}" for line in lines) or "(nothing)"

@@ -11,76 +11,85 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import write_secret
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route, links_of
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 
 LEAST_SECONDS, MOST_SECONDS = 60, 30 * 86400
-
-
 ISSUER = "backendai-gateway"
-COORDINATE = 32
-"""Bytes of each of the two numbers of a signature (RFC 7518, section 3.4)."""
 
-MISSING = (
-    "the Python package cryptography is missing on this host ({}): run backendai.cluster.provision_gateways on it."
-)
+# Bytes of each of the two numbers of a signature (RFC 7518, section 3.4).
+COORDINATE_BYTES = 32
 
 
 def public_key(path: Path) -> str:
     """Return the public half, as PEM, of the key in a file. Raises :class:`GatewayFault` where there is none."""
-    key = _load(path)
-    from cryptography.hazmat.primitives import serialization as forms
-
-    pem = key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
+    forms = crypto.serialization
+    pem = _load(path).public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
     return str(pem.decode())
 
 
 def make_key(path: Path) -> None:
-    """Make a key in a file for root alone."""
-    try:
-        from cryptography.hazmat.primitives import serialization as forms
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError as error:
-        raise GatewayFault(MISSING.format(error)) from error
-    key = ec.generate_private_key(ec.SECP256R1())
-    write_secret(path, key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()))
+    """Make a key in a file for root alone. Raises :class:`GatewayFault` where cryptography is missing."""
+    crypto.require()
+    forms, key = crypto.serialization, crypto.ec.generate_private_key(crypto.ec.SECP256R1())
+    write_atomically(path, key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()))
+
+
+def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *, dry: bool) -> dict[str, Any]:
+    """Return ``session``, ``links``, ``expires_at`` and the ``token`` that opens a session; with ``dry`` no token.
+
+    Raises :class:`GatewayFault` where there is no such session, and ValueError for a lifetime that is not allowed.
+    """
+    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        raise ValueError(f"ttl: {seconds} must be a whole number from {LEAST_SECONDS} to {MOST_SECONDS}")
+    with store.lock():
+        gateway = store.gateway()
+        route = _find(store, name, session_id)
+    claims = claims_of(route.id, route.name, int(time.time()), seconds)
+    session = {"id": route.id, "name": route.name}
+    issued = {"session": session, "links": links_of(route, gateway), "expires_at": claims["exp"]}
+    return issued if dry else {**issued, "token": sign(store.key, claims)}
 
 
 def claims_of(session_id: str, name: str, issued_at: int, seconds: int) -> dict[str, Any]:
     """Return what a token says: it opens the session of that id, until it expires."""
-    return {
-        "iss": ISSUER,
-        "sub": session_id,
-        "session": name,
-        "iat": issued_at,
-        "exp": issued_at + seconds,
-    }
+    expires_at = issued_at + seconds
+    return {"iss": ISSUER, "sub": session_id, "session": name, "iat": issued_at, "exp": expires_at}
 
 
 def sign(path: Path, claims: Mapping[str, Any]) -> str:
     """Return the claims as a token, signed with the key in a file. Raises :class:`GatewayFault`."""
     key = _load(path)
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-
     body = f"{_encoded({'alg': 'ES256', 'typ': 'JWT'})}.{_encoded(claims)}"
-    numbers = decode_dss_signature(key.sign(body.encode(), ec.ECDSA(hashes.SHA256())))
-    signature = b"".join(number.to_bytes(COORDINATE, "big") for number in numbers)
-    return f"{body}.{_base64(signature)}"
+    signed = key.sign(body.encode(), crypto.ec.ECDSA(crypto.hashes.SHA256()))
+    numbers = crypto.utils.decode_dss_signature(signed)
+    return f"{body}.{_base64(b''.join(number.to_bytes(COORDINATE_BYTES, 'big') for number in numbers))}"
+
+
+def _find(store: GatewayStore, name: str, session_id: str) -> Route:
+    found = [
+        route
+        for route in store.routes().values()
+        if name in ("", route.name) and session_id in ("", route.id) and (name or session_id)
+    ]
+    if len(found) != 1:
+        asked = " and ".join(f"{key} {value!r}" for key, value in (("name", name), ("id", session_id)) if value)
+        raise GatewayFault(f"there is no session with the {asked} behind this gateway")
+    return found[0]
 
 
 def _load(path: Path) -> Any:
+    crypto.require()
     try:
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    except ImportError as error:
-        raise GatewayFault(MISSING.format(error)) from error
-    try:
-        return load_pem_private_key(path.read_bytes(), None)
+        return crypto.serialization.load_pem_private_key(path.read_bytes(), None)
     except OSError as error:
         raise GatewayFault(
             f"{path} cannot be read ({error.strerror}): run backendai.cluster.provision_gateways on this host."

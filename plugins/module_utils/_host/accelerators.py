@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import HOST_SLOTS, Device
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import one_line
 
 CUDA, ROCM = "cuda.device", "rocm.device"
 QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
@@ -57,7 +58,7 @@ def find_accelerators(
     except subprocess.TimeoutExpired:
         gpus, warnings = [], [f"nvidia-smi does not answer within {PATIENCE} seconds, so this agent offers no {CUDA}"]
     except subprocess.CalledProcessError as error:
-        gpus, warnings = [], [f"nvidia-smi fails ({' '.join(error.stdout.split())}), so this agent offers no {CUDA}"]
+        gpus, warnings = [], [f"nvidia-smi fails ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
     lost = _out_of_reach([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
     if lost:
         neither = f"neither a CDI specification names them nor is {NVIDIA_HOOK} installed"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The files of a session on an agent: read what is, compute the difference, write it."""
+"""Files with their whole content: read what is, compute the difference, write it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
 class DesiredFile:
-    """A file with its whole content. ``secret`` keeps its content out of diffs."""
+    """A file with its whole content, ``None`` where it must not be there. ``secret`` keeps its content out of diffs."""
 
     path: Path
-    content: str
+    content: str | None
     mode: int = 0o600
     secret: bool = False
 
@@ -35,27 +36,40 @@ def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]
             before, mode = None, file.mode
         if before != file.content:
             drifted.append((file, Change(f"file {file.path}", *_shown(before, file.content, file.secret))))
-        elif mode != file.mode:
+        elif before is not None and mode != file.mode:
             drifted.append((file, Change(f"file {file.path}", f"mode {mode:04o}", f"mode {file.mode:04o}")))
     return drifted
 
 
-def write_files(files: Iterable[DesiredFile]) -> None:
-    """Write files in place: containers see single files through bind mounts, which follow the inode, not the name."""
+def write_files(files: Iterable[DesiredFile], *, atomically: bool = False) -> None:
+    """Write or remove files: in place, so that containers see them through bind mounts, or else ``atomically``.
+
+    A bind mount of a single file follows the inode, not the name.
+    """
     for file in files:
+        if file.content is None:
+            file.path.unlink()
+            continue
         file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, file.mode), "w") as stream:
-            # The umask has a say when a file is made, and an old file keeps its old mode.
-            os.fchmod(stream.fileno(), file.mode)
-            stream.write(file.content)
+        if atomically:
+            write_atomically(file.path, file.content, file.mode)
+        else:
+            _overwrite(file.path, file.content, file.mode)
 
 
-def _shown(before: str | None, after: str, secret: bool) -> tuple[str | None, str]:
+def _overwrite(path: Path, content: str, mode: int) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as stream:
+        # The umask has a say when a file is made, and an old file keeps its old mode.
+        os.fchmod(stream.fileno(), mode)
+        stream.write(content)
+
+
+def _shown(before: str | None, after: str | None, secret: bool) -> tuple[str | None, str | None]:
     """Return both contents for a diff: the lines that only one has, so that the file's name stands right above them."""
     if secret:
-        return (None if before is None else "(other content hidden)"), "(content hidden)"
-    if before is None:
-        return None, _block(after.splitlines())
+        return (None if before is None else "(other content hidden)"), (None if after is None else "(content hidden)")
+    if before is None or after is None:
+        return _block(before.splitlines()) if before else before, _block(after.splitlines()) if after else after
     old, new = before.splitlines(), after.splitlines()
     gone, come = [line for line in old if line not in new], [line for line in new if line not in old]
     return (_block(gone), _block(come)) if gone or come else (_block(old), _block(new))

@@ -20,9 +20,11 @@ import subprocess
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"
@@ -195,12 +197,9 @@ def remove(root: str, versions: Iterable[str]) -> None:
 
 def _write(kit: Kit, paths: Iterable[str], folder: str) -> None:
     for path in paths:
-        target = os.path.join(folder, path)
-        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-        with open(f"{target}.new", "wb") as file:
-            file.write(kit.files[path].content)
-            os.fchmod(file.fileno(), kit.files[path].mode)
-        os.replace(f"{target}.new", target)
+        target = Path(folder, path)
+        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        write_atomically(target, kit.files[path].content, kit.files[path].mode, durable=False)
 
 
 def _digest(path: str) -> str | None:

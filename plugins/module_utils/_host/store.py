@@ -12,26 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
-import os
-import re
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, is_session_id
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
-
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that units run, where provisioning has put it."""
@@ -100,39 +96,30 @@ class Store:
         self._root = Path(state_path)
         self._sessions = self._root / "sessions"
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Hold the agent's lock: whoever decides on capacity or removes a session waits here for the others."""
-        try:
-            handle = os.open(self._root / "lock", os.O_RDWR)
-        except OSError as error:
-            raise NotProvisioned(
-                f"{self._root} is not ready ({error.strerror}): run backendai.cluster.provision_agents on this host."
-            ) from error
-        with _locked(handle):
-            yield
+        return self._locked(self._root / "lock")
 
     @contextlib.contextmanager
     def session_lock(self, session_id: str) -> Iterator[None]:
         """Hold the lock of one session, so that two runs never change it at once; nothing is locked without it."""
-        try:
-            handle = os.open(self.folder(session_id), os.O_RDONLY)
-        except FileNotFoundError:
-            yield
-            return
-        with _locked(handle):
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):
+                stack.enter_context(locked(self.folder(session_id)))
             yield
 
-    @contextlib.contextmanager
-    def isolation_lock(self) -> Iterator[None]:
+    def isolation_lock(self) -> AbstractContextManager[None]:
         """Hold the lock of the rules that follow from all sessions together; whoever has it asks for no other."""
-        try:
-            handle = os.open(self._sessions, os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise NotProvisioned(
-                f"{self._sessions} is missing: run backendai.cluster.provision_agents on this host."
-            ) from error
-        with _locked(handle):
+        return self._locked(self._sessions)
+
+    @contextlib.contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(path))
+            except OSError as error:
+                why = f"{self._root} is not ready ({error.strerror})"
+                raise NotProvisioned(f"{why}: run backendai.cluster.provision_agents on this host.") from error
             yield
 
     @property
@@ -152,16 +139,10 @@ class Store:
     def is_busy(self, session_id: str) -> bool:
         """Return whether a run holds the lock of a session at this moment."""
         try:
-            handle = os.open(self.folder(session_id), os.O_RDONLY)
+            with locked(self.folder(session_id), seconds=0) as handle:
+                return handle is None
         except FileNotFoundError:
             return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
 
     def kit(self) -> str:
         """Return the folder of the runtime kit in use, its version resolved."""
@@ -184,7 +165,7 @@ class Store:
         """Return the sessions that can be read, in the order of their ids, and what is wrong with the others."""
         if not self._sessions.is_dir():
             return [], []
-        names = sorted(folder.name for folder in self._sessions.iterdir() if _ID.fullmatch(folder.name))
+        names = sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
         found = [self._held_or_damaged(name) for name in names]
         return [one for one in found if isinstance(one, Held)], [one for one in found if isinstance(one, Damaged)]
 
@@ -238,7 +219,7 @@ class Store:
 
     def folder(self, session_id: str) -> Path:
         """Return the folder of a session; an id that is none would name another folder, such as that of them all."""
-        if not _ID.fullmatch(session_id):
+        if not is_session_id(session_id):
             raise ValueError(f"session_id: {session_id!r} is not the id of a session")
         return self._sessions / session_id
 
@@ -255,16 +236,6 @@ class Store:
         return {one.hostname for one in held.kernels if self.go_file(held.plan.id, one.hostname).exists()}
 
 
-@contextlib.contextmanager
-def _locked(handle: int) -> Iterator[None]:
-    """Hold the lock of an open file or folder, and close it in the end; a process that dies lets go by itself."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def _digest(path: Path) -> str | None:
     """Return a digest of a file's content; ``None`` where it is not there."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
@@ -273,13 +244,3 @@ def _digest(path: Path) -> str | None:
 def deadline(seconds: int) -> float:
     """Return the time that many seconds from now, by this agent's clock."""
     return time.time() + seconds
-
-
-def write_atomically(path: Path, content: str, mode: int = 0o600) -> None:
-    """Write a file so that readers see the old or the new content; ``mode`` holds from the first byte on."""
-    staged = path.with_name(f".{path.name}.new")
-    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    staged.replace(path)

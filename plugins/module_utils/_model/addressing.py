@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -82,7 +83,29 @@ def vxlan_mtu(underlays: Sequence[tuple[str, int]]) -> int:
 
 def overhead(address: str) -> int:
     """Return the bytes that VXLAN adds to a frame sent to that underlay address."""
-    return VXLAN_OVERHEAD_V6 if ipaddress.ip_address(address).version == 6 else VXLAN_OVERHEAD_V4
+    return VXLAN_OVERHEAD_V6 if is_ipv6(address) else VXLAN_OVERHEAD_V4
+
+
+@functools.lru_cache(maxsize=4096)
+def is_ipv6(text: str) -> bool:
+    """Return whether a text is an IPv6 address, with or without a zone, or an IPv6 network."""
+    try:
+        return ipaddress.ip_interface(text).version == 6
+    except ValueError:
+        return False
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IPv4 or IPv6 address, without a zone."""
+    try:
+        return "%" not in text and bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it stands in front of a port, in URLs too: an IPv6 address in brackets, all else as it is."""
+    return f"[{host}]" if is_ipv6(host) else host
 
 
 def collapsed(addresses: Iterable[str]) -> tuple[str, ...]:

@@ -105,9 +105,3 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
         "NCCL_SOCKET_IFNAME": interface,
         "GLOO_SOCKET_IFNAME": interface,
     }
-
-
-def parse_environment(text: str) -> dict[str, str]:
-    """Return the variables of an environment file: a ``KEY=VALUE`` in each line, ``#`` begins a comment line."""
-    lines = (line for line in text.split("\n") if "=" in line and not line.lstrip().startswith("#"))
-    return {key.strip(): value for key, _mark, value in (line.partition("=") for line in lines)}

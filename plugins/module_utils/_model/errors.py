@@ -24,8 +24,8 @@ errors of ``requests``.
 def reason(error: BaseException) -> str:
     """Return what went wrong as one line; the Docker engine's own words are in ``explanation``."""
     if isinstance(error, subprocess.CalledProcessError):
-        return " ".join(f"{error.cmd[0]} failed: {error.stderr or ''}".split())
-    return " ".join(str(getattr(error, "explanation", None) or error).split())
+        return one_line(f"{error.cmd[0]} failed: {error.stderr or ''}")
+    return one_line(getattr(error, "explanation", None) or error)
 
 
 def sentence(error: Exception) -> str | None:
@@ -35,10 +35,20 @@ def sentence(error: Exception) -> str | None:
     # The SDK is imported by the adapters, where it exists: here its errors are known by where they come from. They
     # are asked for first, because requests makes most of them an OSError.
     if type(error).__module__.startswith(("docker.", "requests.")):
-        return as_sentence(f"the Docker engine refused: {getattr(error, 'explanation', None) or error}")
+        return as_sentence(f"the Docker engine refused: {reason(error)}")
     return as_sentence(str(error)) if isinstance(error, EXPECTED) else None
 
 
 def as_sentence(text: str) -> str:
     """Return text with a full stop."""
     return text if text.endswith((".", "?")) else f"{text}."
+
+
+def as_phrase(text: object) -> str:
+    """Return text as one line without its full stop, to be a part of a sentence."""
+    return one_line(text).rstrip(".")
+
+
+def one_line(text: object) -> str:
+    """Return text with each run of blanks and line ends as one blank."""
+    return " ".join(str(text).split())

@@ -24,7 +24,7 @@ def ranges_of(ports: Iterable[int]) -> Ranges:
     return _joined((port, port) for port in ports)
 
 
-def as_text(ranges: Ranges) -> str:
+def as_text(ranges: Iterable[tuple[int, int]]) -> str:
     """Return ranges as they are written."""
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
@@ -58,7 +58,7 @@ def slices(ranges: Ranges, size: int) -> list[Ranges]:
 
 def _range_of(word: str) -> tuple[int, int]:
     first, dash, last = word.partition("-")
-    numbers = (first, last) if dash else (first, first)
+    numbers = [number.strip() for number in ((first, last) if dash else (first, first))]
     if not all(number.isascii() and number.isdigit() for number in numbers):
         raise ValueError("must be port numbers and ranges such as 22,80,8000-9000")
     low, high = int(numbers[0]), int(numbers[1])

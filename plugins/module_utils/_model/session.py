@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 
 MAIN, SUB = "main", "sub"
@@ -59,6 +60,14 @@ class PublishedPort:
     port: int
     address: str
     host_port: int
+
+
+_SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def is_session_id(text: str) -> bool:
+    """Return whether a text is the id of a session, and so may be the name of a file or folder: a UUID."""
+    return _SESSION_ID.fullmatch(text) is not None
 
 
 def service_ports(apps: Iterable[App]) -> str:

@@ -16,13 +16,14 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import is_session_id
 
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20
 
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 _OF_THE_SHELL = ("IFS", "OPTIND")
 _IDS = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
@@ -92,9 +93,17 @@ def name_of(problems: Problems, option: str, value: Any) -> str:
 def id_of(problems: Problems, option: str, value: Any) -> str:
     """Return ``value`` as the id of a session, empty where there is none."""
     session_id = optional(problems, option, value)
-    if session_id and not _ID.fullmatch(session_id):
+    if session_id and not is_session_id(session_id):
         problems.refuse(option, value, "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     return session_id
+
+
+def app_name_of(problems: Problems, option: str, value: Any) -> str:
+    """Return ``value`` as the name of an app."""
+    name = value if isinstance(value, str) else ""
+    if not _APP.fullmatch(name):
+        problems.refuse(option, value, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
+    return name
 
 
 def choice(problems: Problems, option: str, value: Any, allowed: Sequence[str]) -> str:
@@ -113,6 +122,17 @@ def whole_number(problems: Problems, option: str, value: Any, least: int, most: 
             return number
     problems.refuse(option, value, f"must be a whole number from {least} to {most}")
     return least
+
+
+def number_range(problems: Problems, option: str, value: Any, least: int, most: int, example: str) -> tuple[int, int]:
+    """Return the first and the last number of a range within ``least`` and ``most``; 0 and 0 for anything else."""
+    given = text(problems, option, value)
+    first, _dash, last = given.partition("-")
+    if first.isdecimal() and last.isdecimal() and least <= int(first) <= int(last) <= most:
+        return int(first), int(last)
+    if given:
+        problems.refuse(option, given, f"must be a range within {least}-{most}, such as {example}")
+    return 0, 0
 
 
 def script(problems: Problems, option: str, value: Any) -> str:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
@@ -17,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
+from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
 from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
 
 _OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
@@ -24,9 +24,6 @@ _OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_
 
 _PORTS_INSIDE = ("veth", "tun", "vxlan")
 """Kinds of ports of bridges that end in this host: containers, machines, sessions' tunnels."""
-
-_LISTENING = "0A"
-"""The state of a TCP socket that takes connections, as ``/proc/net/tcp`` has it."""
 
 
 def networks_in_use() -> list[str]:
@@ -105,14 +102,14 @@ def udp_ports() -> dict[int, str]:
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
     port_of = {link["ifname"]: link["linkinfo"]["info_data"].get("port") for link in links}
     ours = {port for name, port in port_of.items() if name.startswith(LINK_PREFIX)}
-    open_ports = {port for family in ("udp", "udp6") for port in _ports_of(Path("/proc/net", family))}
+    open_ports = {one.port for one in sockets("udp")}
     foreign = {port: f"the link {name}" for name, port in port_of.items() if not name.startswith(LINK_PREFIX)}
     return {**dict.fromkeys(open_ports - ours, "another program"), **foreign}
 
 
 def tcp_ports() -> set[int]:
     """Return the TCP ports that somebody listens at on this host."""
-    return {port for family in ("tcp", "tcp6") for port in _ports_of(Path("/proc/net", family), _LISTENING)}
+    return {one.port for one in sockets("tcp") if one.listening}
 
 
 def on_link(address: str) -> bool:
@@ -122,16 +119,6 @@ def on_link(address: str) -> bool:
 
 def _mac(link: dict[str, Any]) -> str:
     return str(link.get("address", "")) if link.get("link_type") == "ether" else ""
-
-
-def _ports_of(table: Path, state: str = "") -> set[int]:
-    """Return the local ports of the kernel's table of sockets, of those in one ``state`` where one is given.
-
-    Its lines are ``sl local_address rem_address st …``, addresses as ``HEX:HEXPORT``.
-    """
-    lines = table.read_text().splitlines()[1:] if table.exists() else []
-    sockets = (line.split() for line in lines)
-    return {int(fields[1].rpartition(":")[2], 16) for fields in sockets if state in ("", fields[3])}
 
 
 def _default_source(links: list[dict[str, Any]]) -> str:

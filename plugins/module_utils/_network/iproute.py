@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line
 
 
 class NetworkError(ClusterError):
@@ -96,7 +96,7 @@ def _batch(tool: str, lines: Sequence[str], pid: int | None = None) -> None:
     command = [*_enter(pid), tool, "-batch", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NetworkError(f"{tool} -batch: {' '.join(done.stderr.split())}")
+        raise NetworkError(f"{tool} -batch: {one_line(done.stderr)}")
 
 
 def _by(key: str, entries: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

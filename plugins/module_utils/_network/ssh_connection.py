@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from pathlib import Path
 
-PROC = Path("/proc")
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import parent_pid, process_environment
 
 _VARIABLE = "SSH_CONNECTION"
 
@@ -19,24 +19,9 @@ def ssh_connection() -> str:
 
     What changes the user, such as sudo, does not hand the variable on: then a process above this one has it.
     """
-    found, process = os.environ.get(_VARIABLE, ""), os.getpid()
-    while not found and process > 1:
-        process = _parent(process)
-        found = _environment(process).get(_VARIABLE, "")
+    found, pid = os.environ.get(_VARIABLE, ""), os.getpid()
+    with contextlib.suppress(OSError):
+        while not found and pid > 1:
+            pid = parent_pid(pid)
+            found = process_environment(pid).get(_VARIABLE, "")
     return found
-
-
-def _parent(process: int) -> int:
-    try:
-        # Behind the name of the program, which may hold anything: state and parent.
-        return int((PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _environment(process: int) -> dict[str, str]:
-    try:
-        variables = (PROC / str(process) / "environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return {}
-    return dict(one.partition("=")[::2] for one in variables)

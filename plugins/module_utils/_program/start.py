@@ -21,7 +21,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, sentence
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import found_images
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.check import prove
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, ClaimRefused, claim
@@ -91,13 +90,7 @@ class Agent:
         """Make files, network and containers what the plan says."""
         asked = part.asked
         keys = {**asked["public_keys"], **part.result.get("public_keys", {})}
-        contents = Contents(
-            **{
-                **asked["contents"],
-                "keys": {hostname: PublicKeys(**both) for hostname, both in keys.items()},
-                "user_keys": tuple(asked["contents"]["user_keys"]),
-            }
-        )
+        contents = Contents.from_options({**asked["contents"], "public_keys": keys})
         plan = SessionPlan.from_dict(asked["plan"])
         network, images = self.options["default_network"], found_images(asked["images"])
         wanted = Asked(plan, asked["agent"], asked["nonce"], contents, network, images)

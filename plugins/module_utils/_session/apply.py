@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
@@ -17,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     ImageUnavailable,
     find_image,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host.files import plan_files, write_files
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
@@ -31,10 +31,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.host_re
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import await_ready
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
-
-if TYPE_CHECKING:
-    import docker
-
 
 PROOF_SECONDS = 60
 """Seconds that a claim lasts at least once the containers have started: the session is proven then."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
@@ -25,9 +26,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.reachab
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import ask
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
-
-if TYPE_CHECKING:
-    import docker
 
 
 class Unhealthy(ClusterError):

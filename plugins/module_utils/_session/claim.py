@@ -12,9 +12,10 @@ import ipaddress
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import foreign_names
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
 from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys import ensure_keys
@@ -38,9 +39,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.survey 
     survey,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
-
-if TYPE_CHECKING:
-    import docker
 
 
 class ClaimRefused(ClusterError):

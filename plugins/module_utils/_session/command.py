@@ -7,16 +7,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, STOPPED
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed, claimed
-
-if TYPE_CHECKING:
-    import docker
 
 POLL_SECONDS = 0.5
 

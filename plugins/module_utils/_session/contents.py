@@ -24,7 +24,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
     AGAIN,
     derived,
-    parse_environment,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
@@ -38,11 +37,16 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_fil
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What the templates gave, and the keys of all containers: the same for every agent but ``environments``."""
+    """What the templates gave, and the keys of all containers: the same for every agent but for the environments.
+
+    ``environments`` are what Docker gives to the containers here, by hostname, and ``environment_files`` the same as
+    the template writes them.
+    """
 
     hosts: str
     ssh_config: str
-    environments: dict[str, str]
+    environments: dict[str, dict[str, str]]
+    environment_files: dict[str, str]
     keys: dict[str, PublicKeys]
     user_keys: tuple[str, ...]
     bootstrap: str = ""
@@ -54,6 +58,7 @@ class Contents:
             hosts=options["hosts"],
             ssh_config=options["ssh_config"],
             environments=options["environments"],
+            environment_files=options["environment_files"],
             keys={hostname: PublicKeys(**keys) for hostname, keys in options["public_keys"].items()},
             user_keys=tuple(options["user_keys"]),
             bootstrap=options["bootstrap"],
@@ -77,7 +82,7 @@ def desired_slice(
     wanted = []
     for kernel in held.kernels:
         folder = store.kernel_folder(held.plan.id, kernel.hostname)
-        given, image = parse_environment(contents.environments[kernel.hostname]), images[kernel.image]
+        given, image = contents.environments[kernel.hostname], images[kernel.image]
         follows = derived(image.environment, given, held.plan.interface_on(kernel.agent))
         files += _files(folder, held, kernel, contents, host.infiniband, follows)
         container = _container(held, kernel, given, image, str(folder), store.kit(), default_network)
@@ -105,7 +110,7 @@ def _files(
     shared = [DesiredFile(folder / "ports", listening)] if listening else []
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
-        DesiredFile(folder / "environment", contents.environments[kernel.hostname], secret=True),
+        DesiredFile(folder / "environment", contents.environment_files[kernel.hostname], secret=True),
         DesiredFile(folder / "derived", "".join(f"{name}\n" for name in AGAIN if name in follows)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
         DesiredFile(folder / "ssh" / "known_hosts", known),

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -18,9 +18,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
-
-if TYPE_CHECKING:
-    import docker
 
 
 def drift_of(client: docker.APIClient, store: Store, held: Held) -> list[Change]:

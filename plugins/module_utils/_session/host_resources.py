@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import cdi_folders
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import infiniband_nodes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
 from ansible_collections.backendai.cluster.plugins.module_utils._host.limits import read_limits
-
-if TYPE_CHECKING:
-    import docker
 
 
 @dataclasses.dataclass(frozen=True)

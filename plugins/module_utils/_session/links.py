@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
@@ -17,9 +17,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge 
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
 from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Port, Ports, plan_ports
 from ansible_collections.backendai.cluster.plugins.module_utils._network.vxlan import desired_vxlan, plan_vxlan
-
-if TYPE_CHECKING:
-    import docker
 
 DEFAULT_INTERFACE = "eth0"
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.exec import BUSYBOX, run_as_work
-
-if TYPE_CHECKING:
-    import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 
 SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 

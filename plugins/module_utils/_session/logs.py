@@ -9,18 +9,16 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of, tail_of_file
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, App
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
-
-if TYPE_CHECKING:
-    import docker
 
 APP_LOG = "/var/log/backendai/{name}.log"
 """Where an app writes to, in main1."""

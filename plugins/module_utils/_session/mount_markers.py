@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.exec import BUSYBOX, run_as_work
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-
-if TYPE_CHECKING:
-    import docker
 
 PREFIX = ".backendai-verify-"
 

@@ -6,16 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import overlay
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
-
-if TYPE_CHECKING:
-    import docker
 
 
 def overlay_drift(client: docker.APIClient, held: Held) -> list[Change]:

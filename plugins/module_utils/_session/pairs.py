@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
 from ansible_collections.backendai.cluster.plugins.module_utils._network.latency import latencies
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, meetings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.check import targets_of
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said, ask
-
-if TYPE_CHECKING:
-    import docker
 
 Pair = tuple[str, str]
 
@@ -79,5 +78,5 @@ def _ask(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> Said:
 
 def _leads_to(said: Said, kernel: Kernel) -> bool:
     """Return whether a name leads to the container that has it: the first IPv4 address counts."""
-    first = next((address for address in said.addresses.get(kernel.hostname, []) if ":" not in address), None)
+    first = next((address for address in said.addresses.get(kernel.hostname, []) if not is_ipv6(address)), None)
     return first is not None and kernel.address in (None, first)

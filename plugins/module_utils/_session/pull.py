@@ -10,16 +10,14 @@ whether it is still there, and no second one is started: a run that takes the se
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
-import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
@@ -29,17 +27,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     pull_image,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
-    Held,
-    Store,
-    write_atomically,
-)
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
-
-if TYPE_CHECKING:
-    import docker
 
 PACE = 0.5
 """Seconds between two looks of the process that pulls: at the claim, and at how far it is."""
@@ -99,15 +92,10 @@ class _Note:
         folder, stem = store.folder(session_id) / "pulls", hashlib.sha256(pull.name.encode()).hexdigest()[:16]
         self._lock, self._path = folder / f"{stem}.lock", folder / f"{stem}.json"
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[int | None]:
+    def locked(self) -> AbstractContextManager[int | None]:
         """Hold the lock of the pull, an open file; ``None`` while another process has it."""
         self._lock.parent.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            yield handle if _taken(handle) else None
-        finally:
-            os.close(handle)
+        return locked(self._lock, seconds=0, create=True)
 
     def write(self, progress: Progress, failed: str | None = None) -> bool:
         """Note how far the pull is, and how it ended; return whether it may go on: the session is still claimed."""
@@ -144,14 +132,6 @@ class _Note:
         except FileNotFoundError:
             return {}
         return said
-
-
-def _taken(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _work(docker_host: str, note: _Note, pull: Pull) -> None:

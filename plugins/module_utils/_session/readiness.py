@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import process_start_time
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-
-if TYPE_CHECKING:
-    import docker
 
 READY = "/var/lib/backendai/ready"
 """What the entrypoint makes in its container once it is through: in it stands when the first process started."""
@@ -50,11 +48,9 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
 
 
 def _is_ready(client: docker.APIClient, name: str) -> bool:
-    from docker.errors import NotFound
-
     try:
         pid = pid_of(client, name)
-    except NotFound:
+    except docker.errors.NotFound:
         pid = 0
     if not pid:
         raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
@@ -70,15 +66,9 @@ def _is_marked(pid: int) -> bool:
         # The file is the container's: it may be anything.
         handle = os.open(f"/proc/{pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(handle) as mark:
-            return mark.read(32).strip() == _started(pid)
+            return mark.read(32).strip() == process_start_time(pid)
     except (OSError, UnicodeDecodeError):
         return False
-
-
-def _started(pid: int) -> str:
-    """Return when a process started, in ticks since the host did: field 22 of its ``stat``, the same in a container."""
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[19]
 
 
 def _last_words(client: docker.APIClient, name: str) -> str:

@@ -10,9 +10,10 @@ import concurrent.futures
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -22,9 +23,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import _by_hostname
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed, remove_slice
-
-if TYPE_CHECKING:
-    import docker
 
 
 @dataclasses.dataclass(frozen=True)

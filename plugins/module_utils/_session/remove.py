@@ -6,18 +6,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks, overlay
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import link_of
 from ansible_collections.backendai.cluster.plugins.module_utils._network import vxlan
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
-
-if TYPE_CHECKING:
-    import docker
 
 
 def remove_claimed(

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import start_stopped
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -24,9 +24,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import remove_expired
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
-
-if TYPE_CHECKING:
-    import docker
 
 SWARM_SECONDS = 30
 """How long an engine that has just started may take to join its swarm, and to find its overlays again."""

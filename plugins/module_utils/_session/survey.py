@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
@@ -22,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.containe
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import subnets
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import (
     place_in,
     read_swarm,
@@ -41,9 +42,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import STOPPED
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host as network
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import underlay_in_use
-
-if TYPE_CHECKING:
-    import docker
 
 
 @dataclasses.dataclass(frozen=True)

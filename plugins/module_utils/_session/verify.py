@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import drift_of
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pairs import pairs_of
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
-
-if TYPE_CHECKING:
-    import docker
 
 
 def parts_of(store: Store, name: str, session_id: str) -> list[Held]:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, Mesh, port_of
@@ -137,5 +137,5 @@ def _run(*command: str) -> str:
         missing = f"{error.filename} is not installed on this host: run backendai.cluster.provision_agents on it."
         raise WireGuardError(missing) from error
     if done.returncode:
-        raise WireGuardError(f"{' '.join(command)}: {' '.join(done.stderr.split())}")
+        raise WireGuardError(f"{' '.join(command)}: {one_line(done.stderr)}")
     return done.stdout

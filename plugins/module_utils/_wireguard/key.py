@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 
 PRIVATE, PUBLIC = "private", "public"
 

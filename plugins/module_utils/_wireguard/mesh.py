@@ -13,6 +13,7 @@ import hashlib
 import ipaddress
 from collections.abc import Iterable
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed, is_ipv6
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 
@@ -56,13 +57,12 @@ def inner_address(public_key: str) -> str:
 
 def encrypted(plain: Underlay, public_key: str, port: int) -> Underlay:
     """Return the underlay that lies, with that key, on a plain one, where peers reach it at a UDP port."""
-    v6 = ":" in plain.address
     return Underlay(
         address=inner_address(public_key),
         interface=DEVICE,
-        mtu=plain.mtu - (OVERHEAD_V6 if v6 else OVERHEAD_V4),
+        mtu=plain.mtu - (OVERHEAD_V6 if is_ipv6(plain.address) else OVERHEAD_V4),
         public_key=public_key,
-        endpoint=f"[{plain.address}]:{port}" if v6 else f"{plain.address}:{port}",
+        endpoint=f"{bracketed(plain.address)}:{port}",
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model import port_ranges
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
 
 _SHOWN_PORTS = 60
 
@@ -34,10 +35,7 @@ def table(
         where = [one["outsider"], one["target"], one["address"], one["kind"], one["via"] or "-"]
         cells = [_cell(one, protocol, findings, expected) for protocol in ("tcp", "udp", "icmp")]
         rows.append([*where, _short(one["ports"]), *cells])
-    if len(rows) == 1:
-        return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return render_table(rows) if len(rows) > 1 else []
 
 
 def _cell(

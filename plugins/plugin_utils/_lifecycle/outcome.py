@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -52,7 +53,7 @@ def settled(entry: Entry, record: dict[str, Any], outcome: Outcome, now: float) 
         return waiting(entry, _pending(entry, f"it is tried again: {outcome.refused}"), now)
     if entry.spec is None or entry.attempts + 1 >= MAX_STARTS:
         return ended(entry, ended_record(record, "ERROR", outcome.error or "", None, entry.enqueued_at, now), now)
-    reason = f"start {entry.attempts + 1} of {MAX_STARTS} failed: {(outcome.error or '').rstrip('.')}"
+    reason = f"start {entry.attempts + 1} of {MAX_STARTS} failed: {as_phrase(outcome.error or '')}"
     return waiting(entry, _pending(entry, reason), now, failed=True)
 
 
@@ -79,7 +80,7 @@ def _pending(entry: Entry, reason: str) -> dict[str, Any]:
 
 def _failure(plan: SessionPlan, heard: Mapping[str, Mapping[str, Any]], *, known: bool) -> str:
     """Return what went wrong on the agents, and what is to be done where no rollback was possible."""
-    failures = [f"{agent}: {one['failed'].rstrip('.')}" for agent, one in heard.items() if one.get("failed")]
+    failures = [f"{agent}: {as_phrase(one['failed'])}" for agent, one in heard.items() if one.get("failed")]
     sentences = failures or ["an agent became unreachable while its part was made"]
     left = [agent for agent, one in heard.items() if one.get("left")]
     if left:

@@ -81,7 +81,7 @@ def _host_network(chosen: Sequence[AgentFacts]) -> Network:
     """Return the agents' own network, which containers share."""
     found = _underlays(chosen, "the network driver host", tunnelled=False)
     for agent, (address, _mtu) in zip(chosen, found, strict=True):
-        if ":" in address:
+        if addressing.is_ipv6(address):
             raise PlanError(f"agent_underlay_address: {agent.name} has {address}, the network driver host needs IPv4")
     return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in found), None)
 
@@ -125,7 +125,7 @@ def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> l
         )
     name, address, _mtu = found[0]
     for other, peer, _mtu in found:
-        if (":" in peer) != (":" in address):
+        if addressing.is_ipv6(peer) != addressing.is_ipv6(address):
             both = f"{name} has {address} and {other} has {peer}"
             raise PlanError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
     return [(address, mtu) for _name, address, mtu in found]

@@ -7,19 +7,18 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import multiprocessing
 import os
-import re
 import stat
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id, process_start_time
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import is_session_id
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, DamagedEntry, Entry, Owner
 
 LOCK_SECONDS = 30.0
@@ -27,8 +26,6 @@ LOCK_SECONDS = 30.0
 
 LEFTOVER_SECONDS = 60.0
 """From this age on, what a killed writer left is removed."""
-
-_ENTRY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")
 
 
 class QueueFolder:
@@ -48,13 +45,12 @@ class QueueFolder:
                 names = sorted(os.listdir(self.path))
             except FileNotFoundError:
                 return []
-        found = (self._read(name) for name in names if _ENTRY.fullmatch(name))
+        found = (self.entry(name[: -len(".json")]) for name in names if name.endswith(".json"))
         return [entry for entry in found if entry]
 
     def entry(self, session_id: str) -> Entry | None:
         """Return one session; ``None`` where there is none of that id."""
-        name = f"{session_id}.json"
-        return self._read(name) if _ENTRY.fullmatch(name) else None
+        return self._read(session_id) if is_session_id(session_id) else None
 
     def by_name(self, name: str) -> list[Entry]:
         """Return the sessions of that name that have not ended."""
@@ -63,34 +59,25 @@ class QueueFolder:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the queue while entries are read, decided on and saved: never twice at once in one process."""
-        with self._told("written"):
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+        with contextlib.ExitStack() as stack:
             with self._told("written"):
-                self._share(handle)
-                self._wait_for(handle)
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                handle = stack.enter_context(locked(self.path / ".lock", LOCK_SECONDS, create=True))
+                if handle is None:
+                    raise AnsibleActionFail(
+                        f"session_queue_path: another run has held '{self.path}/.lock' for {LOCK_SECONDS:g} seconds;"
+                        " end that run first."
+                    )
+                share(handle, self.path)
                 self._remove_leftovers()
             yield
-        finally:
-            os.close(handle)
 
     def save(self, entry: Entry) -> None:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         target = self._file(entry.id)
         with self._told("written"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, staged = tempfile.mkstemp(dir=self.path, prefix=f".{entry.id}.", suffix=".new")
-            try:
-                with os.fdopen(handle, "w") as stream:
-                    self._share(handle)
-                    stream.write(entry.to_json())
-                    stream.flush()
-                    os.fsync(handle)
-                os.replace(staged, target)
-            except BaseException:
-                os.unlink(staged)
-                raise
+            write_atomically(target, entry.to_json(), prepare=lambda handle: share(handle, self.path))
             self._settle()
 
     def remove(self, session_id: str) -> None:
@@ -100,14 +87,13 @@ class QueueFolder:
             self._settle()
 
     def _file(self, session_id: str) -> Path:
-        name = f"{session_id}.json"
-        if not _ENTRY.fullmatch(name):
+        if not is_session_id(session_id):
             raise ValueError(f"{session_id!r} is not the id of a session")
-        return self.path / name
+        return self.path / f"{session_id}.json"
 
-    def _read(self, name: str) -> Entry | None:
-        """Return the session of a file; ``None`` where it is not, or no longer, there."""
-        path = self.path / name
+    def _read(self, session_id: str) -> Entry | None:
+        """Return a session; ``None`` where its file is not, or no longer, there."""
+        path = self._file(session_id)
         with self._told("read"):
             try:
                 content = path.read_bytes()
@@ -115,33 +101,11 @@ class QueueFolder:
                 return None
         try:
             entry = Entry.from_json(content, str(path))
-            if name != f"{entry.id}.json":
+            if session_id != entry.id:
                 raise DamagedEntry(f"{path} holds another session, {entry.id}: move it away.")
         except DamagedEntry as error:
             raise AnsibleActionFail(f"session_queue_path: {error}") from None
         return entry
-
-    def _share(self, handle: int) -> None:
-        """Give an open file to the folder's group, where that group may write to the folder."""
-        folder = self.path.stat()
-        # Another operator's lock has been shared by that operator; and who is no member still may by the folder's ACL.
-        with contextlib.suppress(PermissionError):
-            if folder.st_mode & stat.S_IWGRP:
-                os.fchmod(handle, 0o660)
-                os.fchown(handle, -1, folder.st_gid)
-
-    def _wait_for(self, handle: int) -> None:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise AnsibleActionFail(
-                        f"session_queue_path: another run has held '{self.path}/.lock' for {LOCK_SECONDS:g} seconds;"
-                        " end that run first."
-                    ) from None
-                time.sleep(0.005)
 
     def _remove_leftovers(self) -> None:
         oldest = time.time() - LEFTOVER_SECONDS
@@ -166,12 +130,22 @@ class QueueFolder:
             raise AnsibleActionFail(f"session_queue_path: '{self.path}' cannot be {done}: {error.strerror}.") from None
 
 
+def share(target: int | Path, folder: Path, mode: int = 0o660) -> None:
+    """Give an open file, or a path, to the group of a folder, where that group may write to the folder."""
+    above = folder.stat()
+    # Another operator's lock has been shared by that operator; and who is no member still may by the folder's ACL.
+    with contextlib.suppress(PermissionError):
+        if above.st_mode & stat.S_IWGRP:
+            os.chmod(target, mode)
+            os.chown(target, -1, above.st_gid)
+
+
 def me(pid: int | None = None) -> Owner:
     """Return the ``ansible-playbook`` process: actions run in workers that it forks, and it outlives them."""
     parent = multiprocessing.parent_process()
     pid = pid or (parent.pid if parent else None) or os.getpid()
     try:
-        return Owner(_host(), pid, _started(pid))
+        return Owner(_host(), pid, process_start_time(pid))
     except OSError as error:
         raise AnsibleActionFail(f"the run cannot be found in /proc (process {pid}): {error.strerror}.") from None
 
@@ -187,7 +161,7 @@ def alive(entry: Entry, silence: float) -> bool:
         return False
     if owner.host == _host():
         try:
-            return _started(owner.pid) == owner.started
+            return process_start_time(owner.pid) == owner.started
         except (FileNotFoundError, ProcessLookupError):
             return False
         except PermissionError:
@@ -215,28 +189,8 @@ def default_path(inventory_sources: Sequence[str]) -> str:
 
 def _host() -> str:
     """Return what names this machine, its boot, and its process numbers: a container has numbers of its own."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
         machine = Path("/etc/machine-id").read_text().strip()
     except OSError:
         machine = ""
-    return f"{os.uname().nodename} {machine or '-'} {boot} {os.readlink('/proc/self/ns/pid')}"
-
-
-def _started(pid: int) -> str:
-    """Return the start of a process in ticks since the boot.
-
-    Raises :class:`ProcessLookupError` where there is none, or a dead one that nobody has collected, and
-    :class:`PermissionError` where another user's processes are hidden.
-    """
-    try:
-        described = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        # Under the mount option hidepid this tells what is hidden from what is not there.
-        os.kill(pid, 0)
-        raise
-    # The second field, the command's name in brackets, may hold anything.
-    state, *fields = described.rpartition(")")[2].split()
-    if state in "ZX":
-        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-    return fields[18]
+    return f"{os.uname().nodename} {machine or '-'} {boot_id()} {os.readlink('/proc/self/ns/pid')}"

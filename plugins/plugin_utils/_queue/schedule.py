@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
@@ -92,7 +93,7 @@ def _decided(entry: Entry, readings: Readings, pools: Pools, now: float) -> Deci
     try:
         decision = decide(spec_from_dict(entry.spec or {}), readings, pools, entry.id, entry.user, now)
     except (SpecError, PlanError) as error:
-        return NoRoom(str(error).rstrip("."), {})
+        return NoRoom(as_phrase(error), {})
     if isinstance(decision, Decision) and decision.plan.id != entry.id:
         return NoRoom(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
     return decision

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
 
 
@@ -113,8 +114,7 @@ def table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> li
         note = (record["pending"] or {}).get("reason") or record.get("reason") or record["error"] or ""
         name, size = record["name"] or "-", str(record["cluster_size"] or "-")
         rows.append((name, mode, size, record["status"], agents, _age(now - since), note))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return render_table(rows)
 
 
 def _age(seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import fails, unasked
 
 SHOWN = {"name": "name", "tcp": "tcp", "frame": "mtu", "ssh": "ssh"}
@@ -33,8 +34,7 @@ def matrix(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
     cells = {(pair["from"], pair["to"]): _cell(pair) for pair in pairs}
     names = list(dict.fromkeys(source for source, _target in cells))
     rows = [["ms", *names], *([one, *(cells[one, other] for other in names)] for one in names)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return render_table(rows)
 
 
 def _cell(pair: Mapping[str, Any]) -> str:

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH, SSH_PORT, App
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     Problems,
+    app_name_of,
     choice,
     entries,
     script,
@@ -22,16 +22,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
 PROTOCOLS = ("http", "tcp")
 
 
-_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
-
-
 def parse_apps(problems: Problems, value: Any) -> tuple[App, ...]:
     """Return the apps that ``session_apps`` lists."""
     apps = []
     for where, entry in entries(problems, "session_apps", value, ("name", "port", "protocol", "command")):
-        name = entry.get("name")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            problems.refuse(f"{where}.name", name, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
+        name = app_name_of(problems, f"{where}.name", entry.get("name"))
         if name == SSH:
             problems.refuse(f"{where}.name", name, "is the name of the session's own way in")
         port = whole_number(problems, f"{where}.port", entry.get("port"), 1, 65535)
@@ -39,7 +34,7 @@ def parse_apps(problems: Problems, value: Any) -> tuple[App, ...]:
             problems.refuse(f"{where}.port", port, "is the port of ssh")
         protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "http"), PROTOCOLS)
         command = script(problems, f"{where}.command", entry.get("command", ""))
-        apps.append(App(str(name), port, protocol, command))
+        apps.append(App(name, port, protocol, command))
     for key in ("name", "port"):
         given = Counter(getattr(app, key) for app in apps)
         for double in (one for one, count in given.items() if count > 1):

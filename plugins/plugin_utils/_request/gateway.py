@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     Problems,
     SpecError,
+    number_range,
     optional,
     text,
     whole_number,
@@ -55,12 +56,15 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
             allowed = ", ".join(f"gateway_{option}" for option in OPTIONS)
             problems.add(f"{name} is not an option of a gateway; allowed are {allowed}")
     address = optional(problems, "gateway_address", variables.get("gateway_address"))
-    if address and not _is_address(address):
+    if address and not is_address(address):
         problems.refuse("gateway_address", address, "must be an IPv4 or IPv6 address")
     found = _name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
     domain = _name(problems, "gateway_domain", variables.get("gateway_domain"))
     https_port = whole_number(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
-    first, last = _ports(problems, variables.get("gateway_ssh_ports"))
+    ssh_ports = variables.get("gateway_ssh_ports")
+    first, last = number_range(problems, "gateway_ssh_ports", ssh_ports, 1024, 65535, "31001-32000")
+    if last - first >= MAX_SSH_PORTS:
+        problems.refuse("gateway_ssh_ports", ssh_ports, f"must be no more than {MAX_SSH_PORTS} ports")
     if first <= https_port <= last:
         problems.refuse("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
     whole_number(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
@@ -73,34 +77,13 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     return Gateway(found, domain, https_port, first, last)
 
 
-def _is_address(given: str) -> bool:
-    try:
-        ipaddress.ip_address(given)
-    except ValueError:
-        return False
-    return "%" not in given
-
-
 def _name(problems: Problems, option: str, value: Any) -> str:
     name = optional(problems, option, value).lower()
-    if not name or _NAME.fullmatch(name) or (option == "gateway_hostname" and _is_address(name)):
+    if not name or _NAME.fullmatch(name) or (option == "gateway_hostname" and is_address(name)):
         return name
     allowed = "must be a host name" if option == "gateway_domain" else "must be a host name or an address"
     problems.refuse(option, value, allowed)
     return ""
-
-
-def _ports(problems: Problems, value: Any) -> tuple[int, int]:
-    """Return the first and the last of the ports for SSH."""
-    given = text(problems, "gateway_ssh_ports", value)
-    first, _dash, last = given.partition("-")
-    if first.isdecimal() and last.isdecimal() and 1024 <= int(first) <= int(last) <= 65535:
-        if int(last) - int(first) < MAX_SSH_PORTS:
-            return int(first), int(last)
-        problems.refuse("gateway_ssh_ports", given, f"must be no more than {MAX_SSH_PORTS} ports")
-    elif given:
-        problems.refuse("gateway_ssh_ports", given, "must be a range within 1024-65535, such as 31001-32000")
-    return 0, 0
 
 
 def _pair(problems: Problems, variables: Mapping[str, Any]) -> None:

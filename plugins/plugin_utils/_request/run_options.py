@@ -16,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
     Problems,
     SpecError,
     choice,
+    number_range,
     optional,
     switch,
     text,
@@ -134,24 +135,14 @@ def parse_pools(variables: Mapping[str, Any], gateways: Sequence[str] = ()) -> P
             problems.refuse("session_network_pool", network, "must be a /29 or larger")
     except ValueError:
         problems.refuse("session_network_pool", network, "must be an IPv4 network such as 10.128.0.0/9")
-    first_vni, last_vni = _range(problems, "session_vni_pool", variables, (1, 16777215), "4096-16777215")
+
+    def pool(option: str, least: int, most: int, example: str) -> tuple[int, int]:
+        return number_range(problems, option, variables.get(option), least, most, example)
+
+    vnis = pool("session_vni_pool", 1, 16777215, "4096-16777215")
     port = whole_number(problems, "session_vxlan_port", variables.get("session_vxlan_port"), 1, 65535)
-    first_port, last_port = _range(problems, "session_host_port_pool", variables, (1024, 65535), "30000-32767")
-    published = _range(problems, "session_published_port_pool", variables, (1024, 65535), "30000-31000")
+    host_ports = pool("session_host_port_pool", 1024, 65535, "30000-32767")
+    published = pool("session_published_port_pool", 1024, 65535, "30000-31000")
     if problems:
         raise SpecError(str(problems))
-    return Pools(network, first_vni, last_vni, port, first_port, last_port, *published, tuple(gateways))
-
-
-def _range(
-    problems: Problems, option: str, variables: Mapping[str, Any], allowed: tuple[int, int], example: str
-) -> tuple[int, int]:
-    """Return the first and the last number of an option such as ``4096-16777215``; note a problem where it is none."""
-    least, most = allowed
-    given = text(problems, option, variables.get(option))
-    first, _dash, last = given.partition("-")
-    if first.isdecimal() and last.isdecimal() and least <= int(first) <= int(last) <= most:
-        return int(first), int(last)
-    if given:
-        problems.refuse(option, given, f"must be a range within {least}-{most}, such as {example}")
-    return allowed
+    return Pools(network, *vnis, port, *host_ports, *published, tuple(gateways))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from tests.bench import many_sessions
 from tests.bench.agent_program import sessions as program
 from tests.bench.agent_program.parts import PartTimes
@@ -35,7 +36,7 @@ def test_as_many_sessions_fit_as_are_created(monkeypatch: pytest.MonkeyPatch) ->
     spec = sessions.spec(0)
     facts: dict[str, Any] = agent_data("agent1", cpu=2 * request["settings"]["agent_cpu_overcommit"])
     facts["images"] = {many_sessions.lab.BUSYBOX: facts["images"].popitem()[1]}
-    plan = sessions.plan(spec, facts)
+    plan = sessions.plan(spec, AgentFacts.from_dict("agent1", facts))
     assert [(kernel.hostname, kernel.agent) for kernel in plan.kernels] == [("main1", "agent1"), ("sub1", "agent1")]
 
 

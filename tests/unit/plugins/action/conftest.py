@@ -41,7 +41,7 @@ def run(queue: QueueFolder) -> Run:
         task = Task()
         task.args, task.check_mode = args, check_mode
         loader = DataLoader()
-        there = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+        there = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), _play_context=SimpleNamespace(no_log=False))
         ready = action(task, there, None, loader, Templar(loader=loader, variables=variables))
         return dict(ready.run(task_vars=variables))
 

@@ -163,7 +163,7 @@ def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_
         (results(failed=True, msg="ip -batch:\n File exists."), "it could not be tried: ip -batch: File exists"),
         (results(failed=True), "it could not be tried: it gave no answer"),
         ({"__isolation_probe": {"unreachable": True, "msg": "no route."}}, "it could not be tried: no route"),
-        ({}, "it could not be tried: it is hidden by --limit"),
+        ({}, "it could not be tried: hidden by --limit"),
     ],
 )
 def test_what_could_not_be_tried_is_shown_and_fails(

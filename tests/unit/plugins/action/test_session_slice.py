@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,6 @@ from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.backendai.cluster.plugins.action.session_slice import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
-    parse_environment,
     session_environment,
 )
 from tests.unit.builders import REPOSITORY, plan, spec
@@ -62,20 +62,22 @@ def test_a_session_of_one_finds_itself(run: Run) -> None:
     assert sent(run, plan=alone)["hosts"].splitlines() == ["127.0.0.1 localhost", "127.0.0.1 main1"]
 
 
-def test_the_environment_file_of_each_container_here_is_its_environment(run: Run) -> None:
-    files = sent(run)["environments"]
-    assert list(files) == ["main1", "sub1"]
+def test_each_container_here_gets_its_environment_as_it_is_and_as_a_file(run: Run) -> None:
+    options = sent(run)
+    environments, files = json.loads(options["environments"]), options["environment_files"]
+    assert list(environments) == list(files) == ["main1", "sub1"]
     for kernel in MADE.kernels_on("agent1"):
-        assert parse_environment(files[kernel.hostname]) == {**ENV, **session_environment(MADE, kernel)}
+        environment = {**ENV, **session_environment(MADE, kernel)}
+        assert environments[kernel.hostname] == environment
+        assert files[kernel.hostname] == "".join(f"{name}={value}\n" for name, value in environment.items())
 
 
 def test_the_environment_of_a_role_goes_to_its_containers_alone(run: Run) -> None:
     roles = {"main": {}, "worker": {"replicas": 2, "env": {"TOKEN": "hunter3", "SHARD": "1"}}}
     asked = spec(env=ENV, roles=roles)
     made = plan({"agent1": 2, "agent2": 1}, cluster_size=1, roles=roles)
-    files = sent(run, plan=made.to_dict(), spec=dataclasses.asdict(asked))["environments"]
-    told = {name: parse_environment(text) for name, text in files.items()}
-    assert {name: (one["TOKEN"], one.get("SHARD")) for name, one in told.items()} == {
+    environments = json.loads(sent(run, plan=made.to_dict(), spec=dataclasses.asdict(asked))["environments"])
+    assert {name: (one["TOKEN"], one.get("SHARD")) for name, one in environments.items()} == {
         "main1": ("hunter2", None),
         "worker1": ("hunter3", "1"),
     }
@@ -106,8 +108,12 @@ def test_ssh_is_told_the_port_of_each_container_that_shares_its_agents_network(r
 
 def test_a_users_template_takes_the_place_of_the_roles(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("{{ kernel.hostname }} of {{ plan.name }}: {{ environment.TOKEN }}\n")
-    files = sent(run, environment_template=str(tmp_path / "mine.j2"))["environments"]
-    assert files == {"main1": "main1 of train-llm: hunter2\n", "sub1": "sub1 of train-llm: hunter2\n"}
+    options = sent(run, environment_template=str(tmp_path / "mine.j2"))
+    assert json.loads(options["environments"])["main1"]["TOKEN"] == "hunter2"
+    assert options["environment_files"] == {
+        "main1": "main1 of train-llm: hunter2\n",
+        "sub1": "sub1 of train-llm: hunter2\n",
+    }
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._network import ssh_connection as ssh
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
 from tests.unit.kernel import Kernel, kernel_of_names
 from tests.unit.plugins.modules.test_failures import result_of
@@ -80,7 +80,7 @@ def store(
     """Return the store of a host that has never had rules, and that Ansible has come in to over SSH."""
     assert (kernel.table, uptime.up, timers) == ("", 1000, [])
     (tmp_path / "sessions").mkdir()
-    monkeypatch.setattr(ssh, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(processes, "PROC", tmp_path / "proc")
     monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
     monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
     monkeypatch.setattr(agent_firewall, "other_firewalls", list)
@@ -277,15 +277,15 @@ def test_where_sudo_dropped_the_variable_the_connection_is_that_of_a_process_abo
     tried: Any, confirmed: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSH_CONNECTION")
-    (ssh.PROC / "7").mkdir(parents=True)
-    (ssh.PROC / "7" / "environ").write_text(f"HOME=/root\0SSH_CONNECTION={CONNECTION}\0")
-    (ssh.PROC / str(os.getpid())).mkdir()
-    (ssh.PROC / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (python3) S 7 7 7")
+    (processes.PROC / "7").mkdir(parents=True)
+    (processes.PROC / "7" / "environ").write_text(f"HOME=/root\0SSH_CONNECTION={CONNECTION}\0")
+    (processes.PROC / str(os.getpid())).mkdir()
+    (processes.PROC / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (python3) S 7 7 7")
     result = tried()
     assert result["managers"] == ["203.0.113.7/32"]
     assert (_trial(store).firewall, _trial(store).connection) == (MINE, CONNECTION)
     assert confirmed(result["nonce"])["msg"] == SAME
-    (ssh.PROC / "7" / "environ").write_text(f"SSH_CONNECTION={LATER}\0")
+    (processes.PROC / "7" / "environ").write_text(f"SSH_CONNECTION={LATER}\0")
     assert confirmed(result["nonce"])["changed"] is False
     assert FirewallState(store).confirmed == MINE
 

@@ -23,7 +23,9 @@ SLICE = {
     "public_keys": {},
     "hosts": "",
     "ssh_config": "",
-    "environments": {},
+    # A secret value that is also a word of the message: it must not be censored there.
+    "environments": '{"main1": {"A": "engine"}}',
+    "environment_files": {"main1": "A=engine\n"},
 }
 
 
@@ -79,7 +81,7 @@ def test_an_agent_whose_engine_is_down_is_unfit_and_no_failure(
             {"nonce": "n", "plan": MADE},
             (
                 "state is present but all of the following are missing: agent, public_keys, hosts, ssh_config,"
-                " environments"
+                " environments, environment_files"
             ),
         ),
         ("session_slice", {"state": "absent"}, "state is absent but all of the following are missing: session_id"),

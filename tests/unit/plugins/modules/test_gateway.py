@@ -13,7 +13,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import haproxy, routing
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.sealed import Reader
 from ansible_collections.backendai.cluster.plugins.modules import gateway_routes
 from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
 from tests.unit.haproxy import AdminSocket
@@ -130,20 +129,19 @@ def test_a_key_is_made_once_and_its_public_half_told(folder: Path, capsys: Captu
 
 
 @pytest.mark.usefixtures("running")
-def test_a_token_comes_back_sealed_for_its_reader(folder: Path, capsys: Captured) -> None:
+def test_a_token_is_signed_for_the_session_and_none_in_check_mode(folder: Path, capsys: Captured) -> None:
     public = result_of("gateway_key", {"state_path": str(folder)}, capsys)["public_key"]
     routes(folder, capsys, routes=[OTHER, ROUTE])
-    reader = Reader()
     asked = {"state_path": str(folder), "name": "train-llm", "session_id": ONE, "ttl": 60, "path": "x"}
-    result = result_of("session_token", {**asked, "reader": reader.address}, capsys)
-    claims = verify(reader.open(result["sealed"]), public)
+    result = result_of("session_token", asked, capsys)
+    claims = verify(result["token"], public)
     assert (claims["sub"], claims["exp"], claims["exp"] - claims["iat"]) == (ONE, result["expires_at"], 60)
     assert abs(claims["iat"] - time.time()) < 60
     assert result["session"] == {"id": ONE, "name": "train-llm"}
     assert result["links"]["apps"][0]["url"] == "https://train-llm--web.apps.example.org/"
-    dry = result_of("session_token", {**asked, "reader": reader.address}, capsys, check_mode=True)
-    assert (dry["changed"], "sealed" in dry) == (True, False)
-    by_id = result_of("session_token", {**asked, "name": "", "reader": reader.address}, capsys)
+    dry = result_of("session_token", asked, capsys, check_mode=True)
+    assert (dry["changed"], "token" in dry) == (True, False)
+    by_id = result_of("session_token", {**asked, "name": ""}, capsys)
     assert by_id["session"]["name"] == "train-llm"
 
 
@@ -158,7 +156,6 @@ def test_a_token_comes_back_sealed_for_its_reader(folder: Path, capsys: Captured
         ),
         ({"name": "train-llm", "ttl": 59}, "ttl: 59 must be a whole number from 60 to 2592000."),
         ({"name": "train-llm", "ttl": 2592001}, "ttl: 2592001 must be a whole number from 60 to 2592000."),
-        ({"name": "train-llm", "reader": "x"}, ""),
     ],
 )
 def test_a_token_that_cannot_be_is_one_sentence(
@@ -178,7 +175,7 @@ def test_a_certificate_is_made_or_brought(tmp_path: Path, capsys: Captured) -> N
     made = result_of("gateway_certificate", args, capsys)
     assert (made["changed"], made["certificate"]["own"]) == (True, True)
     assert result_of("gateway_certificate", args, capsys)["changed"] is False
-    pem = make(["given.example.org"], time.time()).decode()
+    pem = make(["given.example.org"], time.time())
     place = pem.index("-----BEGIN PRIVATE")
     brought = result_of("gateway_certificate", {**args, "certificate": pem[:place], "key": pem[place:]}, capsys)
     assert (brought["changed"], brought["certificate"]["names"]) == (True, ["given.example.org"])

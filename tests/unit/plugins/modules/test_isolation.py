@@ -17,7 +17,7 @@ LOOPBACK = {"own": ["127.0.0.1"], "addresses": ["127.0.0.1"]}
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody else's run be waited for, and no route of this host be touched."""
-    monkeypatch.setattr(probe_routes, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(probe_routes, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(probe_routes, "show", lambda *_words: [{"dev": "lo"}] if "get" in _words else [])
 
 

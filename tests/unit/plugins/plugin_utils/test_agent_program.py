@@ -23,7 +23,10 @@ def test_the_program_runs_without_ansible(tmp_path: Path) -> None:
     line = [sys.executable, "-I", "-S", str(program), "--state-path", str(tmp_path), "--docker-host", "unix:///x"]
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (f"<3>{tmp_path}/sessions is missing: run backendai.cluster.provision_agents on this host.\n")
+    assert done.stderr == (
+        f"<3>{tmp_path} is not ready (No such file or directory):"
+        " run backendai.cluster.provision_agents on this host.\n"
+    )
 
 
 def test_what_is_packed_is_the_code_of_the_modules(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Routes:
     made = Routes(SEGMENT, DEFAULT)
     monkeypatch.setattr(probe_routes, "show", made.show)
     monkeypatch.setattr(probe_routes, "apply", made.apply)
-    monkeypatch.setattr(probe_routes, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(probe_routes, "LOCK", tmp_path / "lock")
     return made
 
 

@@ -24,6 +24,7 @@ NO_MANAGER = (
 NETWORK_RULE = "must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24"
 HOST_BITS = "is a network with host bits: it must be the network's own address, such as 10.0.0.0/8"
 PORT_RULE = "must be a whole number from 1 to 65535"
+RANGE_RULE = "must be ports from 1 to 65535, ranges from low to high"
 
 texts = st.tuples(st.sampled_from(["192.0.2.0/24", "2001:db8::/32", "198.51.100.7/32"]))
 allowances = st.builds(
@@ -230,12 +231,12 @@ def test_ranges_of_ports_hold_exactly_what_was_named(spans: list[tuple[int, int]
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        ({"ports": ["0"]}, f".ports: '0' {PORT_RULE}."),
-        ({"ports": ["65536"]}, f".ports: '65536' {PORT_RULE}."),
-        ({"ports": ["http"]}, f".ports: 'http' {PORT_RULE}."),
-        ({"ports": ["9199-9100"]}, ".ports: '9100' must be a whole number from 9199 to 65535."),
-        ({"ports": ["9100-"]}, ".ports: '' must be a whole number from 9100 to 65535."),
-        ({"ports": ["9100-65536"]}, ".ports: '65536' must be a whole number from 9100 to 65535."),
+        ({"ports": ["0"]}, f".ports: '0' {RANGE_RULE}."),
+        ({"ports": ["65536"]}, f".ports: '65536' {RANGE_RULE}."),
+        ({"ports": ["http"]}, ".ports: 'http' must be port numbers and ranges such as 22,80,8000-9000."),
+        ({"ports": ["9199-9100"]}, f".ports: '9199-9100' {RANGE_RULE}."),
+        ({"ports": ["9100-"]}, ".ports: '9100-' must be port numbers and ranges such as 22,80,8000-9000."),
+        ({"ports": ["9100-65536"]}, f".ports: '9100-65536' {RANGE_RULE}."),
         ({"ports": [True, "22"], "sources": "10.0.0.0/8"}, ".ports[0]: True must be a line of text."),
         # A rule of nothing but its verdict would let in everybody.
         ({"ports": ","}, ".ports is required for tcp."),

@@ -15,8 +15,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state 
     FirewallState,
     Trial,
     seconds_up,
-    this_boot,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
@@ -81,7 +81,7 @@ def test_a_trial_of_another_boot_is_over(store: Store, uptime: Uptime, up: float
     state = FirewallState(store)
     state.save(OLD, trial_of(uptime.boot))
     uptime.reboot(up)
-    assert trial_of(this_boot()).over is (up == UNTIL)
+    assert trial_of(boot_id()).over is (up == UNTIL)
     assert state.trial is not None
     assert state.trial.over is True
     assert state.in_force() == FirewallState(store).in_force() == OLD
@@ -100,7 +100,7 @@ def test_a_clock_that_is_set_ends_no_trial_and_lengthens_none(
 
 
 def test_a_host_knows_its_boot_and_for_how_long_it_is_up(uptime: Uptime) -> None:
-    assert (this_boot(), seconds_up()) == (uptime.boot, UNTIL - 1)
+    assert (boot_id(), seconds_up()) == (uptime.boot, UNTIL - 1)
 
 
 def test_without_a_trial_what_is_confirmed_holds(store: Store) -> None:

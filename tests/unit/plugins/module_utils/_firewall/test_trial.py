@@ -385,5 +385,5 @@ def test_while_a_session_cannot_be_read_nothing_is_tried_because_the_rules_would
 )
 def test_a_host_that_is_not_provisioned_says_so(store: Store, act: Any) -> None:
     store.folder(SESSION_ID).parent.rmdir()
-    with pytest.raises(NotProvisioned, match=r"sessions is missing: run backendai\.cluster\.provision_agents on this"):
+    with pytest.raises(NotProvisioned, match=r"is not ready \(No such file or directory\): run backendai"):
         act(store)

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import (
     address_of,
+    bracketed,
     free_ports,
+    is_address,
+    is_ipv6,
     mac_of,
     overhead,
     pick_subnet,
@@ -150,3 +153,35 @@ def test_an_overlay_carries_the_smallest_underlay_less_what_vxlan_adds(
 @pytest.mark.parametrize(("address", "added"), [("192.0.2.1", 14 + 20 + 8 + 8), ("fd00::1", 14 + 40 + 8 + 8)])
 def test_vxlan_adds_its_headers_and_those_of_what_carries_it(address: str, added: int) -> None:
     assert overhead(address) == added
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("192.0.2.1", True), ("fd00::1", True), ("fe80::1%eth0", False), ("agent1", False), ("", False)],
+)
+def test_an_address_is_told_from_a_name(text: str, is_one: bool) -> None:
+    assert is_address(text) == is_one
+
+
+@pytest.mark.parametrize(
+    ("text", "is_six"),
+    [
+        ("2001:db8::1", True),
+        ("fe80::1%eth0", True),
+        ("fd00::/8", True),
+        ("192.0.2.7", False),
+        ("192.0.2.0/24", False),
+        ("main1", False),
+        ("10:20", False),
+        ("", False),
+    ],
+)
+def test_addresses_and_networks_of_ipv6_are_told_from_all_else(text: str, is_six: bool) -> None:
+    assert is_ipv6(text) == is_six
+
+
+@pytest.mark.parametrize(
+    ("host", "written"), [("2001:db8::1", "[2001:db8::1]"), ("192.0.2.7", "192.0.2.7"), ("main1", "main1")]
+)
+def test_only_addresses_of_ipv6_have_brackets(host: str, written: str) -> None:
+    assert bracketed(host) == written

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._network import ssh_connection as module
 from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
 
@@ -21,7 +22,7 @@ Runs = Callable[..., Path]
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Return what lets a process run: its id, its parent's, its program's name and its variables."""
-    monkeypatch.setattr(module, "PROC", tmp_path)
+    monkeypatch.setattr(processes, "PROC", tmp_path)
     monkeypatch.setattr(module.os, "getpid", lambda: OURS)
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
 

@@ -39,7 +39,8 @@ MADE = plan(
 CONTENTS = Contents(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
-    environments={"main1": "TOKEN=hunter2\nBACKENDAI_CLUSTER_SIZE=1\n", "sub1": "TOKEN=hunter2\n"},
+    environments={"main1": {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"TOKEN": "hunter2"}},
+    environment_files={"main1": "TOKEN=hunter2\nBACKENDAI_CLUSTER_SIZE=1\n", "sub1": "TOKEN=hunter2\n"},
     keys=public_keys(MADE),
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
@@ -169,7 +170,8 @@ def test_check_mode_tells_everything_and_touches_nothing(
 def test_no_change_of_a_slice_shows_a_secret(engine: Engine, store: Store) -> None:
     store.save(held(MADE))
     assert "hunter2" not in str(apply(engine, store))
-    assert "hunter3" not in str(apply(engine, store, environments={"main1": "TOKEN=hunter3\n", "sub1": ""}))
+    assert "hunter3" not in str(apply(engine, store, environments={"main1": {"TOKEN": "hunter3"}, "sub1": {}}))
+    assert "hunter3" not in str(apply(engine, store, environment_files={"main1": "TOKEN=hunter3\n", "sub1": ""}))
 
 
 def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(store: Store) -> None:
@@ -450,8 +452,8 @@ def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> 
     assert tuple(sorted(files)) == FILES
     assert {name: oct(file.mode) for name, file in files.items() if file.mode != 0o600} == {"hosts": "0o644"}
     assert [name for name, file in files.items() if file.secret] == ["environment"]
-    assert files["ssh/authorized_keys"].content.splitlines()[-1] == "ssh-ed25519 ALICE alice@laptop"
-    assert len(files["ssh/known_hosts"].content.splitlines()) == 3
+    assert str(files["ssh/authorized_keys"].content).splitlines()[-1] == "ssh-ed25519 ALICE alice@laptop"
+    assert len(str(files["ssh/known_hosts"].content).splitlines()) == 3
 
 
 def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) -> None:
@@ -473,6 +475,7 @@ def test_contents_are_read_from_the_options_of_a_module() -> None:
         "hosts": CONTENTS.hosts,
         "ssh_config": CONTENTS.ssh_config,
         "environments": CONTENTS.environments,
+        "environment_files": CONTENTS.environment_files,
         "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in CONTENTS.keys.items()},
         "user_keys": list(CONTENTS.user_keys),
         "bootstrap": "export A=1",
@@ -503,14 +506,18 @@ def test_scripts_of_the_user_are_files_of_those_who_run_them_and_never_shown(sto
 
 
 def test_what_depends_on_others_is_derived_again_unless_somebody_has_set_it(store: Store) -> None:
-    environments = {"main1": "BACKENDAI_CLUSTER_SIZE=1\n", "sub1": "\n".join(["MASTER_PORT=1", *SIZE_2, ""])}
+    environments = {"main1": {"BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"MASTER_PORT": "1", **SIZE_2}}
     contents = dataclasses.replace(CONTENTS, environments=environments)
     image = Image("", {"TF_CONFIG": "{}"})
     wanted = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", Host())
     assert [file.content for file in wanted.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
 
 
-SIZE_2 = ("BACKENDAI_CLUSTER_SIZE=2", "BACKENDAI_CLUSTER_HOSTS=main1,sub1", "BACKENDAI_CLUSTER_LOCAL_RANK=1")
+SIZE_2 = {
+    "BACKENDAI_CLUSTER_SIZE": "2",
+    "BACKENDAI_CLUSTER_HOSTS": "main1,sub1",
+    "BACKENDAI_CLUSTER_LOCAL_RANK": "1",
+}
 
 
 def test_a_start_is_waited_for_without_the_lock_and_leaves_time_to_prove_the_session(

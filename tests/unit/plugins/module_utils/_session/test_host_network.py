@@ -28,10 +28,8 @@ FIRST, SECOND = MADE.host_ports("agent1")
 CONTENTS = Contents(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
-    environments={
-        kernel.hostname: "".join(f"{name}={value}\n" for name, value in session_environment(MADE, kernel).items())
-        for kernel in MADE.kernels
-    },
+    environments={kernel.hostname: session_environment(MADE, kernel) for kernel in MADE.kernels},
+    environment_files={kernel.hostname: "" for kernel in MADE.kernels},
     keys=public_keys(MADE),
     user_keys=(),
 )

@@ -94,8 +94,9 @@ def test_a_session_without_an_overlay_asks_for_none(engine: Any, store: Store) -
 
 def applied(engine: Any, store: Store, agent: str) -> list[str]:
     """Make an agent's slice true and return what changed, files left out."""
-    environments = {kernel.hostname: "BACKENDAI_CLUSTER_SIZE=1\n" for kernel in MADE.kernels_on(agent)}
-    contents = Contents("hosts\n", "Host *\n", environments, public_keys(MADE), ())
+    here = [kernel.hostname for kernel in MADE.kernels_on(agent)]
+    environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in here}
+    contents = Contents("hosts\n", "Host *\n", environments, dict.fromkeys(here, ""), public_keys(MADE), ())
     changes = apply_claimed(engine, store, Asked(MADE, agent, "nonce-1", contents, "backendai-default"), dry=False)
     return [change.subject for change in changes if not change.subject.startswith("file ")]
 

@@ -149,7 +149,7 @@ def test_a_damaged_session_is_said_and_cut_off(
 def test_an_agent_that_was_never_provisioned_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.folder(SESSION_ID).parent.rmdir()
     assert run(store) == 1
-    assert "is missing: run backendai.cluster.provision_agents" in capsys.readouterr().err
+    assert "is not ready (No such file or directory): run backendai.cluster.provision_agents" in capsys.readouterr().err
 
 
 def test_an_engine_that_takes_its_time_is_waited_for_and_not_for_ever(

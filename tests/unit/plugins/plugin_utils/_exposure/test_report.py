@@ -6,9 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-import pytest
-
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Stint, Target, is_address
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Stint, Target
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
     Probed,
@@ -70,14 +68,6 @@ def test_the_ports_of_tunnels_are_tried_with_those_that_are_tried_everywhere() -
 def test_targets_and_stints_survive_json() -> None:
     assert Target.from_dict(json.loads(json.dumps(dataclasses.asdict(GATEWAY)))) == GATEWAY
     assert Stint.from_dict(json.loads(json.dumps(dataclasses.asdict(stint(AGENT))))) == stint(AGENT)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [("192.0.2.1", True), ("fd00::1", True), ("fe80::1%eth0", False), ("agent1", False), ("", False)],
-)
-def test_an_address_is_told_from_a_name(text: str, is_one: bool) -> None:
-    assert is_address(text) == is_one
 
 
 def test_silence_everywhere_is_well() -> None:

@@ -187,7 +187,7 @@ def test_the_lock_file_of_another_operator_is_left_as_it_is(
     def refused(*_args: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "fchmod", refused)
+    monkeypatch.setattr(os, "chmod", refused)
     lock(queue)
     assert os.listdir(queue.path) == [".lock"]
 

@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The Docker SDK for Python, imported once something of it is used.
+
+The import costs 0.1 s of CPU, and an agent heals itself every few seconds without a word to the engine. Where the SDK
+is missing, its first use raises ImportError: ``client.connect`` is always the first.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import docker
+    import docker.errors
+    import docker.types
+    import docker.utils
+else:
+
+    class _Sdk:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(importlib.import_module("docker"), name)
+
+    docker = _Sdk()
+
+__all__ = ["docker", "ipam"]
+
+
+def ipam(subnet: str, automatic: str | None = None) -> docker.types.IPAMConfig:
+    """Return the addresses of a network: its subnet, and the part of it that the engine gives by itself."""
+    return docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet, iprange=automatic)])

@@ -1,0 +1,46 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The sockets of this host, from the kernel's tables (``/proc/net/tcp`` and its like, proc(5))."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import socket
+import struct
+from pathlib import Path
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import PROC
+
+_LISTEN = "0A"
+
+
+@dataclasses.dataclass(frozen=True)
+class Socket:
+    """A socket of this host. ``local`` is its own address, as hexadecimal words in the order of the machine's bytes."""
+
+    local: str
+    port: int
+    listening: bool
+    inode: str
+
+    @property
+    def address(self) -> str:
+        """Its own address as people write it."""
+        words = [int(self.local[start : start + 8], 16) for start in range(0, len(self.local), 8)]
+        family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+        return str(ipaddress.ip_address(socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))))
+
+
+def sockets(protocol: str, proc: Path = PROC) -> list[Socket]:
+    """Return the sockets of ``tcp`` or ``udp``, over IPv4 and IPv6."""
+    tables = [proc / "net" / name for name in (protocol, f"{protocol}6")]
+    return [_socket(line) for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
+
+
+def _socket(line: str) -> Socket:
+    fields = line.split()
+    local, _colon, port = fields[1].rpartition(":")
+    return Socket(local, int(port, 16), fields[3] == _LISTEN, fields[9])

@@ -1,0 +1,67 @@
+"""A token is nowhere in the output of Ansible, however much that says: asked by way of the real SSH plugin."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import make_key
+from tests.unit.builders import REPOSITORY
+from tests.unit.gateway import ONE, provisioned
+
+# In place of ssh: runs the command, its last argument, on this host.
+SSH = """\
+#!/bin/sh
+for command; do :; done
+exec sh -c "$command"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of a gateway that leads to one session."""
+    made = provisioned(tmp_path / "state")
+    make_key(made / "token.key")
+    route: dict[str, Any] = {"id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
+    (made / "routes" / f"{ONE}.json").write_text(json.dumps(route))
+    return made
+
+
+def ansible(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of the collection on a host that is reached by the SSH plugin."""
+    shim = tmp_path / "ssh"
+    shim.write_text(SSH)
+    shim.chmod(0o755)
+    variables = {
+        "ansible_ssh_executable": str(shim),
+        "ansible_pipelining": True,
+        "ansible_python_interpreter": sys.executable,
+        "ansible_remote_tmp": str(tmp_path / "remote"),
+    }
+    command = [str(Path(sys.executable).with_name("ansible")), "all", "-i", "gateway1,", "-e", json.dumps(variables)]
+    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"), "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, check=False, cwd=REPOSITORY, env=environment
+    )
+
+
+def test_a_token_is_in_its_file_and_nowhere_in_the_output(folder: Path, tmp_path: Path) -> None:
+    asked = f"name=train-llm path={tmp_path}/my.token state_path={folder}"
+    run = ansible(tmp_path, "-vvvvv", "--diff", "-m", "backendai.cluster.session_token", "-a", asked)
+    token = (tmp_path / "my.token").read_text().strip()
+    assert run.returncode == 0, run.stdout
+    assert token.count(".") == 2
+    assert "stdout and stderr censored due to no log" in run.stdout
+    assert not [part for part in token.split(".") if part in run.stdout + run.stderr]
+
+
+def test_other_tasks_of_the_run_are_printed_as_ever(folder: Path, tmp_path: Path) -> None:
+    run = ansible(tmp_path, "-vvv", "-m", "backendai.cluster.gateway_key", "-a", f"state_path={folder}")
+    assert run.returncode == 0, run.stdout
+    assert "stdout and stderr censored" not in run.stdout

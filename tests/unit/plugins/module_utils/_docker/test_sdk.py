@@ -1,0 +1,33 @@
+"""The Docker SDK is imported where something of it is used, and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
+from tests.unit.builders import REPOSITORY
+
+RECONCILE = "ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile"
+
+
+def test_what_heals_an_agent_does_not_pay_for_the_sdk() -> None:
+    program = f"import sys; sys.path.insert(0, '.venv/collections'); import {RECONCILE}; print('docker' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert run.stdout == "False\n"
+
+
+def test_a_host_without_the_sdk_says_so_at_the_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(ImportError):
+        issubclass(docker.errors.NotFound, docker.errors.APIError)
+    monkeypatch.undo()
+    assert issubclass(docker.errors.NotFound, docker.errors.APIError)
+
+
+@pytest.mark.parametrize("automatic", [None, "10.128.0.128/25"])
+def test_a_network_has_one_subnet(automatic: str | None) -> None:
+    (pool,) = ipam("10.128.0.0/24", automatic)["Config"]
+    assert (pool["Subnet"], pool["IPRange"]) == ("10.128.0.0/24", automatic)

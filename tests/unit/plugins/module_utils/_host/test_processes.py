@@ -1,0 +1,51 @@
+"""What the kernel tells of processes and of this boot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import (
+    boot_id,
+    parent_pid,
+    process_environment,
+    process_start_time,
+)
+
+NOBODY = 2**22 + 1
+
+
+def test_a_process_is_known_by_its_parent_its_start_and_its_environment() -> None:
+    with subprocess.Popen(["sleep", "60"], env={"TOKEN": "a=b", "PATH": os.environ["PATH"]}) as process:
+        try:
+            assert parent_pid(process.pid) == os.getpid()
+            assert int(process_start_time(process.pid)) >= int(process_start_time(os.getpid()))
+            until = time.monotonic() + 10
+            # Until it has become the program, its environment is still this one's.
+            while "TOKEN" not in process_environment(process.pid) and time.monotonic() < until:
+                time.sleep(0.01)
+            assert process_environment(process.pid)["TOKEN"] == "a=b"
+        finally:
+            process.kill()
+
+
+def test_a_process_that_is_dead_or_not_there_has_no_start() -> None:
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProcessLookupError):
+            process_start_time(process.pid)
+    with pytest.raises(ProcessLookupError):
+        process_start_time(NOBODY)
+    assert process_environment(NOBODY) == {}
+
+
+def test_a_boot_is_known_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(boot_id()) == 36
+    (tmp_path / "boot_id").write_text("another\n")
+    monkeypatch.setattr(processes, "BOOT_ID", tmp_path / "boot_id")
+    assert boot_id() == "another"
