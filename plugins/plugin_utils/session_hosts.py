@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shlex
 from collections import defaultdict
@@ -18,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
+from ansible_collections.backendai.cluster.plugins.module_utils._model.state import load_state
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 STATE_PATH = "/var/lib/backendai"
@@ -143,7 +143,7 @@ def references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
 
 def _held(line: str) -> Held | None:
     try:
-        held = Held.from_dict(json.loads(line))
+        held = Held.from_dict(load_state(line))
         plain = all(_NAME.fullmatch(one) for one in (held.plan.name, *(kernel.hostname for kernel in held.kernels)))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

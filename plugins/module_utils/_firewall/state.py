@@ -11,7 +11,6 @@ rules true afterwards, the timer of the trial, the healing of the agent or its n
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from typing import Any
 
@@ -19,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +56,11 @@ class FirewallState:
         """Remember these two from now on."""
         self.confirmed, self.trial = confirmed, trial
         stored = {"confirmed": _data(confirmed), "trial": _data(trial)}
-        write_atomically(self._path, json.dumps(stored))
+        write_atomically(self._path, dump_state(stored))
 
     def _read(self) -> tuple[Firewall | None, Trial | None]:
         try:
-            stored = json.loads(self._path.read_text())
+            stored = load_state(self._path.read_text())
             trial = stored["trial"]
             tried = Trial(**{**trial, "firewall": _firewall(trial["firewall"])}) if trial else None
             return _firewall(stored["confirmed"]), tried

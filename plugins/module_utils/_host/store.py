@@ -28,6 +28,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.files imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, is_session_id
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that units run, where provisioning has put it."""
@@ -173,7 +174,7 @@ class Store:
         """Return one session; ``None`` where this agent holds none of that id."""
         path = self.folder(session_id) / "session.json"
         try:
-            return Held.from_dict(json.loads(path.read_text()))
+            return Held.from_dict(load_state(path.read_text()))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
@@ -189,7 +190,8 @@ class Store:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         folder = self.folder(held.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
-        write_atomically(folder / "session.json", json.dumps({**dataclasses.asdict(held), "plan": held.plan.to_dict()}))
+        text = dump_state({**dataclasses.asdict(held), "plan": held.plan.to_dict()})
+        write_atomically(folder / "session.json", text)
 
     def seal(self, session_id: str, paths: Iterable[Path]) -> None:
         """Note what files of a session hold, so that a later look can tell whether they still do."""

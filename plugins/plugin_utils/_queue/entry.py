@@ -19,11 +19,11 @@ gone, is left out of ``entries`` when it is asked who has to wait behind whom.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
 
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
 """PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone."""
@@ -100,13 +100,13 @@ class Entry:
 
     def to_json(self) -> str:
         """Return the entry as the text of a file; :meth:`from_json` gives it back."""
-        return json.dumps(dataclasses.asdict(self))
+        return dump_state(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> Entry:
         """Return the entry that :meth:`to_json` wrote; raise :class:`DamagedEntry` where the file holds none."""
         try:
-            data = _checked(json.loads(content), _KINDS)
+            data = _checked(load_state(content), _KINDS)
             owner = data.get("owner")
             return cls(
                 **{
