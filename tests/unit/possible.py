@@ -64,7 +64,7 @@ def cluster(described: Sequence[dict[str, int]], **changes: Any) -> list[AgentFa
             online_cpus=list(range(one["online"])),
             containers=one["containers"],
             max_containers=one["max_containers"],
-            sessions=[bare_session(f"old-{name}", one["latest"], {})],
+            sessions=[bare_session(f"old-{name}", one["latest"], {"elsewhere": [{}]})],
             **changes,
         )
         for name, one in zip("abcd", described, strict=False)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import ipaddress
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError, from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 
@@ -143,5 +145,27 @@ class AgentFacts:
 
         Raises :class:`DataError`, one sentence that names the agent and the field, for data that is damaged.
         """
-        named = {**data, "name": name} if isinstance(data, dict) else data
-        return from_plain(cls, named, f"the facts of {name} are damaged")
+        what = f"the facts of {name} are damaged"
+        facts = from_plain(cls, {**data, "name": name} if isinstance(data, dict) else data, what)
+        wrong = _wrong_value(facts)
+        if wrong:
+            raise DataError(f"{what}: {wrong}")
+        return facts
+
+
+def _wrong_value(facts: AgentFacts) -> str:
+    """Return what is wrong with values that are of their type; empty where nothing is."""
+    if facts.underlay and not _are_valid(ipaddress.ip_address, [facts.underlay.address]):
+        return "underlay.address must be an IP address"
+    if not _are_valid(ipaddress.ip_address, facts.addresses):
+        return "addresses must be IP addresses"
+    if not _are_valid(functools.partial(ipaddress.ip_network, strict=False), facts.networks):
+        return "networks must be IP networks"
+    return "" if all(held.plan.kernels for held in facts.sessions) else "sessions must have containers"
+
+
+def _are_valid(parse: Callable[[str], object], texts: Iterable[str]) -> bool:
+    try:
+        return all(parse(text) is not None for text in texts)
+    except ValueError:
+        return False

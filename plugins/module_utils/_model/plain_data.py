@@ -4,7 +4,7 @@
 
 """Dataclasses as plain data, and back: their fields are the only schema of what is sent and stored of them.
 
-The type of a field is ``str``, ``int``, ``float``, ``bool``, ``Any`` or another dataclass; a ``tuple[X, ...]``,
+The type of a field is ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a ``tuple[X, ...]``,
 ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them ``| None``.
 """
 
@@ -15,12 +15,24 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 T = TypeVar("T")
-Reader = Callable[[Any], Any]
+
+
+_EXACT = frozenset({str, int, float, bool, type(None)})
+
+
+class _Type(NamedTuple):
+    """A type of plain data: what reads a value of it, and the Python types of which a value need not be read.
+
+    Those are exact types, because Ansible has text of a subclass: other values are read, one by one.
+    """
+
+    read: Callable[[Any], Any]
+    exact: frozenset[type] = frozenset()
 
 
 class DataError(ClusterError, ValueError):
@@ -45,12 +57,16 @@ def to_plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, dict):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {str(key): _item(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
+        return list(value) if _EXACT.issuperset(map(type, value)) else [_item(item) for item in value]
     if isinstance(value, frozenset):
         return sorted(value)
-    return {name: to_plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return {name: _item(getattr(value, name)) for name in value.__dataclass_fields__}
+
+
+def _item(value: Any) -> Any:
+    return value if type(value) in _EXACT else to_plain(value)
 
 
 def from_plain(kind: type[T], data: object, what: str) -> T:
@@ -60,56 +76,58 @@ def from_plain(kind: type[T], data: object, what: str) -> T:
     or is missing and has no default.
     """
     try:
-        made: T = _reader_of(kind)(data)
+        made: T = _type_of(kind).read(data)
     except _Mismatch as error:
         raise DataError(f"{what}: {error.path.lstrip('.') or 'all of it'} {error.wrong}") from None
     return made
 
 
-_READERS: dict[type[Any], Reader] = {}
+_DATACLASSES: dict[type[Any], _Type] = {}
 
 
-def _reader_of(kind: type[Any]) -> Reader:
-    """Return what reads a dataclass: made once for each, because the facts of a cluster have a million values."""
-    if kind not in _READERS:
+def _type_of(kind: type[Any]) -> _Type:
+    """Return a dataclass as a type: made once for each, because the facts of a cluster have a million values."""
+    if kind not in _DATACLASSES:
         scope = vars(sys.modules[kind.__module__])
-        hints = {field.name: ast.parse(str(field.type), mode="eval").body for field in dataclasses.fields(kind)}
         fields = [
-            (field.name, _EXACT.get(str(field.type)), _reader(hints[field.name], scope), _is_required(field))
+            (field.name, _type(ast.parse(str(field.type), mode="eval").body, scope), _is_required(field))
             for field in dataclasses.fields(kind)
         ]
-        _READERS[kind] = functools.partial(_read_dataclass, kind, fields)
-    return _READERS[kind]
+        _DATACLASSES[kind] = _Type(functools.partial(_read_dataclass, kind, fields))
+    return _DATACLASSES[kind]
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _reader(hint: ast.expr, scope: Mapping[str, Any]) -> Reader:
-    """Return what reads values of a type, given as its text: Python 3.9 cannot evaluate ``X | None``."""
+def _type(hint: ast.expr, scope: Mapping[str, Any]) -> _Type:
+    """Return the type that an annotation names: from its text, because Python 3.9 cannot evaluate ``X | None``."""
+    name = ast.unparse(hint)
+    if name in _LEAVES:
+        return _LEAVES[name]
     if isinstance(hint, ast.BinOp):
-        return functools.partial(_read_optional, _reader(hint.left, scope))
+        inner = _type(hint.left, scope)
+        return _Type(functools.partial(_read_optional, inner.read), inner.exact | {type(None)})
     if isinstance(hint, ast.Subscript):
         outer = ast.unparse(hint.value)
-        inner = hint.slice.elts if isinstance(hint.slice, ast.Tuple) else [hint.slice]
+        args = hint.slice.elts if isinstance(hint.slice, ast.Tuple) else [hint.slice]
         if outer == "dict":
-            return functools.partial(_read_dict, _KEYS[ast.unparse(inner[0])], _reader(inner[1], scope))
-        return functools.partial(_read_list, _LISTS[outer], _reader(inner[0], scope))
-    name = ast.unparse(hint)
-    return _LEAVES.get(name) or _reader_of(scope[name])
+            return _Type(functools.partial(_read_dict, _KEYS[ast.unparse(args[0])], _type(args[1], scope)))
+        return _Type(functools.partial(_read_list, _LISTS[outer], _type(args[0], scope)))
+    return _type_of(scope[name])
 
 
-def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, type[Any] | None, Reader, bool]], data: Any) -> Any:
+def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, _Type, bool]], data: Any) -> Any:
     if not isinstance(data, dict):
         raise _Mismatch("must be a mapping")
     values = {}
     name = ""
     try:
-        for name, exact, read, required in fields:
+        for name, (read, exact), required in fields:
             if name in data:
                 value = data[name]
-                values[name] = value if type(value) is exact else read(value)
+                values[name] = value if type(value) in exact else read(value)
             elif required:
                 raise _Mismatch("is missing")
     except _Mismatch as error:
@@ -119,27 +137,31 @@ def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, type[Any] | Non
     return kind(**values)
 
 
-def _read_optional(read: Reader, value: Any) -> Any:
+def _read_optional(read: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else read(value)
 
 
-def _read_list(make: Callable[[Iterator[Any]], Any], read: Reader, value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return make(_read_each(read, enumerate(value), "[{}]".format))
-    raise _Mismatch("must be a list")
+def _read_list(make: Callable[[Iterable[Any]], Any], item: _Type, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)):
+        raise _Mismatch("must be a list")
+    if item.exact.issuperset(map(type, value)):
+        return make(value)
+    return make(_read_each(item, enumerate(value), "[{}]".format))
 
 
-def _read_dict(read_key: Reader, read: Reader, value: Any) -> dict[Any, Any]:
-    if isinstance(value, dict):
-        return dict(zip(map(read_key, value), _read_each(read, value.items(), _step)))
-    raise _Mismatch("must be a mapping")
+def _read_dict(key: _Type, item: _Type, value: Any) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise _Mismatch("must be a mapping")
+    if key.exact.issuperset(map(type, value)) and item.exact.issuperset(map(type, value.values())):
+        return dict(value)
+    return dict(zip(map(key.read, value), _read_each(item, value.items(), _step)))
 
 
-def _read_each(read: Reader, items: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> Iterator[Any]:
+def _read_each(item: _Type, pairs: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> Iterator[Any]:
     pair = (None, None)
     try:
-        for pair in items:
-            yield read(pair[1])
+        for pair in pairs:
+            yield item.read(pair[1])
     except _Mismatch as error:
         raise error.within(step(pair[0])) from None
 
@@ -182,19 +204,18 @@ def _read_number(key: Any) -> int:
         raise _Mismatch("must have whole numbers as keys") from None
 
 
-def _read_any(value: Any) -> Any:
-    return value
+def _read_json(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return dict(value)
+    raise _Mismatch("must be a mapping")
 
 
-_EXACT: dict[str, type[Any]] = {"bool": bool, "int": int, "str": str}
-"""Types of which an instance needs no further look; others may be of a subclass, as Ansible has them of text."""
-
-_KEYS: dict[str, Reader] = {"str": _read_str, "int": _read_number}
-_LISTS: dict[str, Callable[[Iterator[Any]], Any]] = {"frozenset": frozenset, "tuple": tuple}
-_LEAVES: dict[str, Reader] = {
-    "Any": _read_any,
-    "bool": _read_bool,
-    "float": _read_float,
-    "int": _read_int,
-    "str": _read_str,
+_LEAVES: dict[str, _Type] = {
+    "dict[str, Any]": _Type(_read_json),
+    "bool": _Type(_read_bool, frozenset({bool})),
+    "float": _Type(_read_float),
+    "int": _Type(_read_int, frozenset({int})),
+    "str": _Type(_read_str, frozenset({str})),
 }
+_KEYS: dict[str, _Type] = {"str": _LEAVES["str"], "int": _Type(_read_number)}
+_LISTS: dict[str, Callable[[Iterable[Any]], Any]] = {"frozenset": frozenset, "tuple": tuple}

@@ -90,7 +90,7 @@ def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
     """Return a phrase for the first agent that uses the whole pool for something else; empty where none does."""
     for agent in chosen:
         for text in agent.networks:
-            network = ipaddress.ip_network(text, strict=True)
+            network = ipaddress.ip_network(text, strict=False)
             if network.version == 4 and network.prefixlen and ipaddress.IPv4Network(pool).subnet_of(network):
                 return f": {agent.name} uses {text}"
     return ""

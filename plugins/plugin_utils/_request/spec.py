@@ -236,18 +236,24 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
         if old == new:
             continue
         if option == "env":
-            old, new = old or {}, new or {}
+            # What an agent holds may be damaged.
+            old, new = (side if isinstance(side, dict) else {} for side in (old, new))
             names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
         elif option in ("command", "bootstrap_script", "apps"):
             phrases.append(f"session_{option}")
         elif option == "roles":
-            roles = [{role["name"]: role for role in side or []} for side in (old, new)]
+            roles = [_by_name(side) for side in (old, new)]
             names = sorted(name for name in {*roles[0], *roles[1]} if roles[0].get(name) != roles[1].get(name))
             phrases.append(f"session_roles ({', '.join(names) or 'their order'})")
         else:
             phrases.append(f"session_{option} (is {old!r}, asked {new!r})")
     return phrases
+
+
+def _by_name(roles: Any) -> dict[str, Any]:
+    listed = roles if isinstance(roles, list) else []
+    return {str(role["name"]): role for role in listed if isinstance(role, dict) and "name" in role}
 
 
 def refuse_strangers(spec: SessionSpec, agents: Collection[str]) -> None:

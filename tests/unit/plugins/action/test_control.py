@@ -138,6 +138,31 @@ def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run
 
 
 @pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({**agent_data("agent1"), "capacity": None}, "capacity must be a mapping"),
+        ({"warnings": []}, "resource_group is missing"),
+        ("damaged", "all of it must be a mapping"),
+    ],
+    ids=["a field", "nearly all", "all"],
+)
+def test_an_agent_whose_facts_are_damaged_is_left_out_and_others_are_not(run: Run, said: Any, wrong: str) -> None:
+    there = answers(agent1={"agent": said}, agent2={"agent": agent_data("agent2")})
+    result = run(Probe, {"agents": ["agent1", "agent2"]}, there)
+    assert result["readings"].facts == {"agent2": agent_facts("agent2")}
+    assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {wrong}."]
+
+
+def test_facts_that_are_kept_and_damaged_are_asked_for_again(run: Run, queue: QueueFolder) -> None:
+    keep(queue, "agent1", "agent2")
+    path = queue.path / "facts" / "agent1.json"
+    path.write_text(path.read_text().replace('"capacity"', '"capacities"'))
+    there = answers(agent1=None, agent2=None)
+    seen = run(Probe, {"agents": ["agent1", "agent2"], "facts_max_age": 30}, there)["readings"]
+    assert (seen.facts, seen.told("agent1")) == ({"agent2": agent_facts("agent2")}, False)
+
+
+@pytest.mark.parametrize(
     ("max_age", "age", "used"),
     [(30, 0, True), (30, RUN_SECONDS, True), (30, RUN_SECONDS + 60, False), (0, 0, False)],
     ids=["young", "young when the run began", "too old", "never wanted"],

@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Holding
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from tests.unit.builders import GIB, agent_facts, bare_session, held_session, plan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import due
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    Readings,
+    containers_of,
+    plan_of,
+    status_of,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
+from tests.unit.builders import (
+    GIB,
+    IMAGE,
+    NOW,
+    POOLS,
+    SESSION_ID,
+    USER,
+    agent_data,
+    agent_facts,
+    bare_session,
+    held_session,
+    image_data,
+    plan,
+    spec,
+)
+
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+DELETED = object()
 
 
 def test_facts_become_typed_values() -> None:
@@ -47,3 +88,131 @@ def test_what_is_free_follows_from_what_is_taken_alone() -> None:
     facts = agent_facts("agent1", 4, 4 * GIB)
     taken = dataclasses.replace(facts, taken={"cpu": 1})
     assert (facts.free, taken.free) == ({"cpu": 4, "mem": 4 * GIB}, {"cpu": 3, "mem": 4 * GIB})
+
+
+# ---- as plain data, and back
+
+
+def everything() -> AgentFacts:
+    """Return the facts of an agent that has some of everything."""
+    asked = spec(
+        cluster_size=4,
+        cluster_mode="multi-node",
+        mounts=[{"source": "/data", "target": "/data"}],
+        apps=[{"name": "web", "port": 80}],
+        env={"TOKEN": "hunter2"},
+    )
+    agents = [agent_facts(name) for name in ("agent1", "agent2")]
+    pools = dataclasses.replace(POOLS, gateways=("192.0.2.9",))
+    placement = Placement(("agent1", "agent1", "agent2", "agent2"), 2)
+    made = make_plan(asked, placement, agents, pools, SESSION_ID, USER, NOW)
+    return agent_facts(
+        "agent1",
+        devices=[Device("tpu", "/dev/accel0", 1, free=False)],
+        warnings=["nvidia-smi fails"],
+        underlay=Underlay("192.0.2.1", "bai-wg", 1420, public_key="key", endpoint="192.0.2.1:51820"),
+        udp_ports={53: "another program"},
+        swarm=Swarm("node1", ("node1", "node2"), 4789),
+        tcp_ports=[22, 30000],
+        networks=["10.0.0.1/8"],
+        vnis=[7],
+        images={IMAGE: image_data(), "absent:1": None},
+        missing_paths=["/data"],
+        sessions=[held_session(made, "agent1", asked, stopped={"sub1": ("exited", 3)})],
+    )
+
+
+EVERYTHING = everything()
+
+
+def test_facts_come_back_from_json_as_they_were() -> None:
+    text = json.dumps(EVERYTHING.to_dict())
+    assert AgentFacts.from_dict("agent1", json.loads(text)) == EVERYTHING
+    assert "hunter2" not in text
+
+
+def test_the_name_is_the_inventorys_and_not_the_agents_to_say() -> None:
+    assert "name" not in EVERYTHING.to_dict()
+    claimed = {**EVERYTHING.to_dict(), "name": "agent9"}
+    assert AgentFacts.from_dict("agent1", claimed).name == "agent1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"capacity": {"cpu": "8"}}, "capacity.cpu must be a whole number"),
+        ({"online_cpus": 8}, "online_cpus must be a list"),
+        ({"sessions": [{}]}, "sessions[0].plan is missing"),
+        ({"colour": "red"}, "colour is not known"),
+        ({"underlay": {"address": "here", "interface": "eth0", "mtu": 1500}}, "underlay.address must be an IP address"),
+        ({"addresses": ["192.0.2.1", "192.0.2.0/24"]}, "addresses must be IP addresses"),
+        ({"networks": ["10.0.0.0/33"]}, "networks must be IP networks"),
+        (
+            {"sessions": [to_plain(bare_session("empty", NOW, {}))]},
+            "sessions must have containers",
+        ),
+    ],
+    ids=["value", "kind", "missing", "unknown", "underlay", "address", "network", "no container"],
+)
+def test_damaged_facts_name_the_agent_and_the_field(changes: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ClusterError) as refused:
+        AgentFacts.from_dict("agent1", {**agent_data("agent1"), **changes})
+    assert str(refused.value) == f"the facts of agent1 are damaged: {wrong}"
+
+
+@pytest.mark.parametrize("field", agent_data("agent1"))
+def test_facts_without_any_of_their_fields_are_damaged(field: str) -> None:
+    data = {key: value for key, value in agent_data("agent1").items() if key != field}
+    with pytest.raises(ClusterError, match=f"^the facts of agent1 are damaged: {field} is missing$"):
+        AgentFacts.from_dict("agent1", data)
+
+
+def _steps(data: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every value in plain data."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for step, value in items:
+        yield (*at, step)
+        yield from _steps(value, (*at, step))
+
+
+def _read(data: dict[str, Any]) -> AgentFacts | str:
+    """Return the facts of an agent, or why they are damaged."""
+    try:
+        return AgentFacts.from_dict("agent1", data)
+    except ClusterError as error:
+        return str(error)
+
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just("exited")),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=5), inner, max_size=2)),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(list(_steps(EVERYTHING.to_dict()))), st.one_of(st.just(DELETED), values))
+def test_whatever_is_damaged_is_one_sentence_or_facts_that_can_be_used(way: tuple[Any, ...], value: Any) -> None:
+    data = EVERYTHING.to_dict()
+    inside: Any = data
+    for step in way[:-1]:
+        inside = inside[step]
+    if value is DELETED:
+        del inside[way[-1]]
+    else:
+        inside[way[-1]] = value
+    facts = _read(data)
+    if isinstance(facts, str):
+        assert facts.startswith("the facts of agent1 are damaged: ")
+        assert facts.isprintable()
+        return
+    assert [field.name for field in dataclasses.fields(facts)] == ["name", *facts.to_dict()]
+    assert facts.to_dict() == AgentFacts.from_dict("agent1", facts.to_dict()).to_dict()
+    seen = Readings({"agent1": facts}, {})
+    for parts in seen.sessions.values():
+        assert status_of(parts) in ("CREATING", "DEGRADED", "ERROR", "RUNNING")
+        assert session_record(plan_of(parts), "RUNNING", containers_of(parts))["id"] == plan_of(parts).id
+    due([], seen.sessions, (), True, NOW)
+    for driver in ("vxlan", "host", "swarm"):
+        asked = spec(name="another", cluster_size=12, cluster_mode="multi-node", network_driver=driver)
+        with contextlib.suppress(SpecError, PlanError):
+            decide(asked, seen, POOLS, OTHER_ID, USER, NOW)

@@ -41,7 +41,7 @@ def alike(size: int, request: dict[str, int] | None = None) -> list[Group]:
 
 def last_used(agent: str, when: float) -> list[HeldSession]:
     """Return the sessions of an agent whose latest one was made then."""
-    return [bare_session(f"old-{agent}", when, {})]
+    return [bare_session(f"old-{agent}", when, {"elsewhere": [{}]})]
 
 
 @given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))

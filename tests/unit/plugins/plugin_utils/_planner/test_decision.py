@@ -479,7 +479,7 @@ def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -
     assert made.network.vni is not None
     before = readings("agent1", "agent2", "agent3")
     after = before.holding(made).facts
-    assert after["agent3"] == before.facts["agent3"]
+    assert after["agent3"] is before.facts["agent3"]
     for name in ("agent1", "agent2"):
         assert after[name] == dataclasses.replace(
             before.facts[name],

@@ -374,6 +374,15 @@ def test_what_differs_is_named_and_secrets_are_not_shown(
     assert differences(comparable(spec(**before), "salt"), comparable(spec(**after), "salt")) == phrases
 
 
+@pytest.mark.parametrize("damaged", [None, "x", 1, [1], [{"replicas": 1}], {"A": 1}], ids=repr)
+def test_what_differs_is_named_even_where_what_is_stored_is_damaged(damaged: Any) -> None:
+    asked = comparable(spec(env={"A": "x"}, roles={"main": {}, "worker": {}}), "salt")
+    assert differences({**asked, "env": damaged, "roles": damaged}, asked) == [
+        "session_env (A)",
+        "session_roles (main, worker)",
+    ]
+
+
 def test_stored_environments_are_digests_that_depend_on_the_session() -> None:
     asked = spec(env={"TOKEN": "hunter2"})
     stored = json.dumps(comparable(asked, "one"))
