@@ -1,6 +1,7 @@
 # `make help` lists the targets.
 
 PYTHON ?= python3
+ROUNDS ?= 100
 BIN := .venv/bin
 WITH_BIN := PATH="$(CURDIR)/$(BIN):$$PATH"
 REQUIREMENTS := $(wildcard requirements/*.txt)
@@ -10,7 +11,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean \
-	test-frameworks test-long
+	test-frameworks soak
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -72,10 +73,10 @@ sanity: setup ## ansible-test sanity, every test, no ignore entry
 	$(WITH_BIN) tests/gates/sanity
 
 integration: lab ## Tests against the lab
-	$(BIN)/pytest tests/integration -m "not long"
+	$(BIN)/pytest tests/integration
 
-test-long: lab ## More tests against the lab (outside `make test`): other drivers and underlays, faults, queues, races, kills
-	$(BIN)/pytest tests/integration -m long
+soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); goes on where it was stopped
+	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make test`: their packages are large)
 	$(BIN)/pytest tests/frameworks

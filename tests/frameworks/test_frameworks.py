@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import PYTHON, Run, at_once, inside, on, ssh
-from tests.integration.test_mpi import carried
+from tests.integration.containers import carried
+from tests.integration.laboratory import Kernel, at_once, everywhere, inside, ssh
+from tests.integration.session_requests import TWO
+from tests.integration.sessions import Started, started
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 PYTHON_OF_THE_IMAGE = "3.11"
@@ -22,34 +23,12 @@ ON_AGENTS, IN_CONTAINERS = "/srv/frameworks", "/opt/frameworks"
 AGENTS = ("agent1", "agent2")
 NUMBERS = 1 << 20
 
-ALL_REDUCE = f"""
-import json, socket, torch
-from torch import distributed
-
-distributed.init_process_group("gloo")
-rank, size = distributed.get_rank(), distributed.get_world_size()
-numbers = torch.arange({NUMBERS}, dtype=torch.float64)
-taken = numbers * 10**rank
-distributed.all_reduce(taken)
-right = torch.equal(taken, numbers * sum(10**one for one in range(size)))
-distributed.destroy_process_group()
-print(json.dumps({{"host": socket.gethostname(), "rank": rank, "size": size, "right": right}}), flush=True)
-"""
-
-RESOLVE = """
-import json
-import tensorflow as tf
-
-resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-seen = {"cluster": resolver.cluster_spec().as_dict(), "task": [resolver.task_type, resolver.task_id]}
-print(json.dumps(seen), flush=True)
-"""
-
-PROGRAMS = {"all_reduce.py": ALL_REDUCE, "resolve.py": RESOLVE}
+PROGRAMS = Path(__file__).with_name("programs")
 TORCHRUN = " ".join(
     [
         "python3 -m torch.distributed.run --nnodes $BACKENDAI_CLUSTER_SIZE --node-rank $BACKENDAI_CLUSTER_LOCAL_RANK",
-        f"--master-addr $MASTER_ADDR --master-port $MASTER_PORT --nproc-per-node 1 {IN_CONTAINERS}/all_reduce.py",
+        "--master-addr $MASTER_ADDR --master-port $MASTER_PORT --nproc-per-node 1",
+        f"{IN_CONTAINERS}/all_reduce.py {NUMBERS}",
     ]
 )
 
@@ -63,12 +42,12 @@ def frameworks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--no-compile", "--requirement", REQUIREMENTS)
     try:
         subprocess.run([*pip, "--target", folder, *wheels], check=True)
-        for name, program in PROGRAMS.items():
-            (folder / name).write_text(program)
+        for program in PROGRAMS.glob("*.py"):
+            (folder / program.name).write_text(program.read_text())
         at_once(*[partial(copy, folder, agent) for agent in AGENTS])
         yield ON_AGENTS
     finally:
-        at_once(*[partial(on, agent, f"rm -rf {ON_AGENTS}") for agent in AGENTS])
+        everywhere(f"rm -rf {ON_AGENTS}", AGENTS)
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
@@ -81,32 +60,27 @@ def copy(folder: Path, agent: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Two containers on two agents that see the frameworks."""
-    made = Sessions(tmp_path_factory.mktemp("two"))
-    run = made.create(
-        image=PYTHON,
-        cluster_mode="multi-node",
-        cluster_size=2,
-        agent_selection="dispersed",
-        designated_agents=list(AGENTS),
-        resources={"cpu": 1, "mem": "3g"},
-        mounts=[{"source": frameworks, "target": IN_CONTAINERS, "read_only": True}],
-        env={"PYTHONPATH": IN_CONTAINERS},
-    )
-    assert run.code == 0, run.output
-    yield run
-    assert made.terminate().code == 0
+    asked = {
+        **TWO,
+        "designated_agents": list(AGENTS),
+        "resources": {"cpu": 1, "mem": "3g"},
+        "mounts": [{"source": frameworks, "target": IN_CONTAINERS, "read_only": True}],
+        "env": {"PYTHONPATH": IN_CONTAINERS},
+    }
+    with started(tmp_path_factory.mktemp("two"), **asked) as session:
+        yield session
 
 
-def printed(kernel: dict[str, Any], script: str) -> list[dict[str, Any]]:
+def printed(kernel: Kernel, script: str) -> list[dict[str, Any]]:
     """Run a script of the shell in a container and return the JSON objects among what it printed."""
     lines = inside(kernel, "sh", "-c", script).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def test_torchrun_sums_over_all_containers_with_the_sessions_variables_alone(two: Run) -> None:
-    main = two.record["kernels"][0]
+def test_torchrun_sums_over_all_containers_with_the_sessions_variables_alone(two: Started) -> None:
+    main = two.kernels[0]
     before = {name: carried(main, name) for name in ("cluster0", "eth0")}
     both = f"ssh sub1 '{TORCHRUN}' & {TORCHRUN} && wait $!"
     results = sorted(printed(main, both), key=lambda result: int(result["rank"]))
@@ -118,9 +92,9 @@ def test_torchrun_sums_over_all_containers_with_the_sessions_variables_alone(two
     assert carried(main, "eth0") - before["eth0"] < NUMBERS
 
 
-def test_tensorflow_reads_the_cluster_and_its_own_place_from_tf_config(two: Run) -> None:
-    main = two.record["kernels"][0]
+def test_tensorflow_reads_the_cluster_and_its_own_place_from_tf_config(two: Started) -> None:
+    main = two.kernels[0]
     cluster = {"worker": ["main1:29500", "sub1:29501"]}
-    for rank, kernel in enumerate(two.record["kernels"]):
+    for rank, kernel in enumerate(two.kernels):
         resolved = printed(main, f"ssh {kernel['hostname']} python3 {IN_CONTAINERS}/resolve.py")
         assert resolved == [{"cluster": cluster, "task": ["worker", rank]}]

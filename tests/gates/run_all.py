@@ -1,7 +1,7 @@
 """Run every gate, and say at the end how each went and how long it took.
 
 Tests against the lab take longest, and wait for their hosts as often as they compute: the gates that need no lab run
-beside them. The lab is taken down at the end, unless it was there before.
+beside them, in the time that they leave. The lab is taken down at the end, unless it was there before.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 ALONE = ("lint", "types", "unit", "docs", "changelog", "build", "sanity")
 ON_THE_LAB = ("lab", "integration", "molecule")
+NICE = ("nice", "-n", "15")
 LOGS = Path(".cache/gates")
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
@@ -71,7 +72,7 @@ class Gates:
                 if self._ended:
                     return 1
                 process = subprocess.Popen(
-                    ["make", "--no-print-directory", gate],
+                    [*(NICE if gate in ALONE else ()), "make", "--no-print-directory", gate],
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.integration.laboratory import INVENTORY, ROOT, TIMEOUT, environment
+from tests.integration.laboratory import INVENTORY, ansible
 
 PLAYBOOK = Path(__file__).with_name("playbooks") / "firewall.yml"
 
@@ -17,10 +17,7 @@ PLAYBOOK = Path(__file__).with_name("playbooks") / "firewall.yml"
 def rules(variables: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
     """Give the agents the rules that ``firewall_*`` variables, without their prefix, describe."""
     given = json.dumps({f"firewall_{name}": value for name, value in variables.items()})
-    line = ["ansible-playbook", "-i", str(INVENTORY), str(PLAYBOOK), "-e", given, *options]
-    return subprocess.run(
-        line, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
+    return ansible("ansible-playbook", "-i", INVENTORY, PLAYBOOK, "-e", given, *options)
 
 
 @contextmanager

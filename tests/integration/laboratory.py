@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import yaml
 
 from tests.integration.connections import Connections
+from tests.integration.internals import AGENT_STATE, SESSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / ".lab" / "inventory.yml"
@@ -27,14 +29,15 @@ AGENTS = ("agent1", "agent2", "agent3")
 PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
 TIMEOUT = 900
 
+#: The variables that name the file for programs, of playbooks that write another than a record.
 REPORTS = {
     "list_sessions": "session_list_path",
     "session_logs": "session_logs_path",
     "verify_isolation": "firewall_report_path",
     "verify_session": "session_report_path",
 }
-"""The variables that name the file for programs, of playbooks that write another than a record."""
 
+Kernel = dict[str, Any]
 T = TypeVar("T")
 
 _RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)", re.MULTILINE)
@@ -61,7 +64,12 @@ class Run:
     @property
     def said(self) -> str:
         """The output as one line, so that sentences can be found in it wherever they were wrapped."""
-        return " ".join(self.output.split())
+        return unwrapped(self.output)
+
+
+def unwrapped(text: str) -> str:
+    """Return a text as one line."""
+    return " ".join(text.split())
 
 
 def environment() -> dict[str, str]:
@@ -92,6 +100,20 @@ def launch(line: Sequence[str]) -> subprocess.Popen[str]:
     )
 
 
+def ansible(*words: object, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of Ansible's to its end, whatever its exit code; ``settings`` go into its environment."""
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=ROOT,
+        env={**environment(), **settings},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+
 def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
     """Run a playbook of the collection on the lab to its end; several may run at once."""
     own = Path(tempfile.mkdtemp(dir=folder))
@@ -110,14 +132,21 @@ def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: st
 def at_once(*calls: Callable[[], T]) -> list[T]:
     """Do several things at the same moment and return what came of each."""
     with ThreadPoolExecutor(len(calls) or 1) as pool:
-        return [one.result() for one in [pool.submit(call) for call in calls]]
+        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-def host_variables(host: str) -> dict[str, Any]:
+@functools.cache
+def host_variables(host: str) -> Mapping[str, Any]:
     """Return what the lab's inventory says of a host."""
     inventory = yaml.safe_load(INVENTORY.read_text())["all"]
     groups = inventory["children"].values()
     return {**inventory["vars"], **next(group["hosts"][host] for group in groups if host in group["hosts"])}
+
+
+@functools.cache
+def address(host: str) -> str:
+    """Return the address of a host of the lab."""
+    return str(host_variables(host)["ansible_host"])
 
 
 def ssh(host: str, line: str) -> list[str]:
@@ -147,9 +176,14 @@ def on(host: str, line: str, *, check: bool = True) -> str:
     return done.stdout + done.stderr
 
 
+def everywhere(line: str, hosts: Sequence[str] = AGENTS, *, check: bool = True) -> list[str]:
+    """Run a shell line on all agents, or on other hosts, at the same moment; return what it printed on each."""
+    return at_once(*[partial(on, host, line, check=check) for host in hosts])
+
+
 def share(parts: int) -> int:
     """Return as much memory, in bytes, as so many containers, and no more of them, find on each agent."""
-    total = min(int(on(agent, "awk '/^MemTotal:/ {print $2}' /proc/meminfo")) for agent in AGENTS) << 10
+    total = min(map(int, everywhere("awk '/^MemTotal:/ {print $2}' /proc/meminfo"))) << 10
     return (total - (512 << 20)) // parts
 
 
@@ -159,21 +193,21 @@ def inside(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bo
     return on(kernel["agent"], line, check=check)
 
 
+#: What a session could leave behind on an agent, and how to see it.
 TRACES = {
     "containers": "docker ps --all --format '{{.Names}}' | sort",
     "networks": "docker network ls --format '{{.Name}}' | sort",
     "volumes": "docker volume ls --quiet",
     "links": "ip -o link show | awk -F': ' '{print $2}' | sed 's/@.*//' | sort",
     "tables": "nft list tables | sort",
-    "files": "cd /var/lib/backendai && find . -printf '%p %m %U %s\\n' | sort",
+    "files": f"cd {AGENT_STATE} && find . -printf '%p %m %U %s\\n' | sort",
 }
-"""What a session could leave behind on an agent, and how to see it."""
 
 
 def remains() -> dict[str, str]:
     """Return everything on the agents that a session could leave behind, in a form that can be compared."""
     line = "; ".join(f"echo '== {name}'; {look}" for name, look in TRACES.items())
-    return dict(zip(AGENTS, at_once(*[partial(on, agent, line) for agent in AGENTS]), strict=True))
+    return dict(zip(AGENTS, everywhere(line), strict=True))
 
 
 def queue() -> dict[str, dict[str, Any]]:
@@ -184,8 +218,6 @@ def queue() -> dict[str, dict[str, Any]]:
 
 def held() -> dict[str, list[dict[str, Any]]]:
     """Return what is stored of sessions on each agent."""
-    line = "find /var/lib/backendai/sessions -name session.json -exec cat {} ';' -exec echo ';'"
-    stored = at_once(*[partial(on, agent, line) for agent in AGENTS])
-    return {
-        agent: [json.loads(one) for one in text.splitlines() if one] for agent, text in zip(AGENTS, stored, strict=True)
-    }
+    line = f"find {SESSIONS} -name session.json -exec cat {{}} ';' -exec echo ';'"
+    stored = [[json.loads(session) for session in text.splitlines() if session] for text in everywhere(line)]
+    return dict(zip(AGENTS, stored, strict=True))

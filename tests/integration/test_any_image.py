@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Run, at_once, inside, on
+from tests.integration.containers import variables
+from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Kernel, at_once, inside, on
+from tests.integration.sessions import Started, started
+
+pytestmark = [pytest.mark.containers, pytest.mark.images]
 
 MPI, ENTRYPOINT = "lab/mpi:1", "lab/entrypoint:1"
 IMAGES = {"busybox": BUSYBOX, "debian": PYTHON, "mpi": MPI, "entrypoint": ENTRYPOINT}
-"""The lab's images."""
 
+# The images by the roles that have them: in this order, four containers are on each agent, one of each image.
 ROLES = {f"{name}{turn}": image for turn in ("one", "two", "three") for name, image in IMAGES.items()}
 ROLES = {"main" if role == "busyboxone" else role: image for role, image in ROLES.items()}
-"""The images by the roles that have them: in this order, four containers are on each agent, one of each image."""
 
 ASKED = {
     "cluster_mode": "multi-node",
@@ -29,21 +30,14 @@ ASKED = {
     "roles": {role: {"image": image} for role, image in ROLES.items()},
 }
 
-Kernel = dict[str, Any]
-
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Three containers of each image, one on each agent; a second run has found nothing to change."""
-    made = Sessions(tmp_path_factory.mktemp("images"))
-    try:
-        run = made.create(**ASKED)
-        assert run.code == 0, run.output
-        again = made.create(**ASKED)
+    with started(tmp_path_factory.mktemp("images"), **ASKED) as session:
+        again = session.again()
         assert (again.code, again.changed) == (0, 0), again.output
-        yield run
-    finally:
-        made.end()
+        yield session
 
 
 @pytest.fixture(scope="module", params=IMAGES.values())
@@ -53,9 +47,9 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def three(session: Run, image: str) -> list[Kernel]:
+def three(session: Started, image: str) -> list[Kernel]:
     """Return the containers of an image."""
-    return [kernel for kernel in session.record["kernels"] if ROLES[kernel["role"]] == image]
+    return [kernel for kernel in session.kernels if ROLES[kernel["role"]] == image]
 
 
 def shell(kernel: Kernel, script: str) -> str:
@@ -63,9 +57,9 @@ def shell(kernel: Kernel, script: str) -> str:
     return inside(kernel, "sh", "-c", script)
 
 
-def others(session: Run, kernel: Kernel) -> list[str]:
+def others(session: Started, kernel: Kernel) -> list[str]:
     """Return one container of each image that is not this one, by their names."""
-    seen = {ROLES[one["role"]]: one["hostname"] for one in session.record["kernels"] if one is not kernel}
+    seen = {ROLES[one["role"]]: one["hostname"] for one in session.kernels if one is not kernel}
     return list(seen.values())
 
 
@@ -74,7 +68,7 @@ def test_it_runs_on_every_agent(three: list[Kernel]) -> None:
     assert [kernel["status"] for kernel in three] == ["running"] * 3
 
 
-def test_ssh_reaches_every_image_as_work_and_without_a_question(session: Run, three: list[Kernel]) -> None:
+def test_ssh_reaches_every_image_as_work_and_without_a_question(session: Started, three: list[Kernel]) -> None:
     for kernel in three:
         names = others(session, kernel)
         said = shell(kernel, f"for name in {' '.join(names)}; do ssh $name 'hostname; id -un'; done").split()
@@ -82,12 +76,11 @@ def test_ssh_reaches_every_image_as_work_and_without_a_question(session: Run, th
         assert len(names) == len(IMAGES)
 
 
-def test_a_command_over_ssh_has_the_sessions_environment(session: Run, image: str, three: list[Kernel]) -> None:
-    main = session.record["kernels"][0]
+def test_a_command_over_ssh_has_the_sessions_environment(session: Started, image: str, three: list[Kernel]) -> None:
+    main = session.kernels[0]
     own = {"TF_CONFIG": '{"image": 1}', "BACKENDAI_DIST_MASTER_PORT": "31000", "MASTER_PORT": "31000"}
     for kernel in three:
-        told = shell(main, f"ssh {kernel['hostname']} env").splitlines()
-        seen = dict(line.split("=", 1) for line in told if "=" in line)
+        seen = variables(shell(main, f"ssh {kernel['hostname']} env"))
         assert seen["BACKENDAI_CLUSTER_HOST"] == kernel["hostname"]
         assert seen["BACKENDAI_SESSION_NAME"] == session.record["name"]
         assert seen["NCCL_SOCKET_IFNAME"] == "cluster0"
@@ -95,14 +88,14 @@ def test_a_command_over_ssh_has_the_sessions_environment(session: Run, image: st
         assert {name: seen[name] for name in expected} == expected
 
 
-def test_a_login_shows_who_and_where_one_is(session: Run, three: list[Kernel]) -> None:
-    main = session.record["kernels"][0]
+def test_a_login_shows_who_and_where_one_is(session: Started, three: list[Kernel]) -> None:
+    main = session.kernels[0]
     for name in (kernel["hostname"] for kernel in three):
         # Nobody's terminal is closed before the shell has read from it.
         assert f"work@{name}" in shell(main, f"(echo exit; sleep 1) | ssh -tt {name}")
 
 
-def test_scp_carries_a_file_there_and_back(session: Run, three: list[Kernel]) -> None:
+def test_scp_carries_a_file_there_and_back(session: Started, three: list[Kernel]) -> None:
     for name in others(session, three[0]):
         there = f"head -c 300000 /dev/urandom > /tmp/given; scp -q /tmp/given {name}:/tmp/taken"
         back = f"scp -q {name}:/tmp/taken /tmp/returned; cmp /tmp/given /tmp/returned && wc -c < /tmp/returned"

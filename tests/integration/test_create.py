@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import partial
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, Run, at_once, inside, on, remains
+from tests.integration.containers import LOGIN, variables
+from tests.integration.laboratory import AGENTS, everywhere, inside, remains
+from tests.integration.probes import addresses_of
+from tests.integration.session_requests import FOUR
+from tests.integration.sessions import Sessions, Started, started
 
-MULTI_NODE = {"cluster_mode": "multi-node", "cluster_size": 4, "agent_selection": "dispersed"}
-
+pytestmark = pytest.mark.requests
 
 ASKED = {
-    **MULTI_NODE,
+    **FOUR,
     "env": {"GREETING": "hello world"},
     "mounts": [{"source": "/srv/data", "target": "/home/work/data", "read_only": True}],
 }
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
-    """The session of this file; afterwards it is ended, and its data are gone."""
-    made = Sessions(tmp_path_factory.mktemp("four"))
-    yield made
-    made.end()
-    at_once(*[partial(on, agent, "rm -rf /srv/data") for agent in AGENTS])
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """Four containers over three agents, of two engines, with a folder that all agents have."""
+    everywhere("mkdir -p /srv/data && echo here > /srv/data/marker")
+    try:
+        with started(tmp_path_factory.mktemp("four"), **ASKED) as session:
+            yield session
+    finally:
+        everywhere("rm -rf /srv/data")
 
 
-@pytest.fixture(scope="module")
-def four(made: Sessions) -> Run:
-    """Four containers over three agents, of two engines."""
-    at_once(*[partial(on, agent, "mkdir -p /srv/data && echo here > /srv/data/marker") for agent in AGENTS])
-    run = made.create(**ASKED)
-    assert run.code == 0, run.output
-    return run
-
-
-def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Run) -> None:
+def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Started) -> None:
     record = four.record
     assert record["status"] == "RUNNING"
     assert record["cluster_mode"] == record["requested_cluster_mode"] == "multi-node"
@@ -53,14 +48,11 @@ def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Run) -> No
     assert len({kernel["image_digest"] for kernel in record["kernels"]}) == 1
 
 
-def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: Run) -> None:
-    kernels = four.record["kernels"]
+def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: Started) -> None:
     seen = {
-        (here["hostname"], there["hostname"]): inside(
-            here, "ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", there["hostname"], "hostname; id -un"
-        ).split()
-        for here in kernels
-        for there in kernels
+        (here["hostname"], there["hostname"]): inside(here, *LOGIN, there["hostname"], "hostname; id -un").split()
+        for here in four.kernels
+        for there in four.kernels
     }
     assert seen == {pair: [pair[1], "work"] for pair in seen}
     assert len(seen) == 16
@@ -93,14 +85,9 @@ def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict
     }
 
 
-def variables(text: str) -> dict[str, str]:
-    """Return what ``env`` printed."""
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-
-
 @pytest.mark.parametrize("rank", range(4))
-def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: Run, rank: int) -> None:
-    kernel, main = four.record["kernels"][rank], four.record["kernels"][0]
+def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: Started, rank: int) -> None:
+    kernel, main = four.kernels[rank], four.kernels[0]
     expected = expected_environment(four.record, kernel)
     for text in (inside(kernel, "env"), inside(main, "ssh", kernel["hostname"], "env")):
         seen = variables(text)
@@ -108,33 +95,41 @@ def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: Run, ran
         assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(seen)
 
 
-def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default_network(four: Run) -> None:
-    for kernel in four.record["kernels"]:
-        hosts = inside(kernel, "cat", "/etc/hosts")
-        assert f"{kernel['address']} {kernel['hostname']}\n" in hosts
-        assert inside(kernel, "python3", "-c", "import socket; print(socket.gethostbyname('sub2'))").strip() == next(
-            one["address"] for one in four.record["kernels"] if one["hostname"] == "sub2"
-        )
+def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default_network(four: Started) -> None:
+    sub2 = next(kernel["address"] for kernel in four.kernels if kernel["hostname"] == "sub2")
+    for kernel in four.kernels:
+        assert f"{kernel['address']} {kernel['hostname']}\n" in inside(kernel, "cat", "/etc/hosts")
+        resolved = inside(kernel, "python3", "-c", "import socket; print(socket.gethostbyname('sub2'))")
+        assert resolved.strip() == sub2
         assert "dev eth0" in inside(kernel, "ip", "route", "show", "default")
         assert f"inet {kernel['address']}/" in inside(kernel, "ip", "-4", "addr", "show", "dev", "cluster0")
+        assert sorted(inside(kernel, "ls", "/sys/class/net").split()) == ["cluster0", "eth0", "lo"]
 
 
-def test_the_same_folder_is_in_every_container(four: Run) -> None:
-    for kernel in four.record["kernels"]:
+@pytest.mark.parametrize("agent", ["agent1", "agent3"])
+def test_an_agent_has_no_address_in_the_session_network(four: Started, agent: str) -> None:
+    subnet = ip_network(four.record["network"]["subnet"])
+    addresses = addresses_of(agent)
+    assert addresses
+    assert [address for address in addresses if ip_address(address) in subnet] == []
+
+
+def test_the_same_folder_is_in_every_container(four: Started) -> None:
+    for kernel in four.kernels:
         assert inside(kernel, "cat", "/home/work/data/marker").strip() == "here"
         assert "Read-only" in inside(kernel, "touch", "/home/work/data/new", check=False)
 
 
-def test_a_second_run_changes_nothing_and_check_mode_expects_that(made: Sessions, four: Run) -> None:
-    checked = made.create("--check", "--diff", **ASKED)
+def test_a_second_run_changes_nothing_and_check_mode_expects_that(four: Started) -> None:
+    checked = four.again("--check", "--diff")
     assert (checked.code, checked.changed) == (0, 0), checked.output
-    again = made.create(**ASKED)
+    again = four.again()
     assert (again.code, again.changed) == (0, 0), again.output
     assert again.record == four.record
 
 
-def test_another_request_under_the_same_name_is_refused_and_says_what_differs(made: Sessions, four: Run) -> None:
-    refused = made.create(**{**ASKED, "cluster_size": 2, "env": {"GREETING": "a-secret-greeting"}})
+def test_another_request_under_the_same_name_is_refused_and_says_what_differs(four: Started) -> None:
+    refused = four.again(cluster_size=2, env={"GREETING": "a-secret-greeting"})
     assert refused.code != 0
     assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.said
     assert "session_cluster_size (is 4, asked 2)" in refused.said
@@ -145,13 +140,12 @@ def test_another_request_under_the_same_name_is_refused_and_says_what_differs(ma
 
 
 def test_check_mode_shows_the_plan_and_touches_nothing(sessions: Sessions) -> None:
-    before = remains()
-    run = sessions.create("--check", "--diff", **MULTI_NODE)
+    run = sessions.create("--check", "--diff", **FOUR)
     assert run.code == 0, run.output
     assert "+network vxlan 10." in run.said
     assert f"+container backendai-{sessions.name}-sub3: running" in run.said
     assert run.record is None
-    assert remains() == before
+    assert remains() == sessions.before
 
 
 def test_multi_node_that_fits_on_one_agent_goes_there_and_users_have_templates_of_their_own(

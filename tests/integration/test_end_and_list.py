@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from tests.integration.conftest import Sessions
+import pytest
+
 from tests.integration.laboratory import on, remains
-from tests.integration.test_create import MULTI_NODE
+from tests.integration.session_requests import FOUR
+from tests.integration.sessions import Sessions
+
+pytestmark = pytest.mark.requests
 
 
 def test_a_session_is_listed_repaired_and_ended_and_nothing_is_left_of_it(sessions: Sessions) -> None:
-    before = remains()
-    created = sessions.create(**MULTI_NODE)
+    created = sessions.create(**FOUR)
     assert created.code == 0, created.output
 
     # The list is a table for people, and records for programs.
@@ -25,7 +28,7 @@ def test_a_session_is_listed_repaired_and_ended_and_nothing_is_left_of_it(sessio
     on(sub["agent"], f"docker kill {sub['container']}")
     degraded = sessions.listed()[sessions.name]
     assert (degraded["status"], degraded["kernels"][1]["status"]) == ("DEGRADED", "exited")
-    repaired = sessions.create("--diff", **MULTI_NODE)
+    repaired = sessions.create("--diff", **FOUR)
     assert repaired.code == 0, repaired.output
     assert f"-container {sub['container']}: exited" in repaired.said
     assert repaired.record == created.record
@@ -35,12 +38,12 @@ def test_a_session_is_listed_repaired_and_ended_and_nothing_is_left_of_it(sessio
     checked = sessions.terminate("--check", "--diff", name=sessions.name)
     assert checked.code == 0, checked.output
     assert f"-container backendai-{sessions.name}-main1: running" in checked.said
-    assert remains() == during != before
+    assert remains() == during != sessions.before
 
     # It ends by its name; ending it again, by its id, changes nothing.
     ended = sessions.terminate(name=sessions.name)
     assert (ended.code, ended.changed > 0) == (0, True), ended.output
     assert (ended.record["id"], ended.record["status"]) == (created.record["id"], "TERMINATED")
-    assert remains() == before
+    assert remains() == sessions.before
     again = sessions.terminate(id=created.record["id"])
     assert (again.code, again.changed) == (0, 0), again.output

@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import signal
-import subprocess
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, ROOT, command, environment, inside, on, remains, ssh
-from tests.integration.test_create import MULTI_NODE
+from tests.integration.internals import SESSIONS, TASK_APPLY
+from tests.integration.interruptions import killed_at
+from tests.integration.inventories import UNREACHABLE
+from tests.integration.laboratory import PYTHON, command, everywhere, held, inside, on, remains, ssh
+from tests.integration.session_requests import FOUR, SMALL, TWO
+from tests.integration.sessions import Sessions
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.faults
 
-CLAIMED = "ls /var/lib/backendai/sessions | wc -l"
+THREE = {**FOUR, "cluster_size": 3}
+CLAIMED = f"ls {SESSIONS} | wc -l"
+
+
+def claims() -> list[str]:
+    """Return how many sessions each agent holds a part of."""
+    return [counted.strip() for counted in everywhere(CLAIMED)]
+
+
+@contextmanager
+def without_engine(agent: str) -> Iterator[None]:
+    """Let an agent have no engine for a while."""
+    on(agent, "systemctl stop docker.socket docker.service")
+    try:
+        yield
+    finally:
+        on(agent, "systemctl start docker.service")
 
 
 def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessions, tmp_path: Path) -> None:
-    variables = {f"session_{key}": value for key, value in {"image": "lab/python:1", **MULTI_NODE}.items()}
-    line = command("create_session", tmp_path, {"session_name": sessions.name, **variables})
-    run = subprocess.Popen(line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert run.stdout
-    for printed in run.stdout:
-        if "Make this agent's slice true" in printed:
-            break
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    time.sleep(1)
-    assert [on(agent, CLAIMED).strip() for agent in AGENTS] == ["1", "1", "1"]
-    listed = sessions.run("list_sessions").record
-    assert [one["status"] for one in listed if one["name"] == sessions.name] == ["CREATING"]
-    checked = sessions.create("--check", "--diff", **MULTI_NODE)
+    asked = {"name": sessions.name, "image": PYTHON, **FOUR}
+    killed_at(TASK_APPLY, command("create_session", tmp_path, {f"session_{key}": asked[key] for key in asked}))
+    assert claims() == ["1", "1", "1"]
+    assert sessions.listed()[sessions.name]["status"] == "CREATING"
+    checked = sessions.create("--check", "--diff", **FOUR)
     assert checked.code == 0, checked.output
-    again = sessions.create(**MULTI_NODE)
+    again = sessions.create(**FOUR)
     assert again.code == 0, again.output
     assert again.record["status"] == "RUNNING"
-    unchanged = sessions.create(**MULTI_NODE)
+    unchanged = sessions.create(**FOUR)
     assert (unchanged.code, unchanged.changed) == (0, 0)
 
 
@@ -50,7 +58,7 @@ def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> No
     on("agent2", "; ".join(f"docker create --name {name} lab/busybox:1 true" for name in names))
     try:
         before = remains()
-        run = sessions.create(**{**MULTI_NODE, "cluster_size": 3})
+        run = sessions.create(**THREE)
         assert run.code != 0
         assert f"agent2: container backendai-{sessions.name}-" in run.said
         assert "exists on agent2 already and is not of this session" in run.said
@@ -66,68 +74,66 @@ def test_a_rollback_that_fails_is_named_with_the_command_that_finishes_it(sessio
     template = tmp_path / "hosts.j2"
     template.write_text(f"127.0.0.1 localhost\n{{{{ lookup('ansible.builtin.pipe', {stop!r}) }}}}\n")
     try:
-        run = sessions.create(**{**MULTI_NODE, "cluster_size": 3}, hosts_template=str(template))
+        run = sessions.create(**THREE, hosts_template=str(template))
     finally:
         on("agent2", "systemctl start docker.service")
     assert run.code != 0
     remedy = f"run backendai.cluster.terminate_session -e session_id={run.record['id']} once it can be used again."
     assert f"agent2 may still hold a part of it: {remedy}" in run.record["error"]
-    assert [on(agent, CLAIMED).strip() for agent in AGENTS] == ["0", "1", "0"]
+    assert claims() == ["0", "1", "0"]
     assert sessions.terminate(id=run.record["id"]).code == 0
 
 
 def test_a_session_whose_tunnel_is_blocked_is_not_called_running(sessions: Sessions) -> None:
-    before = remains()
     rule = "table inet fault { chain input { type filter hook input priority 0; udp dport 4789 drop; }; }"
     on("agent2", f"nft '{rule}'")
     try:
-        run = sessions.create(**{**MULTI_NODE, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]})
+        run = sessions.create(**TWO, designated_agents=["agent1", "agent2"])
     finally:
         on("agent2", "nft delete table inet fault")
     assert run.code != 0
     assert "does not reach" in run.said
     assert run.record["status"] == "ERROR"
-    assert remains() == before
+    assert remains() == sessions.before
 
 
 def test_a_session_that_ran_survives_a_repair_that_fails_and_the_loss_of_a_folder(sessions: Sessions) -> None:
-    created = sessions.create(**MULTI_NODE)
+    created = sessions.create(**FOUR)
     assert created.code == 0, created.output
     main, sub = created.record["kernels"][:2]
     on(sub["agent"], f"docker rm --force {sub['container']}")
     on(sub["agent"], f"docker create --name {sub['container']} lab/busybox:1 true")
     try:
-        failed = sessions.create(**MULTI_NODE)
+        failed = sessions.create(**FOUR)
         assert failed.code != 0
         assert "was not repaired, and what ran before still runs" in failed.said
-        assert (
-            on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}").strip() == "true"
-        )
+        running = on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}")
+        assert running.strip() == "true"
     finally:
         on(sub["agent"], f"docker rm {sub['container']}")
 
     # The part whose folder is lost is made anew, with new keys that all know.
     lost = created.record["kernels"][3]
-    on(lost["agent"], f"rm -r /var/lib/backendai/sessions/{created.record['id']}")
-    repaired = sessions.create(**MULTI_NODE)
+    on(lost["agent"], f"rm -r {SESSIONS}/{created.record['id']}")
+    repaired = sessions.create(**FOUR)
     assert repaired.code == 0, repaired.output
     assert repaired.record == created.record
     for kernel in (sub, lost):
         assert inside(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
 
 
-def test_an_agent_whose_engine_is_down_is_left_out_with_a_warning(sessions: Sessions) -> None:
-    on("agent2", "systemctl stop docker.socket docker.service")
-    try:
-        run = sessions.create(**{**MULTI_NODE, "cluster_size": 2})
+def test_agents_that_cannot_be_used_are_left_out_with_a_warning(
+    sessions: Sessions, unreachable_agent2: list[str]
+) -> None:
+    with without_engine("agent3"):
+        run = sessions.create(*unreachable_agent2, **TWO)
         assert run.code == 0, run.output
-        assert "agent2 is left out: the Docker engine at unix:///var/run/docker.sock does not answer" in run.said
-        assert sorted(kernel["agent"] for kernel in run.record["kernels"]) == ["agent1", "agent3"]
-        designated = sessions.create(name=f"{sessions.name}-2", designated_agents=["agent2"])
+        assert "agent2 is left out:" in run.said
+        assert "agent3 is left out: the Docker engine at unix:///var/run/docker.sock does not answer" in run.said
+        assert {kernel["agent"] for kernel in run.record["kernels"]} == {"agent1"}
+        designated = sessions.create(name=f"{sessions.name}-2", designated_agents=["agent3"])
         assert designated.code != 0
-        assert "session_designated_agents: 'agent2' cannot be used: the Docker engine" in designated.said
-    finally:
-        on("agent2", "systemctl start docker.service")
+        assert "session_designated_agents: 'agent3' cannot be used: the Docker engine" in designated.said
 
 
 def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
@@ -138,28 +144,19 @@ def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
     assert f"agent3: {away}" in run.said
 
 
-def test_an_unreachable_agent_is_left_out_with_a_warning(sessions: Sessions, unreachable_agent2: Path) -> None:
-    run = sessions.create("-i", str(unreachable_agent2), **{**MULTI_NODE, "cluster_size": 3})
-    assert run.code == 0, run.output
-    assert "agent2 is left out:" in run.said
-    assert {kernel["agent"] for kernel in run.record["kernels"]} == {"agent1", "agent3"}
-
-
 def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:
-    run = sessions.create("-e", "ansible_port=9")
+    run = sessions.create("-e", json.dumps(UNREACHABLE))
     assert run.code != 0
     assert "no agent can be used: agent1" in run.said
     assert run.record["status"] == "ERROR"
 
 
 def test_a_claim_that_was_given_up_makes_room_for_the_next_session(near: Sessions) -> None:
-    created = near.create()
+    created = near.create(**SMALL)
     assert created.code == 0, created.output
-    path = f"/var/lib/backendai/sessions/{created.record['id']}/session.json"
-    held = json.loads(on(created.record["kernels"][0]["agent"], f"cat {path}"))
-    agent = held["agent"]
+    agent = created.record["kernels"][0]["agent"]
+    path = f"{SESSIONS}/{created.record['id']}/session.json"
     on(agent, f'sed -i \'s/"expires_at": null/"expires_at": 1.0/\' {path}')
-    other = near.create(name=f"{near.name}-2", designated_agents=[agent])
+    other = near.create(name=f"{near.name}-2", designated_agents=[agent], **SMALL)
     assert other.code == 0, other.output
-    assert created.record["id"] not in on(agent, "ls /var/lib/backendai/sessions")
-    assert near.terminate(name=f"{near.name}-2").code == 0
+    assert [session["plan"]["id"] for session in held()[agent]] == [other.record["id"]]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import signal
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -16,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration import registry
-from tests.integration.conftest import Sessions
+from tests.integration.internals import AGENT_STATE, SESSIONS, TASK_PULL
+from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
     AGENTS,
     BUSYBOX,
@@ -26,23 +24,33 @@ from tests.integration.laboratory import (
     TIMEOUT,
     at_once,
     command,
+    everywhere,
     held,
     launch,
     on,
     share,
     ssh,
 )
+from tests.integration.programs import registry, source
+from tests.integration.session_requests import TWO
+from tests.integration.sessions import Sessions
 from tests.lab.identity import Lab
 from tests.lab.image_archive import Image, add_file, write_archive
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.images
 
 NAME = "127.0.0.1:5000/pulled:1"
 FOLDER = "/tmp/registry"
 PASSWORD = "correct-horse-battery"
 FILLER = 6 << 20
-ASKED = {"image": NAME, "cluster_mode": "multi-node", "agent_selection": "dispersed", "resources": {"mem": "128m"}}
+ASKED = {**TWO, "image": NAME}
 Serve = Callable[..., None]
+
+#: Removes what an agent has from the registry, whatever it is called.
+FORGET = (
+    f"docker images --all --quiet --filter reference='{NAME.rpartition(':')[0]}'"
+    " | sort -u | xargs -r docker rmi --force"
+)
 
 
 def archive(path: Path, seed: int) -> Path:
@@ -64,10 +72,10 @@ def both(path: Path, newer: Path, older: Path) -> Path:
     entries = []
     with tarfile.open(path, "w") as tar:
         for archived in (newer, older):
-            with tarfile.open(archived) as one:
-                entries += json.loads(member(one, "manifest.json"))
-                for name in {*one.getnames()} - {"manifest.json", *tar.getnames()}:
-                    add_file(tar, name, member(one, name))
+            with tarfile.open(archived) as image:
+                entries += json.loads(member(image, "manifest.json"))
+                for name in {*image.getnames()} - {"manifest.json", *tar.getnames()}:
+                    add_file(tar, name, member(image, name))
         entries[1]["RepoTags"] = ["older"]
         add_file(tar, "manifest.json", json.dumps(entries).encode())
     return path
@@ -109,7 +117,7 @@ def serve() -> Iterator[Serve]:
         stop(agent)
         on(agent, f"mkdir -p {FOLDER}")
         put(agent, f"{FOLDER}/images.tar", image.read_bytes())
-        put(agent, f"{FOLDER}/registry.py", Path(registry.__file__).read_bytes())
+        put(agent, f"{FOLDER}/registry.py", source("registry").encode())
         put(agent, f"{FOLDER}/login", f"reader:{PASSWORD}".encode())
         line = f"cd {FOLDER} && python3 registry.py images.tar --login login --rate {rate}"
         running[agent] = on(agent, line).strip()
@@ -120,13 +128,7 @@ def serve() -> Iterator[Serve]:
 
     yield begin
     at_once(*[partial(stop, agent) for agent in list(running)])
-    at_once(*[partial(forget, agent) for agent in AGENTS])
-
-
-def forget(agent: str) -> None:
-    """Remove what an agent has from the registry, whatever it is called."""
-    images = f"docker images --all --quiet --filter reference='{NAME.rpartition(':')[0]}'"
-    on(agent, f"{images} | sort -u | xargs -r docker rmi --force")
+    everywhere(FORGET)
 
 
 def access(password: str = PASSWORD) -> dict[str, dict[str, str]]:
@@ -140,7 +142,7 @@ def digests(image: Path) -> set[str]:
 def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_password(
     serve: Serve, sessions: Sessions, first: Path, second: Path
 ) -> None:
-    at_once(*[partial(serve, agent, first, FILLER // 18) for agent in AGENTS])
+    at_once(*[partial(serve, agent, first, FILLER // 12) for agent in AGENTS])
     # Short claims, so that all take several turns.
     asked = {**ASKED, "cluster_size": 3, "registries": access(), "claim_ttl": 24}
     run = sessions.create("-vvv", **asked)
@@ -150,12 +152,12 @@ def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_pas
         rf"^(agent\d): pulling {NAME}: \d\.\d of (?:at least )?\d\.\d MB, \d of 2 layers$", run.output, re.M
     )
     assert set(shown) == set(AGENTS), run.output
-    assert run.output.count(": Pull the images]") > 2
+    assert run.output.count(f": {TASK_PULL}]") > 2
 
     assert PASSWORD not in run.output
     assert not [path for path in QUEUE.rglob("*.json") if PASSWORD in path.read_text()]
-    look = f"docker inspect $(docker ps --all --quiet) | grep -c {PASSWORD}; grep -rc {PASSWORD} /var/lib/backendai"
-    for said in at_once(*[partial(on, agent, look, check=False) for agent in AGENTS]):
+    look = f"docker inspect $(docker ps --all --quiet) | grep -c {PASSWORD}; grep -rc {PASSWORD} {AGENT_STATE}"
+    for said in everywhere(look, check=False):
         assert {line.rpartition(":")[2] for line in said.splitlines()} == {"0"}, said
 
     again = sessions.create(**asked)
@@ -163,7 +165,7 @@ def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_pas
 
     # Who lacks it gets what the others have, although its registry says that the name is something else by now.
     assert sessions.terminate().code == 0
-    forget("agent3")
+    on("agent3", FORGET)
     serve("agent3", both(second.with_name("both.tar"), second, first))
     later = sessions.create(**{**asked, "name": f"{sessions.name}-b"})
     assert later.code == 0, later.output
@@ -202,7 +204,7 @@ def test_other_bits_of_one_name_are_refused_and_leave_nothing(
     serve("agent1", first)
     serve("agent2", second)
     agents = ["agent1", "agent2"]
-    run = sessions.create(**ASKED, cluster_size=2, designated_agents=agents, registries=access())
+    run = sessions.create(**ASKED, designated_agents=agents, registries=access())
     assert run.code != 0
     (one,), (other,) = ([digest[:19] for digest in digests(image)] for image in (first, second))
     assert (
@@ -218,21 +220,18 @@ def test_a_pull_outlives_neither_its_run_nor_its_claim_and_claims_outlive_the_pu
     with first.open("rb") as stream:
         subprocess.run(ssh("agent2", "docker load"), stdin=stream, check=True, capture_output=True, timeout=TIMEOUT)
     serve("agent1", first, FILLER // 60)
-    asked = {**ASKED, "cluster_size": 2, "designated_agents": ["agent1", "agent2"], "registries": access()}
+    asked = {**ASKED, "designated_agents": ["agent1", "agent2"], "registries": access()}
     variables = {**asked, "name": sessions.name, "claim_ttl": 6}
     line = command("create_session", tmp_path, {f"session_{key}": value for key, value in variables.items()})
     with launch(line) as run:
-        assert run.stdout
-        turns = 0
-        while turns < 5:
-            turns += ": Pull the images]" in run.stdout.readline()
-            assert run.poll() is None
+        await_task(run, TASK_PULL, times=5)
+        assert run.poll() is None
         made = {agent: session["expires_at"] for agent, sessions_there in held().items() for session in sessions_there}
         now = {agent: float(on(agent, "date +%s.%N")) for agent in ("agent1", "agent2")}
         assert all(made[agent] > now[agent] for agent in now), (made, now)
-        os.killpg(run.pid, signal.SIGKILL)
+        kill_run(run)
         run.communicate(timeout=TIMEOUT)
-    lock = "/var/lib/backendai/sessions/*/pulls/*.lock"
+    lock = f"{SESSIONS}/*/pulls/*.lock"
     assert on("agent1", f"flock --nonblock {lock} true || echo it pulls") == "it pulls\n"
     on("agent1", f"flock --timeout 60 {lock} true")
     assert NAME not in on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'")

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
+from tests.integration.containers import exit_code, variables
+from tests.integration.internals import SESSIONS
 from tests.integration.laboratory import (
-    AGENTS,
     BUSYBOX,
     PYTHON,
     TIMEOUT,
-    Run,
-    at_once,
     command,
+    everywhere,
     held,
     inside,
     launch,
     on,
     remains,
+    unwrapped,
 )
+from tests.integration.programs import source
+from tests.integration.session_requests import SMALL, THREE, TWO
+from tests.integration.sessions import Sessions, Started, started
+from tests.integration.waiting import eventually
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.containers
 
-T = TypeVar("T")
-
-SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
 WITH_ENTRYPOINT = "lab/entrypoint:1"
 
+#: Its last command fails: only an ``exit`` says that a script has failed.
 BOOTSTRAP = """
 echo "bootstrapping $(id -un) in $PWD"
 trap 'echo cleaned up' EXIT
@@ -45,7 +45,6 @@ case $BACKENDAI_CLUSTER_ROLE in
 esac
 [ "$BACKENDAI_CLUSTER_ROLE" = none ] && export NEVER=1
 """
-"""Its last command fails: only an ``exit`` says that a script has failed."""
 
 
 def tf_config(base: int, rank: int) -> str:
@@ -62,45 +61,34 @@ TABLE: dict[str, tuple[str, str, str, str]] = {
     "image1": ("31000", '{"image": 1}', "31000", '{"image": 1}'),
     "late1": ("29500", tf_config(29500, 3), "32000", tf_config(32000, 3)),
 }
-
-
-def variables(text: str) -> dict[str, str]:
-    """Return what ``env`` printed."""
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+ASKED = {
+    **SMALL,
+    "cluster_mode": "multi-node",
+    "agent_selection": "dispersed",
+    "roles": {
+        "main": {},
+        "user": {"env": {"MASTER_PORT": 1234}},
+        "image": {"image": WITH_ENTRYPOINT},
+        "late": {"image": BUSYBOX},
+    },
+    "bootstrap_script": BOOTSTRAP,
+    "apps": [{"name": "seen", "port": 8888, "command": "env > /tmp/app; exec sleep 100000"}],
+    "command": "env > /tmp/command; exec sleep 100000",
+    "command_scope": "all",
+}
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Four roles over three agents, each with another say about its environment; all run a command."""
-    made = Sessions(tmp_path_factory.mktemp("four"))
-    run = made.create(
-        **SMALL,
-        cluster_mode="multi-node",
-        agent_selection="dispersed",
-        roles={
-            "main": {},
-            "user": {"env": {"MASTER_PORT": 1234}},
-            "image": {"image": WITH_ENTRYPOINT},
-            "late": {"image": BUSYBOX},
-        },
-        bootstrap_script=BOOTSTRAP,
-        apps=[{"name": "seen", "port": 8888, "command": "env > /tmp/app; exec sleep 100000"}],
-        command="env > /tmp/command; exec sleep 100000",
-        command_scope="all",
-    )
-    assert run.code == 0, run.output
-    yield run
-    assert made.terminate().code == 0
-
-
-def kernel_of(run: Run, hostname: str) -> dict[str, Any]:
-    """Return one container of a session's record."""
-    return next(kernel for kernel in run.record["kernels"] if kernel["hostname"] == hostname)
+    with started(tmp_path_factory.mktemp("four"), **ASKED) as session:
+        yield session
 
 
 @pytest.mark.parametrize("hostname", TABLE)
-def test_the_environment_is_the_same_wherever_one_looks(four: Run, hostname: str) -> None:
-    kernel, main = kernel_of(four, hostname), kernel_of(four, "main1")
+def test_the_environment_is_the_same_wherever_one_looks(four: Started, hostname: str) -> None:
+    main = four.kernels[0]
+    kernel = next(kernel for kernel in four.kernels if kernel["hostname"] == hostname)
     at_create, later = TABLE[hostname][:2], TABLE[hostname][2:]
     seen = variables(inside(kernel, "env"))
     assert (seen["MASTER_PORT"], seen["TF_CONFIG"]) == at_create
@@ -119,8 +107,8 @@ def test_the_environment_is_the_same_wherever_one_looks(four: Run, hostname: str
         assert "NEVER" not in seen
 
 
-def test_a_bootstrap_script_is_sourced_as_work_in_its_home(four: Run) -> None:
-    for kernel in four.record["kernels"]:
+def test_a_bootstrap_script_is_sourced_as_work_in_its_home(four: Started) -> None:
+    for kernel in four.kernels:
         log = on(kernel["agent"], f"docker logs {kernel['container']}")
         assert "bootstrapping work in /home/work" in log
         assert "cleaned up" in log
@@ -138,12 +126,8 @@ def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(near:
     assert session.items() <= later.items()
     assert later["MINE"] == "1"
     assert not {"MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", "NCCL_SOCKET_IFNAME"} & {*at_create, *later}
-    assert inside(main, "sh", "-c", "id -u; id -g; id -un; stat -c %u:%g /home/work").split() == [
-        "1234",
-        "2345",
-        "work",
-        "1234:2345",
-    ]
+    look = "id -u; id -g; id -un; stat -c %u:%g /home/work"
+    assert inside(main, "sh", "-c", look).split() == ["1234", "2345", "work", "1234:2345"]
 
 
 @pytest.mark.parametrize(
@@ -158,27 +142,25 @@ def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(near:
     ],
 )
 def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(near: Sessions, bootstrap: str, said: str) -> None:
-    before = remains()
     run = near.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
     assert run.code != 0
     assert "ended while it started; its log ends with: " in run.said
     assert said in run.said
     assert run.record["status"] == "ERROR"
-    assert remains() == before
+    assert remains() == near.before
 
 
 def test_a_session_can_be_ended_while_a_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
-    before = remains()
     asked = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
     with launch(command("create_session", tmp_path, asked)) as run:
-        started = f"docker ps --quiet --filter name=backendai-{sessions.name}-main1"
-        assert until(lambda: "".join(at_once(*[partial(on, agent, started) for agent in AGENTS])) != "", True)
+        started_containers = f"docker ps --quiet --filter name=backendai-{sessions.name}-main1"
+        eventually(lambda: "".join(everywhere(started_containers)))
         ended = sessions.terminate()
         assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
         output, _nothing = run.communicate(timeout=TIMEOUT)
     assert run.returncode != 0
-    assert "ended while it started" in " ".join(output.split())
-    assert remains() == before
+    assert "ended while it started" in unwrapped(output)
+    assert remains() == sessions.before
 
 
 def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_stopped(near: Sessions) -> None:
@@ -196,30 +178,25 @@ def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_s
         {"name": "slow", "port": 7777, "protocol": "http"},
     ]
     main, sub = run.record["kernels"]
-    fetch = "import urllib.request as r; print(r.urlopen('http://main1:8888/').status)"
-    served = until(lambda: inside(sub, "python3", "-c", fetch, check=False).strip(), "200")
-    assert served == "200"
+
+    def serves() -> bool:
+        page = inside(sub, "python3", "-c", source("fetch"), "http://main1:8888/", check=False)
+        return "Directory listing" in page
+
+    eventually(serves)
     assert variables(inside(main, "env"))["BACKENDAI_SERVICE_PORTS"] == "web:http:8888,own:tcp:9999,slow:http:7777"
     assert variables(inside(sub, "env"))["BACKENDAI_SERVICE_PORTS"] == ""
     inside(main, "pkill", "-f", "^python3 -m http.server")
-    assert until(lambda: inside(sub, "python3", "-c", fetch, check=False).strip(), "200") == "200"
+    eventually(serves)
     log = inside(main, "cat", "/var/log/backendai/web.log")
     assert log.count("serving") == 2
     assert "backendai: web ended with exit code 143 and starts again in 1 s." in log
     assert inside(sub, "ls", "/var/log/backendai").split() == []
 
     on(main["agent"], f"docker stop --time 20 {main['container']}")
-    assert on(main["agent"], f"docker inspect --format '{{{{.State.ExitCode}}}}' {main['container']}").strip() == "143"
+    assert exit_code(main) == 143
     on(main["agent"], f"docker cp {main['container']}:/var/log/backendai/slow.log - | tar -xO > /tmp/slow.log")
     assert "stopped" in on(main["agent"], "cat /tmp/slow.log; rm /tmp/slow.log")
-
-
-def until(look: Callable[[], T], wanted: T, seconds: float = 30) -> T:
-    """Look again until it is as wanted, that long at most, and return what was seen last."""
-    last = time.monotonic() + seconds
-    while (seen := look()) != wanted and time.monotonic() < last:
-        time.sleep(0.5)
-    return seen
 
 
 def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_word(sessions: Sessions) -> None:
@@ -229,41 +206,39 @@ def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_w
             *) echo "done by $BACKENDAI_CLUSTER_HOST" ;;
         esac
     """
-    asked = {"cluster_mode": "multi-node", "cluster_size": 3, "agent_selection": "dispersed", **SMALL}
-    asked |= {"command": script, "command_scope": "all", "failure_policy": "terminate"}
+    asked = {**THREE, "command": script, "command_scope": "all", "failure_policy": "terminate"}
     run = sessions.create(**asked)
     assert run.code == 0, run.output
     main, *subs = run.record["kernels"]
     for sub in subs:
-        assert on(sub["agent"], f"docker wait {sub['container']}").strip() == "0"
+        assert exit_code(sub) == 0
         assert on(sub["agent"], f"docker logs {sub['container']}").strip() == f"done by {sub['hostname']}"
     assert sessions.listed()[sessions.name]["status"] == "RUNNING"
     again = sessions.create(**asked)
     assert (again.code, again.changed) == (0, 0), again.output
     inside(main, "touch", "/tmp/end")
-    assert on(main["agent"], f"docker wait {main['container']}").strip() == "5"
-    assert sessions.listed() == {}
+    assert exit_code(main) == 5
     record = sessions.listed(history=True)[sessions.name]
     assert (record["status"], record["exit_code"]) == ("TERMINATED", 5)
+    assert remains() == sessions.before
 
 
 def test_a_command_for_all_that_one_agent_cannot_start_runs_nowhere(sessions: Sessions, tmp_path: Path) -> None:
-    before = remains()
-    asked = {"cluster_mode": "multi-node", "cluster_size": 2, "designated_agents": ["agent1", "agent2"], **SMALL}
-    asked |= {"agent_selection": "dispersed", "name": sessions.name, "image": PYTHON}
+    asked = {**TWO, "designated_agents": ["agent1", "agent2"], "name": sessions.name, "image": PYTHON}
     asked |= {"command": "sleep 1000", "command_scope": "all"}
     given = {f"session_{key}": value for key, value in asked.items()}
 
     def plans() -> list[dict[str, Any]]:
-        return [one["plan"] for stored in held().values() for one in stored if one["plan"]["name"] == sessions.name]
+        stored = [session["plan"] for sessions_there in held().values() for session in sessions_there]
+        return [plan for plan in stored if plan["name"] == sessions.name]
 
     with launch(command("create_session", tmp_path, given)) as run:
-        assert until(lambda: len(plans()), 2) == 2
-        sub = plans()[0]["kernels"][1]
+        eventually(lambda: len(plans()) == 2)
+        plan = plans()[0]
+        sub = plan["kernels"][1]
         # The file that lets sub1 go on cannot be written.
-        folder = f"/var/lib/backendai/sessions/{plans()[0]['id']}/sub1"
-        on(sub["agent"], f"ln -s /nowhere/go {folder}/go")
+        on(sub["agent"], f"ln -s /nowhere/go {SESSIONS}/{plan['id']}/sub1/go")
         output, _nothing = run.communicate(timeout=TIMEOUT)
     assert run.returncode != 0
-    assert f"the session '{sessions.name}' was not created: " in " ".join(output.split())
-    assert remains() == before
+    assert f"the session '{sessions.name}' was not created: " in unwrapped(output)
+    assert remains() == sessions.before

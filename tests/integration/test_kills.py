@@ -1,22 +1,21 @@
-"""Kill -9 of what nobody chose, at moments that nobody chose; `python -m tests.integration.kills` does it at length."""
+"""Kill -9 of what nobody chose, at moments that nobody chose: runs, engines, agents."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.kills import VICTIMS, Victim, lives
-from tests.integration.laboratory import AGENTS
+from tests.integration.kills import killed_while_it_starts_and_ends
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
 
-def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    starting, ending = (Victim(kind, chance.choice(AGENTS)) for kind in chance.sample(VICTIMS, 2))
-    for said in lives(starting, ending, chance, tmp_path):
-        print(said)
+def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(
+    rounds: Iterator[random.Random], tmp_path: Path
+) -> None:
+    for chance in rounds:
+        for done in killed_while_it_starts_and_ends(chance, tmp_path):
+            print(done, flush=True)

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import QUEUE, inside, on, queue, remains, share
+from tests.integration.containers import exit_code
+from tests.integration.laboratory import QUEUE, Run, inside, on, queue, remains, share
+from tests.integration.session_requests import SMALL, TWO
+from tests.integration.sessions import Sessions
 
-pytestmark = pytest.mark.long
-
-SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
-TWO = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed", **SMALL}
+pytestmark = pytest.mark.queue
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "asked"), [("true", 0, SMALL), ("ssh sub1 hostname | grep sub1 && exit 3", 3, TWO)]
-)
-def test_a_command_that_is_waited_for_says_how_it_ended_and_leaves_nothing(
-    sessions: Sessions, command: str, code: int, asked: dict[str, Any]
-) -> None:
-    before = remains()
-    run = sessions.create(command=command, wait=True, **asked)
+def ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
+    """Check that a session that was waited for has ended with a code, and that nothing is left of it."""
     assert (run.code == 0) == (code == 0), run.output
     record = run.record
     assert (record["status"], record["exit_code"]) == ("TERMINATED", code)
     assert record["reason"] == f"the command ended with exit code {code}"
     assert (f"the session '{sessions.name}' is over: {record['reason']}." in run.said) == (code != 0)
-    assert remains() == before
+    assert remains() == sessions.before
     assert queue()[record["id"]]["record"] == record
+
+
+def test_a_command_that_is_waited_for_and_succeeds_leaves_nothing(near: Sessions) -> None:
+    ended_by_command(near, near.create(command="true", wait=True, **SMALL), 0)
+
+
+def test_a_command_of_two_agents_that_is_waited_for_and_fails_says_so_and_leaves_nothing(sessions: Sessions) -> None:
+    command = "ssh sub1 hostname | grep sub1 && exit 3"
+    ended_by_command(sessions, sessions.create(command=command, wait=True, **TWO), 3)
 
 
 def test_a_command_that_nobody_waits_for_ends_with_the_next_look(near: Sessions) -> None:
     run = near.create(command="exit 3", **SMALL)
     assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
-    main = run.record["kernels"][0]
-    assert on(main["agent"], f"docker wait {main['container']}").strip() == "3"
-    assert near.listed() == {}
+    assert exit_code(run.record["kernels"][0]) == 3
     record = near.listed(history=True)[near.name]
     assert (record["id"], record["status"], record["exit_code"]) == (run.record["id"], "TERMINATED", 3)
+    assert remains() == near.before
 
 
 def test_what_died_is_started_again_where_the_session_says_so(sessions: Sessions) -> None:
@@ -69,21 +67,20 @@ def test_a_death_ends_the_session_that_says_so_and_makes_room(near: Sessions) ->
 
 
 def test_a_session_with_an_agent_that_is_away_is_ended_by_force_only_and_wholly_when_that_returns(
-    sessions: Sessions, unreachable_agent2: Path
+    sessions: Sessions, unreachable_agent2: list[str]
 ) -> None:
-    before = remains()
     assert sessions.create(**{**TWO, "cluster_size": 3}).code == 0
     during = remains()
     asked = {"name": sessions.name, "queue_path": str(QUEUE)}
-    refused = sessions.terminate("-i", str(unreachable_agent2), **asked)
+    refused = sessions.terminate(*unreachable_agent2, **asked)
     assert refused.code != 0
     assert "has containers on agents that cannot be used, so nothing was ended: agent2:" in refused.said
     assert "with session_force it ends without them, and they are cleared when they return" in refused.said
     assert remains() == during
-    ended = sessions.terminate("-i", str(unreachable_agent2), force=True, **asked)
+    ended = sessions.terminate(*unreachable_agent2, force=True, **asked)
     assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
     assert "agent2 will be cleared by the next run that can use it." in ended.said
     after = remains()
-    assert [agent for agent in before if after[agent] != before[agent]] == ["agent2"]
+    assert [agent for agent in after if after[agent] != sessions.before[agent]] == ["agent2"]
     assert sessions.listed() == {}
-    assert remains() == before
+    assert remains() == sessions.before

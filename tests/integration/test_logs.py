@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, inside, on, remains, share
+from tests.integration.containers import exit_code
+from tests.integration.laboratory import AGENTS, Kernel, inside, on, remains, share
+from tests.integration.session_requests import SMALL, TWO
+from tests.integration.sessions import Sessions
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.containers
 
-SMALL = {"resources": {"cpu": 1, "mem": "128m"}}
-TWO = {"cluster_mode": "multi-node", "cluster_size": 2, "agent_selection": "dispersed", **SMALL}
 COMMAND = r"""
 for number in $(seq 50); do echo line $number; done; sleep 0.5
 printf "$BACKENDAI_CLUSTER_HOST: \173\173 1 + 1 \175\175\n" >&2; sleep 0.5
@@ -33,7 +32,7 @@ def without_times(lines: list[str]) -> list[str]:
     return [TIMED.sub("", line, count=1) for line in lines]
 
 
-def write_app_logs(main: dict[str, Any]) -> None:
+def write_app_logs(main: Kernel) -> None:
     """Let one app of main1 have written a log, and another a link to what is secret."""
     folder = "/var/log/backendai"
     line = f"mkdir -p {folder}; seq 200000 > {folder}/served.log; ln -sf /etc/shadow {folder}/linked.log"
@@ -47,10 +46,10 @@ def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: 
     inside(main, "timeout", "60", "sh", "-c", "until [ -e /tmp/printed ]; do sleep 0.1; done")
     write_app_logs(main)
     on(sub["agent"], f"docker kill {sub['container']}")
-    before = remains()
+    during = remains()
     run = sessions.run("session_logs", name=sessions.name, logs_lines=6)
     assert (run.code, run.changed) == (0, 0), run.output
-    assert remains() == before
+    assert remains() == during
     assert run.record["session"] == {"id": created.record["id"], "name": sessions.name}
     assert (run.record["agents"], run.record["error"]) == ({}, None)
     first, second = run.record["kernels"]
@@ -71,7 +70,7 @@ def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: 
     ):
         assert line in run.output
     inside(main, "touch", "/tmp/end")
-    assert on(main["agent"], f"docker wait {main['container']}").strip() == "3"
+    assert exit_code(main) == 3
     ended = sessions.run("session_logs", "--check", id=created.record["id"], kernel="main1", logs_lines=100)
     assert (ended.code, ended.changed, ended.record) == (0, 0, None), ended.output
     assert f"== main1 on {main['agent']}: exited with code 3 ==" in ended.output

@@ -7,63 +7,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import Run, inside
+from tests.integration.containers import carried
+from tests.integration.laboratory import inside
+from tests.integration.programs import source
+from tests.integration.session_requests import FOUR
+from tests.integration.sessions import Started, started
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.containers, pytest.mark.network]
 
 MPIRUN = ("timeout", "90", "mpirun", "-np", "4", "--host", "main1,sub1,sub2,sub3")
 NUMBERS = 1 << 18
 
-ALL_REDUCE = f"""
-import ctypes, json, socket
-
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
-world, double, total = (
-    ctypes.byref(ctypes.c_char.in_dll(mpi, name))
-    for name in ("ompi_mpi_comm_world", "ompi_mpi_double", "ompi_mpi_op_sum")
-)
-mpi.MPI_Init(None, None)
-rank = ctypes.c_int()
-mpi.MPI_Comm_rank(world, ctypes.byref(rank))
-given = (ctypes.c_double * {NUMBERS})(*(10.0**rank.value + place for place in range({NUMBERS})))
-taken = (ctypes.c_double * {NUMBERS})()
-code = mpi.MPI_Allreduce(given, taken, {NUMBERS}, double, total, world)
-mpi.MPI_Finalize()
-right = all(number == 1111 + 4 * place for place, number in enumerate(taken))
-print(json.dumps([socket.gethostname(), rank.value, code, right]), flush=True)
-"""
+ASKED = {**FOUR, "image": "lab/mpi:1"}
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Four containers over three agents, two of them on one."""
-    made = Sessions(tmp_path_factory.mktemp("four"))
-    run = made.create(image="lab/mpi:1", cluster_mode="multi-node", cluster_size=4, agent_selection="dispersed")
-    assert run.code == 0, run.output
-    yield run
-    assert made.terminate().code == 0
+    with started(tmp_path_factory.mktemp("four"), **ASKED) as session:
+        yield session
 
 
-def carried(kernel: dict[str, Any], interface: str) -> int:
-    """Return how many bytes an interface of a container has received and sent."""
-    counters = [f"/sys/class/net/{interface}/statistics/{way}_bytes" for way in ("rx", "tx")]
-    return sum(int(line) for line in inside(kernel, "cat", *counters).split())
+def test_mpirun_starts_a_program_in_every_container(four: Started) -> None:
+    assert sorted(inside(four.kernels[0], *MPIRUN, "hostname").split()) == ["main1", "sub1", "sub2", "sub3"]
 
 
-def test_mpirun_starts_a_program_in_every_container(four: Run) -> None:
-    main = four.record["kernels"][0]
-    assert sorted(inside(main, *MPIRUN, "hostname").split()) == ["main1", "sub1", "sub2", "sub3"]
-
-
-def test_what_processes_tell_each_other_takes_the_sessions_network(four: Run) -> None:
-    kernels = four.record["kernels"]
+def test_what_processes_tell_each_other_takes_the_sessions_network(four: Started) -> None:
+    kernels = four.kernels
     before = [{name: carried(kernel, name) for name in ("cluster0", "eth0")} for kernel in kernels]
-    printed = inside(kernels[0], *MPIRUN, "python3", "-c", ALL_REDUCE)
+    printed = inside(kernels[0], *MPIRUN, "python3", "-c", source("mpi_all_reduce"), str(NUMBERS))
     results = sorted(json.loads(line) for line in printed.splitlines())
     assert results == [[kernel["hostname"], rank, 0, True] for rank, kernel in enumerate(kernels)]
     for kernel, counted in zip(kernels, before, strict=True):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import PYTHON, Run, at_once, command, inside, launch, on, queue, share
+from tests.integration.containers import exit_code
+from tests.integration.internals import TASK_APPLY, TASK_RECORD
+from tests.integration.interruptions import killed_at
+from tests.integration.laboratory import PYTHON, Run, at_once, command, inside, queue, share
+from tests.integration.sessions import Sessions
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.queue
 
 BATCH = "while [ ! -e /tmp/over ]; do sleep 0.1; done"
 
@@ -28,20 +28,7 @@ def over(created: Run) -> None:
     """Let the command of a batch session come to its end."""
     main = created.record["kernels"][0]
     inside(main, "touch", "/tmp/over")
-    on(main["agent"], f"docker wait {main['container']}")
-
-
-def killed_at(phase: str, line: list[str]) -> None:
-    """Kill a run as soon as it comes to a task."""
-    with launch(line) as run:
-        assert run.stdout
-        for printed in run.stdout:
-            if phase in printed:
-                break
-        else:
-            raise AssertionError(f"it never came to {phase!r}")
-        os.killpg(run.pid, signal.SIGKILL)
-    time.sleep(1)
+    exit_code(main)
 
 
 def test_a_session_without_room_waits_as_it_was_asked_for_and_starts_once(
@@ -104,8 +91,8 @@ def test_what_waits_is_cancelled_by_the_user_or_by_its_time_and_the_higher_prior
     assert (over.code, over.record["status"]) == (0, "TERMINATED"), over.output
     assert f"Session {names[50]} is RUNNING." in over.said
     records = near.listed()
-    assert {name: one["status"] for name, one in records.items()} == {names[5]: "PENDING", names[50]: "RUNNING"}
-    assert {name: one["id"] for name, one in records.items()} == {name: one["id"] for name, one in waiting.items()}
+    assert {name: record["status"] for name, record in records.items()} == {names[5]: "PENDING", names[50]: "RUNNING"}
+    assert {name: records[name]["id"] for name in waiting} == {name: waiting[name]["id"] for name in waiting}
 
 
 def test_a_killed_run_loses_nothing_of_what_waits(near: Sessions, alone: dict[str, Any], tmp_path: Path) -> None:
@@ -113,12 +100,12 @@ def test_a_killed_run_loses_nothing_of_what_waits(near: Sessions, alone: dict[st
     running = near.create(command=BATCH, **alone)
     assert running.code == 0, running.output
     variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **alone}.items()}
-    killed_at("Write the record", command("create_session", tmp_path, variables))
-    (waits,) = [one for one in queue().values() if one["name"] == later]
+    killed_at(TASK_RECORD, command("create_session", tmp_path, variables))
+    (waits,) = [entry for entry in queue().values() if entry["name"] == later]
     assert waits["state"] == "waiting"
 
     over(running)
-    killed_at("Make this agent's slice true", command("schedule_sessions", tmp_path, {}))
+    killed_at(TASK_APPLY, command("schedule_sessions", tmp_path, {}))
     entry = queue()[waits["id"]]
     assert (entry["state"], entry["spec"]) == ("starting", waits["spec"])
     assert near.run("schedule_sessions").code == 0

@@ -2,73 +2,97 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, at_once, held, share
+from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, Run, at_once, held, share
+from tests.integration.session_requests import THREE
+from tests.integration.sessions import Sessions
+from tests.integration.waiting import eventually
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.queue
 
-PATIENCE = 60
 TWO_AGENTS = ("--limit", "localhost,gateway1,agent1,agent2")
 
 
-def counted(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
+def soon(chance: random.Random, *runs: Callable[[], Run]) -> list[Run]:
+    """Begin runs at almost the same moment, and return what came of each."""
+
+    def begin(run: Callable[[], Run], delay: float) -> Run:
+        time.sleep(delay)
+        return run()
+
+    return at_once(*[partial(begin, run, chance.uniform(0, 0.5)) for run in runs])
+
+
+def settled(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
     """Return the records of the sessions that run, once so many do and so many wait; nobody asks for a start."""
-    deadline = time.monotonic() + PATIENCE
     wanted = Counter(RUNNING=running, PENDING=waiting)
-    while True:
-        records = list(sessions.listed(*TWO_AGENTS).values())
-        found = Counter(one["status"] for one in records)
-        if found == wanted:
-            return [one for one in records if one["status"] == "RUNNING"]
-        assert time.monotonic() < deadline, (found, [one["pending"] for one in records])
+    records: list[dict[str, Any]] = []
+
+    def as_wanted() -> bool:
+        records[:] = sessions.listed(*TWO_AGENTS).values()
+        return Counter(record["status"] for record in records) == wanted
+
+    eventually(as_wanted, 90)
+    return [record for record in records if record["status"] == "RUNNING"]
 
 
 def assert_no_agent_gave_more_than_it_has() -> None:
     """What agents hold of sessions is at most what they have."""
     capacity = share(1)
     for agent, stored in held().items():
-        kernels = [one for session in stored for one in session["plan"]["kernels"] if one["agent"] == agent]
+        kernels = [kernel for session in stored for kernel in session["plan"]["kernels"] if kernel["agent"] == agent]
         assert sum(kernel["resources"]["mem"] for kernel in kernels) <= capacity, agent
 
 
-def test_three_at_once_fill_two_agents_exactly_and_ends_at_once_make_room(sessions: Sessions) -> None:
+@pytest.mark.soak
+def test_three_at_once_fill_two_agents_exactly_and_ends_at_once_make_room(
+    sessions: Sessions, rounds: Iterator[random.Random]
+) -> None:
     asked = {"image": BUSYBOX, "resources": {"cpu": 1, "mem": share(1)}}
     names = [f"{sessions.name}-{number}" for number in range(3)]
-    for run in at_once(*[partial(sessions.create, *TWO_AGENTS, name=name, **asked) for name in names]):
-        assert run.code == 0, run.output
-    running = counted(sessions, 2, 1)
-    assert {kernel["agent"] for one in running for kernel in one["kernels"]} == set(AGENTS[:2])
-    assert_no_agent_gave_more_than_it_has()
+    for chance in rounds:
+        creations = [partial(sessions.create, *TWO_AGENTS, name=name, **asked) for name in names]
+        for run in soon(chance, *creations):
+            assert run.code == 0, run.output
+        running = settled(sessions, 2, 1)
+        assert {kernel["agent"] for record in running for kernel in record["kernels"]} == set(AGENTS[:2])
+        assert_no_agent_gave_more_than_it_has()
 
-    ended = at_once(*[partial(sessions.terminate, *TWO_AGENTS, id=one["id"]) for one in running])
-    assert [run.code for run in ended] == [0, 0], ended[0].output + ended[1].output
-    (later,) = counted(sessions, 1, 0)
-    assert later["id"] not in {one["id"] for one in running}
-    assert_no_agent_gave_more_than_it_has()
+        ends = [partial(sessions.terminate, *TWO_AGENTS, id=record["id"]) for record in running]
+        ended = soon(chance, *ends)
+        assert [run.code for run in ended] == [0, 0], ended[0].output + ended[1].output
+        (later,) = settled(sessions, 1, 0)
+        assert later["id"] not in {record["id"] for record in running}
+        assert_no_agent_gave_more_than_it_has()
+        sessions.end()
 
 
-def test_sessions_that_start_at_once_get_names_subnets_and_network_identifiers_of_their_own(sessions: Sessions) -> None:
-    asked = {"image": BUSYBOX, "cluster_mode": "multi-node", "cluster_size": 3, "agent_selection": "dispersed"}
+@pytest.mark.soak
+def test_sessions_that_start_at_once_get_names_subnets_and_network_identifiers_of_their_own(
+    sessions: Sessions, rounds: Iterator[random.Random]
+) -> None:
     names = [f"{sessions.name}-{number}" for number in range(2)]
-    runs = at_once(*[partial(sessions.create, name=name, **asked) for name in names])
-    assert [(run.code, run.record["status"]) for run in runs] == [(0, "RUNNING")] * 2, [run.output for run in runs]
-    for values in (
-        [kernel["container"] for run in runs for kernel in run.record["kernels"]],
-        [run.record["network"]["subnet"] for run in runs],
-        [run.record["network"]["vni"] for run in runs],
-    ):
-        assert None not in values
-        assert len(set(values)) == len(values), values
+    for chance in rounds:
+        runs = soon(chance, *[partial(sessions.create, name=name, **{**THREE, "image": BUSYBOX}) for name in names])
+        assert [(run.code, run.record["status"]) for run in runs] == [(0, "RUNNING")] * 2, [run.output for run in runs]
+        for values in (
+            [kernel["container"] for run in runs for kernel in run.record["kernels"]],
+            [run.record["network"]["subnet"] for run in runs],
+            [run.record["network"]["vni"] for run in runs],
+        ):
+            assert None not in values
+            assert len(set(values)) == len(values), values
+        sessions.end()
 
 
 @pytest.fixture

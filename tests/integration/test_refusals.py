@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, on, remains
+from tests.integration.laboratory import AGENTS, PYTHON, everywhere, remains
+from tests.integration.session_requests import SMALL
+from tests.integration.sessions import Sessions
+
+pytestmark = pytest.mark.requests
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown option": (
@@ -38,13 +41,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("variables", "sentence"), REFUSED.values(), ids=REFUSED.keys())
 def test_it_is_refused_with_one_sentence(sessions: Sessions, variables: dict[str, Any], sentence: str) -> None:
-    before = remains()
     run = sessions.create(**variables)
     assert run.code != 0
     assert sentence in run.said
     assert "Traceback" not in run.output
     assert (run.record["status"], run.record["error"] is not None) == ("ERROR", True)
-    assert remains() == before
+    assert remains() == sessions.before
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_it_is_refused_with_one_sentence(sessions: Sessions, variables: dict[str
     [("create_session", "agent1"), ("terminate_session", "gateway1"), ("list_sessions", "agent1")],
 )
 def test_a_limit_that_hides_the_planner_is_refused(sessions: Sessions, playbook: str, limit: str) -> None:
-    run = sessions.run(playbook, "--limit", limit, name=sessions.name, image="lab/python:1")
+    run = sessions.run(playbook, "--limit", limit, name=sessions.name, image=PYTHON)
     assert run.code != 0
     assert f"--limit '{limit}' hides localhost, which plans sessions" in run.said
 
@@ -64,21 +66,20 @@ def test_ending_without_naming_a_session_is_refused(sessions: Sessions) -> None:
 
 
 def test_no_room_is_pending_with_the_shortfall_and_no_failure(sessions: Sessions) -> None:
-    before = remains()
-    room = 8 * sum(int(on(agent, "nproc")) for agent in AGENTS)
+    room = 8 * sum(map(int, everywhere("nproc")))
     run = sessions.create(cluster_mode="multi-node", cluster_size=room + 2, resources={"cpu": 1, "mem": "16m"})
     assert run.code == 0, run.output
     record = run.record
     assert (record["status"], record["kernels"], record["network"]) == ("PENDING", [], None)
     assert record["pending"]["shortfall"] == {"cpu": 2}
     assert f"no room for 2 of {room + 2} containers on 3 agents: short of cpu 2" in record["pending"]["reason"]
-    assert remains() == before
+    assert remains() == sessions.before
 
 
 def test_a_limit_narrows_the_agents_and_two_sessions_of_one_name_are_told_apart_by_their_ids(
     sessions: Sessions,
 ) -> None:
-    first, second = (sessions.create("--limit", f"localhost,{agent}") for agent in AGENTS[:2])
+    first, second = (sessions.create("--limit", f"localhost,{agent}", **SMALL) for agent in AGENTS[:2])
     assert (first.code, second.code) == (0, 0), first.output + second.output
     assert [run.record["kernels"][0]["agent"] for run in (first, second)] == list(AGENTS[:2])
     both = ", ".join(sorted((first.record["id"], second.record["id"])))
@@ -91,7 +92,7 @@ def test_a_limit_narrows_the_agents_and_two_sessions_of_one_name_are_told_apart_
 
 def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(near: Sessions) -> None:
     env = {"FOUND": "1", "DEBUG": "running", "TOKEN": "a-secret-of-mine"}
-    run = near.create("--diff", "-vvv", env=env)
+    run = near.create("--diff", "-vvv", env=env, **SMALL)
     assert run.code == 0, run.output
     assert f"+container backendai-{near.name}-main1: running, image lab/python:1, address -" in run.said
     assert "a-secret-of-mine" not in run.output

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import inside, on
+from tests.integration.laboratory import Kernel, everywhere, inside, on
+from tests.integration.programs import source
+from tests.integration.session_requests import TWO
+from tests.integration.sessions import Sessions
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.containers
 
 MEMORY, SHARED = 256 << 20, 32 << 20
 BOTH = ("agent1", "agent3")
-SPREAD = {
-    "cluster_mode": "multi-node",
-    "cluster_size": 2,
-    "agent_selection": "dispersed",
-    "designated_agents": list(BOTH),
-    "resources": {"cpu": 1, "mem": MEMORY, "shmem": SHARED},
-}
+SPREAD = {**TWO, "designated_agents": list(BOTH), "resources": {"cpu": 1, "mem": MEMORY, "shmem": SHARED}}
 GPU = "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 NVIDIA_SMI = f"#!/bin/sh\necho '{GPU}, 00000000:3B:00.0'\n"
 CDI = {
@@ -38,25 +34,6 @@ CDI = {
 }
 IPC_LOCK, SYS_NICE, SYS_RESOURCE = (1 << bit for bit in (14, 23, 24))
 
-LOOK = """
-import json, os, resource
-from pathlib import Path
-
-group = Path("/sys/fs/cgroup")
-one, two = group / "memory", group
-read = lambda path: path.read_text().strip() if path.exists() else None
-shared = os.statvfs("/dev/shm")
-print(json.dumps({
-    "cores": sorted(os.sched_getaffinity(0)),
-    "memory": read(one / "memory.limit_in_bytes") or read(two / "memory.max"),
-    "memory and swap": read(one / "memory.memsw.limit_in_bytes"),
-    "swap": read(two / "memory.swap.max"),
-    "shared": shared.f_frsize * shared.f_blocks,
-    "nofile": resource.getrlimit(resource.RLIMIT_NOFILE),
-    "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK),
-}))
-"""
-
 
 @pytest.fixture
 def infiniband() -> Iterator[None]:
@@ -64,12 +41,10 @@ def infiniband() -> Iterator[None]:
     node = "mkdir /dev/infiniband && mknod -m 600 /dev/infiniband/uverbs0 c 10 229"
     link = "mkdir /dev/infiniband/by-ibdev && ln -s ../uverbs0 /dev/infiniband/by-ibdev/lab-uverbs0"
     try:
-        for agent in BOTH:
-            on(agent, f"{node} && {link}")
+        everywhere(f"{node} && {link}", BOTH)
         yield
     finally:
-        for agent in BOTH:
-            on(agent, "rm -rf /dev/infiniband")
+        everywhere("rm -rf /dev/infiniband", BOTH)
 
 
 @pytest.fixture
@@ -104,17 +79,17 @@ def can_give(agent: str) -> dict[str, list[int]]:
     return {"nofile": [nofile] * 2, "memlock": [-1 if locked == "unlimited" else int(locked)] * 2}
 
 
-def looked(kernel: Mapping[str, Any]) -> dict[str, Any]:
+def looked(kernel: Kernel) -> dict[str, Any]:
     """Return what user work sees in a container."""
-    return dict(json.loads(inside(kernel, "python3", "-c", LOOK)))
+    return dict(json.loads(inside(kernel, "python3", "-c", source("limits"))))
 
 
-def configured(kernel: Mapping[str, Any]) -> dict[str, Any]:
+def configured(kernel: Kernel) -> dict[str, Any]:
     """Return what the engine was asked for a container."""
     return dict(json.loads(on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"])
 
 
-def capabilities(kernel: Mapping[str, Any], kind: str) -> int:
+def capabilities(kernel: Kernel, kind: str) -> int:
     """Return the capabilities of root in a container."""
     told = inside(kernel, "awk", f"/^{kind}:/ {{ print $2 }}", "/proc/self/status", user="root")
     return int(told, 16)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, inside, on, queue
+from tests.integration.containers import variables
+from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Kernel, inside, on, queue
+from tests.integration.session_requests import SMALL
+from tests.integration.sessions import Sessions
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.containers
 
+#: What each agent of the lab offers as ``lab.device``.
 DEVICES = {"/dev/fuse", "/dev/net/tun"}
-"""What each agent of the lab offers as ``lab.device``."""
 
 ROLES = {
     "main": {"env": {"PART": "leads"}},
@@ -22,14 +23,14 @@ ROLES = {
 }
 
 
-def given(kernel: Mapping[str, Any]) -> set[str]:
+def given(kernel: Kernel) -> set[str]:
     """Return the devices that the engine has given to a container."""
     shape = "{{json .HostConfig.Devices}}"
     devices = json.loads(on(kernel["agent"], f"docker inspect --format '{shape}' {kernel['container']}"))
     return {device["PathInContainer"] for device in devices or []}
 
 
-def opened(kernel: Mapping[str, Any]) -> set[str]:
+def opened(kernel: Kernel) -> set[str]:
     """Return the devices that the user can open for reading and writing in a container."""
     look = "for device in /dev/fuse /dev/net/tun; do (: <> $device) 2> /dev/null && echo $device; done; true"
     return set(inside(kernel, "sh", "-c", look).split())
@@ -38,7 +39,7 @@ def opened(kernel: Mapping[str, Any]) -> set[str]:
 def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_container_only(
     sessions: Sessions,
 ) -> None:
-    asked = {"roles": ROLES, "env": {"ALL": "know", "PART": "unknown"}, "resources": {"cpu": 1, "mem": "128m"}}
+    asked = {"roles": ROLES, "env": {"ALL": "know", "PART": "unknown"}, **SMALL}
     run = sessions.create(**asked)
     assert (run.code, run.record["status"], run.record["cluster_size"]) == (0, "RUNNING", 3), run.output
     main, *workers = kernels = run.record["kernels"]
@@ -46,7 +47,7 @@ def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_co
     assert [kernel["rank"] for kernel in kernels] == [0, 1, 2]
 
     for kernel in kernels:
-        seen = dict(line.split("=", 1) for line in inside(kernel, "env").splitlines() if "=" in line)
+        seen = variables(inside(kernel, "env"))
         image, part = (PYTHON, "leads") if kernel is main else (BUSYBOX, "works")
         assert (seen["BACKENDAI_KERNEL_IMAGE"], seen["PART"], seen["ALL"]) == (image, part, "know")
         assert (seen["BACKENDAI_CLUSTER_ROLE"], seen["BACKENDAI_CLUSTER_IDX"]) == (kernel["role"], str(kernel["index"]))

@@ -12,27 +12,21 @@ from typing import Any
 
 import pytest
 
+from tests.integration.internals import UNIT_SCHEDULER
 from tests.integration.laboratory import Run, on, play
+from tests.integration.programs import source
+from tests.integration.waiting import eventually
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.queue, pytest.mark.provisioning]
 
 MANAGER = "gateway1"
 FOLDER = "/var/tmp/backendai schedule %n"
 PROGRAM = f"{FOLDER}/program"
 NOTES = f"{FOLDER}/notes"
-CONNECTIONS = "/run/backendai-schedule"
-UNITS = "/etc/systemd/system/backendai-schedule.service /etc/systemd/system/backendai-schedule.timer"
+CONNECTIONS = f"/run/{UNIT_SCHEDULER}"
+UNITS = f"/etc/systemd/system/{UNIT_SCHEDULER}.service /etc/systemd/system/{UNIT_SCHEDULER}.timer"
 TRACES = "systemctl list-units --all --plain --no-legend 'backendai-s*'; find /etc/systemd /run -name 'backendai-s*'"
 OPTIONS = ["-e", "two words", """ '"$HOME ${HOME} %n \\ ;""", ";", "", "line\nline\tü"]
-
-STAND_IN = f"""#!/usr/bin/python3
-import json, os, sys, time
-began = time.time()
-time.sleep(0.5)
-note = dict(arguments=sys.argv[1:], environment=dict(os.environ), directory=os.getcwd(), began=began, ended=time.time())
-with open({NOTES!r}, "a") as notes:
-    print(json.dumps(note), file=notes)
-"""
 
 Provision = Callable[..., Run]
 
@@ -47,7 +41,8 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
         return play("provision_scheduler", tmp_path, given, *options)
 
     assert on(MANAGER, TRACES) == ""
-    on(MANAGER, f"mkdir '{FOLDER}'; cat > '{PROGRAM}' << 'END'\n{STAND_IN}END\nchmod +x '{PROGRAM}'")
+    stand_in = f"#!/usr/bin/python3\n{source('note_run')}"
+    on(MANAGER, f"mkdir '{FOLDER}'; cat > '{PROGRAM}' << 'END'\n{stand_in}END\nchmod +x '{PROGRAM}'")
     try:
         yield run
     finally:
@@ -56,13 +51,21 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
     assert on(MANAGER, TRACES) == "", removed
 
 
+def conduct(seconds: float, code: int) -> None:
+    """Let the stand-in's runs take so long, and end with this exit code."""
+    on(MANAGER, f"echo {seconds} {code} > '{FOLDER}/conduct'")
+
+
 def notes(count: int) -> list[dict[str, Any]]:
     """Return what the stand-in noted of each of its runs, once there are so many of them."""
-    deadline = time.monotonic() + 60
-    while len(found := on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False).splitlines()) < count:
-        assert time.monotonic() < deadline, on(MANAGER, "systemctl status 'backendai-schedule*'", check=False)
-        time.sleep(0.5)
-    return [json.loads(line) for line in found]
+    noted: list[str] = []
+
+    def enough() -> bool:
+        noted[:] = on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False).splitlines()
+        return len(noted) >= count
+
+    eventually(enough, 60)
+    return [json.loads(line) for line in noted]
 
 
 def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(provision: Provision) -> None:
@@ -72,8 +75,8 @@ def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(pro
     installed = provision(**asked)
     assert installed.code == 0, installed.output
     assert on(MANAGER, f"systemd-analyze verify {UNITS}") == ""
-    assert on(MANAGER, "systemctl is-enabled backendai-schedule.timer").strip() == "enabled"
-    runs = notes(12)
+    assert on(MANAGER, f"systemctl is-enabled {UNIT_SCHEDULER}.timer").strip() == "enabled"
+    runs = notes(8)
     assert runs[0]["arguments"] == ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions", *OPTIONS]
     assert runs[0]["directory"] == FOLDER
     wanted = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": "1", "USER": "daemon", "RUNTIME_DIRECTORY": CONNECTIONS}
@@ -84,33 +87,7 @@ def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(pro
     assert (again.code, again.changed) == (0, 0), again.output
 
 
-def test_another_interval_counts_at_once(provision: Provision) -> None:
-    assert provision(interval="52w").code == 0
-    changed = provision(interval="1s")
-    assert (changed.code, changed.changed) == (0, 1), changed.output
-    notes(2)
-
-
-def test_a_run_that_fails_is_shown_and_the_next_one_comes(provision: Provision) -> None:
-    on(MANAGER, f"echo 'sys.exit(3)' >> '{PROGRAM}'")
-    assert provision().code == 0
-    notes(2)
-    assert "status=3" in on(MANAGER, "journalctl --since=-1min --unit=backendai-schedule")
-
-
-def test_absent_lets_a_run_end_and_leaves_nothing(provision: Provision) -> None:
-    on(MANAGER, f"sed -i 's/0[.]5/9/; $ a sys.exit(3)' '{PROGRAM}'")
-    assert provision().code == 0
-    on(MANAGER, "until systemctl status backendai-schedule | grep -q 'Active: activating'; do sleep 0.2; done")
-    removed = provision(state="absent")
-    assert (removed.code, removed.changed) == (0, 2), removed.output
-    assert notes(0) != []
-    assert on(MANAGER, TRACES) == ""
-    again = provision(state="absent")
-    assert (again.code, again.changed) == (0, 0), again.output
-
-
-def test_check_mode_changes_nothing(provision: Provision) -> None:
+def test_check_mode_changes_nothing_and_another_interval_counts_at_once(provision: Provision) -> None:
     bare = provision("--check", "--diff")
     assert (bare.code, bare.changed) == (0, 1), bare.output
     assert on(MANAGER, TRACES) == ""
@@ -120,6 +97,30 @@ def test_check_mode_changes_nothing(provision: Provision) -> None:
         checked = provision("--check", **asked)
         assert (checked.code, checked.changed) == (0, changes), checked.output
         assert on(MANAGER, f"{TRACES}; cat {UNITS}") == there
+    assert on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False) == ""
+    changed = provision(interval="1s")
+    assert (changed.code, changed.changed) == (0, 1), changed.output
+    notes(2)
+
+
+def test_a_run_that_fails_is_shown_the_next_one_comes_and_absent_lets_it_end_and_leaves_nothing(
+    provision: Provision,
+) -> None:
+    conduct(0.5, 3)
+    assert provision().code == 0
+    notes(2)
+    assert "status=3" in on(MANAGER, f"journalctl --since=-1min --unit={UNIT_SCHEDULER}")
+    conduct(9, 3)
+    time.sleep(1)  # Runs that began before are over by then.
+    under_way = f"systemctl status {UNIT_SCHEDULER} | grep 'Active: activating'"
+    eventually(lambda: on(MANAGER, under_way, check=False))
+    before = notes(0)
+    removed = provision(state="absent")
+    assert (removed.code, removed.changed) == (0, 2), removed.output
+    assert len(notes(0)) > len(before)
+    assert on(MANAGER, TRACES) == ""
+    again = provision(state="absent")
+    assert (again.code, again.changed) == (0, 0), again.output
 
 
 def test_all_that_cannot_be_is_refused_at_once(provision: Provision) -> None:

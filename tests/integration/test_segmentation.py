@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from tests.integration.laboratory import INVENTORY, ROOT, TIMEOUT, environment, host_variables, on, play
+from tests.integration.healing import unhealed
+from tests.integration.internals import MODULE_SEGMENTATION, TABLE
+from tests.integration.laboratory import INVENTORY, address, ansible, on, play
 
-AGENT, USER = host_variables("agent1")["ansible_host"], host_variables("user1")["ansible_host"]
+pytestmark = [pytest.mark.isolation, pytest.mark.provisioning]
+
 # Of the range that was once for relays between IPv4 and IPv6: public, and nobody's.
 PUBLIC = "192.88.99.77"
 ENGINE_PORT = 2375
@@ -23,23 +26,15 @@ ANSWERS = "for i in $(seq 60); do docker info >/dev/null 2>&1 && exit; sleep 1; 
 
 def findings(**options: Any) -> dict[str, str]:
     """Return what the module finds on agent1, by kind; each of it has to be a warning too."""
-    line = ["ansible", "-i", str(INVENTORY), "agent1", "-m", "backendai.cluster.agent_segmentation"]
-    done = subprocess.run(
-        [*line, "-a", json.dumps({"underlay_address": AGENT, **options})],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    asked = json.dumps({"underlay_address": address("agent1"), **options})
+    done = ansible("ansible", "-i", INVENTORY, "agent1", "-m", MODULE_SEGMENTATION, "-a", asked)
     assert done.returncode == 0, done.stdout + done.stderr
     result = yaml.safe_load(done.stdout.partition("=> ")[2])
     assert result["changed"] is False
     # Wherever the lines of warnings were wrapped.
     shown = "".join(done.stderr.split())
-    assert all("".join(one["message"].split()) in shown for one in result["findings"])
-    return {one["kind"]: one["message"] for one in result["findings"]}
+    assert all("".join(finding["message"].split()) in shown for finding in result["findings"])
+    return {finding["kind"]: finding["message"] for finding in result["findings"]}
 
 
 @contextmanager
@@ -53,44 +48,40 @@ def made(there: str, gone: str) -> Iterator[None]:
 
 
 def test_an_agent_as_it_is_provisioned_has_nothing_to_warn_of() -> None:
-    assert findings() == {}
     assert findings(users={"user1": "203.0.113.31"}, managers={"manager1": "manager.example"}) == {}
 
 
 def test_a_public_address_is_warned_of() -> None:
     with made(f"ip address add {PUBLIC}/32 dev eth0", f"ip address del {PUBLIC}/32 dev eth0"):
         assert f"it has the public address {PUBLIC}, " in findings()["public_address"]
-    assert findings() == {}
 
 
 def test_managers_and_users_in_the_agents_network_are_warned_of() -> None:
-    said = findings(users={"user1": USER, "user2": "203.0.113.2"}, managers={"manager1": AGENT})["shared_network"]
-    assert f"managers manager1 ({AGENT}) and users user1 ({USER}) share the agents' own network " in said
+    agent, user = address("agent1"), address("user1")
+    said = findings(users={"user1": user, "user2": "203.0.113.2"}, managers={"manager1": agent})["shared_network"]
+    assert f"managers manager1 ({agent}) and users user1 ({user}) share the agents' own network " in said
 
 
 def test_an_engine_that_takes_tcp_is_warned_of() -> None:
-    opened = f"[Service]\\nEnvironment=DOCKER_OPTS=-H=tcp://{AGENT}:{ENGINE_PORT}\\n"
+    opened = f"[Service]\\nEnvironment=DOCKER_OPTS=-H=tcp://{address('agent1')}:{ENGINE_PORT}\\n"
     there = f"mkdir -p $(dirname {DROP_IN}); printf '{opened}' > {DROP_IN}"
     restart = f"systemctl daemon-reload; systemctl restart docker; {ANSWERS}"
     with made(f"{there}; {restart}", f"rm {DROP_IN}; rmdir $(dirname {DROP_IN}); {restart}"):
-        assert f"the Docker engine listens at {AGENT}:{ENGINE_PORT}: " in findings()["engine_socket"]
-    assert findings() == {}
+        assert f"the Docker engine listens at {address('agent1')}:{ENGINE_PORT}: " in findings()["engine_socket"]
 
 
 def test_ipv6_that_nothing_filters_is_warned_of() -> None:
-    healing = "backendai-heal.timer backendai-heal.service"
-    open_it = f"systemctl stop {healing}; nft delete table inet backendai"
-    with made(open_it, "systemctl start backendai-heal.service backendai-heal.timer"):
+    with unhealed("agent1"):
+        on("agent1", f"nft delete table {TABLE}")
         assert "IPv6 is up on eth0 and no rule drops what comes in over it: " in findings()["ipv6"]
         other = "nft add table ip6 segmentation; nft add chain ip6 segmentation input"
         policy = "'{ type filter hook input priority 0; policy drop; }'"
         with made(f"{other} {policy}", "nft delete table ip6 segmentation"):
             assert findings() == {}
-    assert findings() == {}
 
 
 def test_provisioning_warns(tmp_path: Path) -> None:
     run = play("provision_agents", tmp_path, {}, "--limit", "agent1")
     assert run.code == 0, run.output
-    assert f"users user1 ({USER}) share the agents' own network" in run.said
+    assert f"users user1 ({address('user1')}) share the agents' own network" in run.said
     assert "no rule drops what comes in over it" not in run.said

@@ -8,23 +8,18 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, BUSYBOX, Run, inside, on, ssh
+from tests.integration.containers import LOGIN, default_address
+from tests.integration.internals import SESSIONS
+from tests.integration.laboratory import AGENTS, BUSYBOX, Kernel, everywhere, inside, on, ssh
+from tests.integration.session_requests import TWO
+from tests.integration.sessions import Sessions, Started, started
 
-PAIR = {
-    "image": BUSYBOX,
-    "cluster_mode": "multi-node",
-    "cluster_size": 2,
-    "agent_selection": "dispersed",
-    "resources": {"cpu": 1, "mem": "256m"},
-}
-STORE = "/var/lib/backendai/sessions"
+pytestmark = pytest.mark.containers
 
-Kernel = dict[str, Any]
+PAIR = {**TWO, "image": BUSYBOX, "resources": {"cpu": 1, "mem": "256m"}}
 
 
 def new_key(path: Path) -> str:
@@ -35,24 +30,22 @@ def new_key(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Opened:
-    """A session that a user's own key opens, what made it, and that key."""
+    """A session that a user's own key opens, and that key."""
 
-    made: Sessions
-    run: Run
+    session: Started
     key: Path
 
     @property
     def main(self) -> Kernel:
         """Its main1."""
-        return dict(self.run.record["kernels"][0])
+        return self.session.kernels[0]
 
     def login(self, kernel: Kernel, key: Path) -> subprocess.CompletedProcess[str]:
         """Log in to a container from outside of its session, through its agent, with the host key checked."""
-        inspect = "docker inspect --format '{{(index .NetworkSettings.Networks \"backendai-default\").IPAddress}}'"
-        address = on(kernel["agent"], f"{inspect} {kernel['container']}").strip()
+        target = default_address(kernel["agent"], kernel["container"])
         known = key.with_name("known_hosts")
         known.write_text(inside(self.main, "cat", "/home/work/.ssh/known_hosts"))
-        through = shlex.join([*ssh(kernel["agent"], "")[:-1], "-W", f"{address}:22"])
+        through = shlex.join([*ssh(kernel["agent"], "")[:-1], "-W", f"{target}:22"])
         options = {
             "BatchMode": "yes",
             "HostKeyAlias": kernel["hostname"],
@@ -62,7 +55,7 @@ class Opened:
             "UserKnownHostsFile": str(known),
         }
         words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-        line = ["ssh", "-F", "none", "-i", str(key), *words, f"work@{address}", "hostname; id -un"]
+        line = ["ssh", "-F", "none", "-i", str(key), *words, f"work@{target}", "hostname; id -un"]
         return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -70,13 +63,8 @@ class Opened:
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Two containers of nothing but busybox on two agents, and a key for main1; the run told all that it could."""
     folder = tmp_path_factory.mktemp("opened")
-    made = Sessions(folder)
-    try:
-        run = made.create("-vvv", **PAIR, authorized_keys=[new_key(folder / "user")])
-        assert run.code == 0, run.output
-        yield Opened(made, run, folder / "user")
-    finally:
-        made.end()
+    with started(folder, "-vvv", **PAIR, authorized_keys=[new_key(folder / "user")]) as session:
+        yield Opened(session, folder / "user")
 
 
 def test_sixty_four_logins_at_once_all_succeed(opened: Opened) -> None:
@@ -90,14 +78,14 @@ def test_a_users_own_key_opens_main1(opened: Opened) -> None:
 
 
 def test_a_users_own_key_opens_no_other_container(opened: Opened) -> None:
-    done = opened.login(opened.run.record["kernels"][1], opened.key)
+    done = opened.login(opened.session.kernels[1], opened.key)
     assert (done.returncode, done.stdout) == (255, "")
     assert "Permission denied (publickey)" in done.stderr
 
 
 def test_a_key_that_was_not_given_opens_nothing(opened: Opened, tmp_path: Path) -> None:
     new_key(tmp_path / "stranger")
-    for kernel in opened.run.record["kernels"]:
+    for kernel in opened.session.kernels:
         done = opened.login(kernel, tmp_path / "stranger")
         assert (done.returncode, done.stdout) == (255, "")
         assert "Permission denied (publickey)" in done.stderr
@@ -115,17 +103,18 @@ def identity(kernel: Kernel) -> dict[str, str]:
 
 def public_keys(kernel: Kernel, session: str) -> set[str]:
     """Return the public halves of all keys that a container knows of: users' and hosts'."""
-    folder = f"{STORE}/{session}/{kernel['hostname']}/ssh"
+    folder = f"{SESSIONS}/{session}/{kernel['hostname']}/ssh"
     lines = on(kernel["agent"], f"cat {folder}/authorized_keys {folder}/known_hosts").splitlines()
     words = [line.split() for line in lines]
     return {line[line.index("ssh-ed25519") + 1] for line in words}
 
 
-def test_two_sessions_share_no_key(opened: Opened, sessions: Sessions) -> None:
-    other = sessions.create(**PAIR)
+def test_two_sessions_share_no_key(opened: Opened, near: Sessions) -> None:
+    other = near.create(**{**PAIR, "cluster_mode": "single-node"})
     assert other.code == 0, other.output
     one, two = (
-        [public_keys(kernel, run.record["id"]) for kernel in run.record["kernels"]] for run in (opened.run, other)
+        [public_keys(kernel, record["id"]) for kernel in record["kernels"]]
+        for record in (opened.session.record, other.record)
     )
     # The first session's main1 knows of its user's key too.
     assert [len(keys) for keys in (*one, *two)] == [5, 4, 4, 4]
@@ -136,7 +125,7 @@ def test_two_sessions_share_no_key(opened: Opened, sessions: Sessions) -> None:
 
 def private_material(kernel: Kernel, session: str) -> list[str]:
     """Return what must be nowhere else, of both private keys of a container: lines of them, and the whole encoded."""
-    folder = f"{STORE}/{session}/{kernel['hostname']}/ssh"
+    folder = f"{SESSIONS}/{session}/{kernel['hostname']}/ssh"
     keys = [base64.b64decode(on(kernel["agent"], f"base64 {folder}/{name}")) for name in ("id_ed25519", "host_key")]
     lines = [line.decode(errors="replace") for key in keys for line in key.splitlines()]
     secret = [line for line in lines if len(line) > 20 and not line.startswith("-----")]
@@ -144,34 +133,35 @@ def private_material(kernel: Kernel, session: str) -> list[str]:
 
 
 def test_private_keys_are_on_their_agent_alone(opened: Opened) -> None:
-    run = opened.run
+    run = opened.session.run
     ids = "docker ps --all --quiet"
-    inspected = {agent: on(agent, f'[ -z "$({ids})" ] || docker inspect $({ids})') for agent in AGENTS}
-    everywhere = {"the log of -vvv": run.output, **inspected}
-    assert [place for place, text in everywhere.items() if "PRIVATE KEY" in text] == []
+    inspected = dict(zip(AGENTS, everywhere(f'[ -z "$({ids})" ] || docker inspect $({ids})'), strict=True))
+    public = {"the log of -vvv": run.output, **inspected}
+    assert [place for place, text in public.items() if "PRIVATE KEY" in text] == []
     found = set()
     for kernel in run.record["kernels"]:
-        folder = f"{STORE}/{run.record['id']}/{kernel['hostname']}/ssh"
+        folder = f"{SESSIONS}/{run.record['id']}/{kernel['hostname']}/ssh"
         stated = on(kernel["agent"], f"stat -c '%a %U' {folder}/id_ed25519 {folder}/host_key").splitlines()
         assert stated == ["600 root", "600 root"]
         assert inside(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
         material = private_material(kernel, run.record["id"])
-        assert [place for place, text in everywhere.items() if any(part in text for part in material)] == []
+        assert [place for place, text in public.items() if any(part in text for part in material)] == []
         found |= {material[-2], material[-1]}
     assert len(found) == 4
 
 
-@pytest.mark.parametrize("end", ["docker kill", "docker rm --force"])
-def test_a_container_that_was_repaired_is_known_by_the_same_name_address_and_keys(opened: Opened, end: str) -> None:
-    main, sub = kernels = opened.run.record["kernels"]
-    before = identity(sub)
-    on(sub["agent"], f"{end} {sub['container']}")
-    again = opened.made.create(**PAIR, authorized_keys=[opened.key.with_suffix(".pub").read_text().strip()])
+def test_containers_that_were_repaired_are_known_by_the_same_name_address_and_keys(opened: Opened) -> None:
+    main, sub = opened.session.kernels
+    before = [identity(kernel) for kernel in (main, sub)]
+    on(main["agent"], f"docker kill {main['container']}")
+    on(sub["agent"], f"docker rm --force {sub['container']}")
+    again = opened.session.again()
     assert (again.code, again.record["status"]) == (0, "RUNNING"), again.output
     assert again.changed
-    assert again.record["kernels"] == kernels
-    after = identity(sub)
-    assert {**after, "addresses": ""} == {**before, "addresses": ""}
-    assert f"inet {sub['address']}/" in after["addresses"]
-    assert inside(main, "ssh", "-o", "StrictHostKeyChecking=yes", "sub1", "hostname").strip() == "sub1"
-    assert inside(sub, "ssh", "-o", "StrictHostKeyChecking=yes", "main1", "hostname").strip() == "main1"
+    assert again.record["kernels"] == [main, sub]
+    for kernel, known in zip((main, sub), before, strict=True):
+        after = identity(kernel)
+        assert {**after, "addresses": ""} == {**known, "addresses": ""}
+        assert f"inet {kernel['address']}/" in after["addresses"]
+    assert inside(main, *LOGIN, "sub1", "hostname").strip() == "sub1"
+    assert inside(sub, *LOGIN, "main1", "hostname").strip() == "main1"

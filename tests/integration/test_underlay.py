@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, INVENTORY, inside, on, remains
-from tests.integration.test_create import MULTI_NODE
+from tests.integration.inventories import inventory
+from tests.integration.laboratory import AGENTS, inside, on, remains
+from tests.integration.programs import run_line
+from tests.integration.session_requests import THREE, TWO
+from tests.integration.sessions import Sessions
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.network
+
+ON_TWO = {**TWO, "designated_agents": ["agent1", "agent2"]}
 
 
 @contextmanager
@@ -25,16 +28,6 @@ def arranged(agent: str, begin: str, end: str) -> Iterator[None]:
         yield
     finally:
         on(agent, end)
-
-
-def inventory(folder: Path, **variables: dict[str, Any]) -> Path:
-    """Return the lab's inventory with these variables of agents."""
-    data = yaml.safe_load(INVENTORY.read_text())
-    for agent, changes in variables.items():
-        data["all"]["children"]["agents"]["hosts"][agent].update(changes)
-    path = folder / "inventory.yml"
-    path.write_text(yaml.safe_dump(data))
-    return path
 
 
 @pytest.fixture
@@ -49,8 +42,8 @@ def six() -> Iterator[dict[str, str]]:
 
 
 def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, six: dict[str, str]) -> None:
-    path = inventory(tmp_path, **{agent: {"agent_underlay_address": address} for agent, address in six.items()})
-    run = sessions.create("-i", str(path), **{**MULTI_NODE, "cluster_size": 3})
+    over_six = inventory(tmp_path, **{agent: {"agent_underlay_address": address} for agent, address in six.items()})
+    run = sessions.create(*over_six, **THREE)
     assert run.code == 0, run.output
     assert run.record["network"]["mtu"] == 1430
     main, sub = run.record["kernels"][:2]
@@ -58,13 +51,10 @@ def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, 
     (entry, *rest) = on(main["agent"], "bridge fdb show | grep 'dst fd00:'").splitlines()
     assert len(rest) == 1, "each container of another agent has one entry"
     assert any(address in entry for address in six.values())
-    again = sessions.create("-i", str(path), **{**MULTI_NODE, "cluster_size": 3})
+    again = sessions.create(*over_six, **THREE)
     assert (again.code, again.changed) == (0, 0)
 
 
-LISTENER = (
-    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 4789)); time.sleep(600)"
-)
 NARROW = "ip link add narrow mtu 1300 type bridge && ip addr add 198.18.0.1/32 dev narrow && ip link set narrow up"
 ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.200.0.0/16 dev away"
 
@@ -73,7 +63,7 @@ ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.
     ("begin", "end", "variables", "options", "sentence"),
     [
         (
-            f'systemd-run --quiet --unit=listener python3 -c "{LISTENER}"; sleep 1',
+            f"systemd-run --quiet --unit=listener {run_line('hold_udp_port', 4789)}; sleep 1",
             "systemctl stop listener",
             {},
             {},
@@ -119,10 +109,9 @@ def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
     options: dict[str, Any],
     sentence: str,
 ) -> None:
-    asked = {**MULTI_NODE, "cluster_size": 2, "designated_agents": ["agent1", "agent2"], **options}
     with arranged("agent2", begin, end):
         before = remains()
-        run = sessions.create("-i", str(inventory(tmp_path, agent2=variables)), **asked)
+        run = sessions.create(*inventory(tmp_path, agent2=variables), **ON_TWO, **options)
         assert remains() == before
     assert run.code != 0
     assert sentence in run.said
@@ -131,8 +120,7 @@ def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
 
 def test_a_subnet_that_overlaps_a_route_of_an_agent_is_passed_over(sessions: Sessions) -> None:
     begin = "ip link add away type bridge && ip link set away up && ip route add 10.200.8.0/30 dev away"
-    asked = {**MULTI_NODE, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]}
     with arranged("agent2", begin, "ip link del away"):
-        run = sessions.create(**asked, network_pool="10.200.8.0/28")
+        run = sessions.create(**ON_TWO, network_pool="10.200.8.0/28")
     assert run.code == 0, run.output
     assert run.record["network"]["subnet"] == "10.200.8.8/29"

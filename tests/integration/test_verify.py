@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import AGENTS, Run, at_once, inside, on
-from tests.integration.test_create import MULTI_NODE
+from tests.integration.healing import unhealed
+from tests.integration.internals import BRIDGE_PREFIX, TABLE, TUNNEL_PREFIX
+from tests.integration.laboratory import AGENTS, Kernel, Run, everywhere, inside, on
+from tests.integration.session_requests import FOUR, SMALL
+from tests.integration.sessions import Sessions, Started, started
+
+pytestmark = pytest.mark.faults
 
 FOLDER = "/mnt/verify-data"
 MOUNTS = [{"source": FOLDER, "target": "/home/work/data"}]
-HEALING = "backendai-heal.timer backendai-heal.service"
 NOTHING = {"name": None, "tcp": None, "frame": None, "ssh": None, "ssh_error": None, "latency_ms": None}
-
-
-def everywhere(line: str) -> None:
-    """Run a shell line on all agents."""
-    at_once(*[partial(on, agent, line) for agent in AGENTS])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,39 +37,22 @@ def writable() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
-    """Sessions of this file, with names of their own."""
-    sessions = Sessions(tmp_path_factory.mktemp("verify"))
-    yield sessions
-    sessions.end()
-
-
-@pytest.fixture(scope="module")
-def four(made: Sessions) -> list[dict[str, Any]]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Four containers over three agents, of two engines."""
-    run = made.create(**MULTI_NODE, mounts=MOUNTS)
-    assert run.code == 0, run.output
-    return list(run.record["kernels"])
+    with started(tmp_path_factory.mktemp("verify"), **FOUR, mounts=MOUNTS) as session:
+        yield session
 
 
-@pytest.fixture
-def unhealed() -> Iterator[None]:
-    """Agents that repair nothing by themselves for a while."""
-    everywhere(f"systemctl stop {HEALING}")
-    yield
-    everywhere("systemctl start backendai-heal.timer")
+def verify(session: Started, *options: str) -> Run:
+    return session.made.run("verify_session", *options, name=session.record["name"])
 
 
-def verify(made: Sessions, *options: str) -> Run:
-    return made.run("verify_session", *options, name=made.name)
-
-
-def test_a_healthy_session_is_told_to_people_and_programs(made: Sessions, four: list[dict[str, Any]]) -> None:
-    run = verify(made)
-    report, names = run.record, [kernel["hostname"] for kernel in four]
+def test_a_healthy_session_is_told_to_people_and_programs(four: Started) -> None:
+    run = verify(four)
+    report, names = run.record, [kernel["hostname"] for kernel in four.kernels]
     assert (run.code, run.changed) == (0, 0), run.output
-    assert f"Session {made.name} is healthy." in run.output
-    assert report["session"]["name"] == made.name
+    assert f"Session {four.record['name']} is healthy." in run.output
+    assert report["session"]["name"] == four.record["name"]
     assert (report["session"]["status"], report["healthy"], report["error"]) == ("RUNNING", True, None)
     assert (report["agents"], report["drift"]) == ({}, [])
     assert [(pair["from"], pair["to"]) for pair in report["pairs"]] == [(one, two) for one in names for two in names]
@@ -86,51 +64,47 @@ def test_a_healthy_session_is_told_to_people_and_programs(made: Sessions, four: 
     assert (mount["target"], mount["compared"], mount["same"]) == ("/home/work/data", "names", True)
 
 
-@pytest.mark.usefixtures("four", "writable")
-def test_storage_of_each_agent_its_own_is_not_the_same_data(made: Sessions) -> None:
-    run = verify(made)
+@pytest.mark.usefixtures("writable")
+def test_storage_of_each_agent_its_own_is_not_the_same_data(four: Started) -> None:
+    run = verify(four)
     (mount,) = run.record["mounts"]
     assert run.code != 0
     assert (mount["compared"], mount["same"], mount["mark_stays"]) == ("mark", False, False)
     assert "mount /home/work/data: not what main1 sees in" in run.output
-    assert at_once(*[partial(on, agent, f"ls -A {FOLDER}") for agent in AGENTS]) == [""] * 3
+    assert everywhere(f"ls -A {FOLDER}") == [""] * 3
 
 
-@pytest.mark.usefixtures("writable")
-def test_containers_of_one_agent_see_the_same_data(made: Sessions) -> None:
-    name = f"{made.name}-one"
-    assert made.create(name=name, cluster_size=2, mounts=MOUNTS).code == 0
-    run = made.run("verify_session", name=name)
-    assert made.terminate(name=name).code == 0
+@pytest.mark.usefixtures("storage", "writable")
+def test_containers_of_one_agent_see_the_same_data(near: Sessions) -> None:
+    session = near.start(**SMALL, cluster_size=2, mounts=MOUNTS)
+    run = verify(session)
     assert (run.code, run.changed) == (0, 0), run.output
     assert [(mount["compared"], mount["same"]) for mount in run.record["mounts"]] == [("mark", True)]
 
 
-def test_an_agent_that_cannot_be_reached_is_a_finding(
-    made: Sessions, four: list[dict[str, Any]], unreachable_agent2: Path
-) -> None:
-    run = verify(made, "-i", str(unreachable_agent2))
+def test_an_agent_that_cannot_be_reached_is_a_finding(four: Started, unreachable_agent2: list[str]) -> None:
+    run = verify(four, *unreachable_agent2)
     assert run.code != 0
     assert (list(run.record["agents"]), run.record["drift"]) == (["agent2"], [])
-    away = {kernel["hostname"] for kernel in four if kernel["agent"] == "agent2"}
+    away = {kernel["hostname"] for kernel in four.kernels if kernel["agent"] == "agent2"}
     for pair in run.record["pairs"]:
         told = {key: value for key, value in pair.items() if key not in ("from", "to")}
         assert (told == NOTHING) is (pair["from"] in away)
 
 
-def test_a_session_that_is_not_there_is_told_in_one_sentence(made: Sessions) -> None:
-    run = made.run("verify_session", name="nobody")
+def test_a_session_that_is_not_there_is_told_in_one_sentence(four: Started) -> None:
+    run = four.made.run("verify_session", name="nobody")
     assert run.code != 0
     assert "no session 'nobody' was found." in run.said
     assert (run.record["healthy"], run.record["error"]) == (False, "no session 'nobody' was found.")
 
 
-def break_everything(four: list[dict[str, Any]]) -> dict[str, list[str]]:
+def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     """Make one fault of each kind, none of which hides another; return what names them, by agent."""
     by_agent = {agent: [one for one in four if one["agent"] == agent] for agent in AGENTS}
     first = max(AGENTS, key=lambda agent: len(by_agent[agent]))
     second, third = (agent for agent in AGENTS if agent != first)
-    link = on(first, "ls /sys/class/net | grep ^bax-").strip()
+    link = on(first, f"ls /sys/class/net | grep ^{TUNNEL_PREFIX}").strip()
     entries = json.loads(on(first, f"bridge -j fdb show dev {link}"))
     lost, astray = [one for one in entries if "dst" in one][:2]
     address = by_agent[second][0]["address"]
@@ -147,8 +121,8 @@ def break_everything(four: list[dict[str, Any]]) -> dict[str, list[str]]:
     on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400; ip link set {link} nomaster")
     on(second, f"ip link del {link}")
     inside(by_agent[second][0], "sh", "-c", "echo 192.0.2.9 main1 >> /etc/hosts", user="root")
-    on(third, f"docker kill {by_agent[third][0]['container']}; nft delete table inet backendai")
-    bridge = link.replace("bax-", "bai-")
+    on(third, f"docker kill {by_agent[third][0]['container']}; nft delete table {TABLE}")
+    bridge = link.replace(TUNNEL_PREFIX, BRIDGE_PREFIX)
     return {
         first: [
             f"cluster0 of {one['hostname']}: mtu 1300",
@@ -164,21 +138,21 @@ def break_everything(four: list[dict[str, Any]]) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.usefixtures("unhealed")
-def test_every_fault_is_named_and_repaired(made: Sessions, four: list[dict[str, Any]]) -> None:
-    faults = break_everything(four)
-    broken = verify(made)
-    assert broken.code != 0
-    named = [f"{one['agent']}: {one['subject']}: {one['is'] or 'missing'}" for one in broken.record["drift"]]
-    for agent, phrase in ((agent, phrase) for agent, phrases in faults.items() for phrase in phrases):
-        assert [line for line in named if line.startswith(agent) and line.endswith(phrase)], (phrase, named)
-        assert phrase in broken.output
-    repaired = made.create("--diff", **MULTI_NODE, mounts=MOUNTS)
-    assert repaired.code == 0, repaired.output
-    assert repaired.changed > 0
-    for phrase in (phrase for phrases in faults.values() for phrase in phrases):
-        assert phrase.rpartition(": ")[0] in repaired.output, phrase
-    healthy = verify(made, "--check")
-    assert (healthy.code, healthy.changed) == (0, 0), healthy.output
-    unchanged = made.create(**MULTI_NODE, mounts=MOUNTS)
-    assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output
+def test_every_fault_is_named_and_repaired(four: Started) -> None:
+    with unhealed(*AGENTS):
+        faults = break_everything(four.kernels)
+        broken = verify(four)
+        assert broken.code != 0
+        named = [f"{one['agent']}: {one['subject']}: {one['is'] or 'missing'}" for one in broken.record["drift"]]
+        for agent, phrase in ((agent, phrase) for agent, phrases in faults.items() for phrase in phrases):
+            assert [line for line in named if line.startswith(agent) and line.endswith(phrase)], (phrase, named)
+            assert phrase in broken.output
+        repaired = four.again("--diff")
+        assert repaired.code == 0, repaired.output
+        assert repaired.changed > 0
+        for phrase in (phrase for phrases in faults.values() for phrase in phrases):
+            assert phrase.rpartition(": ")[0] in repaired.output, phrase
+        healthy = verify(four, "--check")
+        assert (healthy.code, healthy.changed) == (0, 0), healthy.output
+        unchanged = four.again()
+        assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output

@@ -8,16 +8,20 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Sessions
-from tests.integration.laboratory import Run, host_variables, on, play
-from tests.integration.test_gateway import ask, bearer, client, greeting
+from tests.integration.gateway_client import ask, bearer, client
+from tests.integration.internals import GATEWAY_STATE
+from tests.integration.laboratory import address, on, play
+from tests.integration.probes import greeting
+from tests.integration.programs import source
+from tests.integration.session_requests import THREE
+from tests.integration.sessions import Started, started
 
-ADDRESS = host_variables("gateway1")["ansible_host"]
-PROGRAM = base64.b64encode(Path(__file__).with_name("web_app.py").read_bytes()).decode()
+pytestmark = pytest.mark.gateway
+
+PROGRAM = base64.b64encode(source("web_app").encode()).decode()
 WEB = {"name": "web", "port": 8888, "command": f'exec python3 -c "$(echo {PROGRAM} | base64 -d)" 0.0.0.0 8888 web'}
 DATABASE = {"name": "database", "port": 5432, "protocol": "tcp"}
 LATE = {"name": "late", "port": 8889}
@@ -33,41 +37,21 @@ def key() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
-    """Sessions of this file."""
-    sessions = Sessions(tmp_path_factory.mktemp("way-in"))
-    yield sessions
-    sessions.end()
-
-
-@pytest.fixture(scope="module")
-def asked(key: str) -> dict[str, Any]:
-    """What the user asks for: three containers on three agents, an app that answers, one that does not, one of TCP."""
-    return {
-        "cluster_mode": "multi-node",
-        "agent_selection": "dispersed",
-        "cluster_size": 3,
-        "resources": {"cpu": 1, "mem": "128m"},
-        "apps": [WEB, DATABASE, LATE],
-        "authorized_keys": [key],
-    }
-
-
-@pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file that programs read the ways in from."""
     return tmp_path_factory.mktemp("access") / "access.json"
 
 
 @pytest.fixture(scope="module")
-def session(made: Sessions, asked: dict[str, Any], file: Path) -> Run:
-    run = made.create(**asked, access_path=str(file))
-    assert run.code == 0, run.output
-    return run
+def session(key: str, file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """Three containers on three agents, an app that answers, one that does not, one of TCP."""
+    asked = {**THREE, "apps": [WEB, DATABASE, LATE], "authorized_keys": [key], "access_path": str(file)}
+    with started(tmp_path_factory.mktemp("way-in"), **asked) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
-def token(session: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
+def token(session: Started, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a token as the user gets it: in a file for them alone, and nowhere in what the most talkative run says."""
     path = tmp_path_factory.mktemp("token") / "token"
     asked = {"session_name": session.record["name"], "session_token_path": str(path)}
@@ -80,21 +64,21 @@ def token(session: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
     return text
 
 
-def test_the_session_says_how_to_get_in(session: Run, file: Path) -> None:
+def test_the_session_says_how_to_get_in(session: Started, file: Path) -> None:
     name = session.record["name"]
     (access,) = json.loads(file.read_text())
     assert access["gateway"] == "gateway1"
     assert access["apps"] == [
-        {"name": "web", "url": f"https://{ADDRESS}/s/{name}/web/"},
+        {"name": "web", "url": f"https://{address('gateway1')}/s/{name}/web/"},
         {"name": "database", "url": None},
-        {"name": "late", "url": f"https://{ADDRESS}/s/{name}/late/"},
+        {"name": "late", "url": f"https://{address('gateway1')}/s/{name}/late/"},
     ]
-    assert access["ssh"]["host"] == ADDRESS
-    assert f"https://{ADDRESS}/s/{name}/web/" in session.output
-    assert f"session_token -e session_name={name}" in session.said
+    assert access["ssh"]["host"] == address("gateway1")
+    assert f"https://{address('gateway1')}/s/{name}/web/" in session.run.output
+    assert f"session_token -e session_name={name}" in session.run.said
 
 
-def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: Run, token: str) -> None:
+def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: Started, token: str) -> None:
     path = f"/s/{session.record['name']}/web/hello"
     answer = ask(path, **bearer(token))
     assert answer["status"] == 200, answer
@@ -104,15 +88,15 @@ def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: Run, tok
     assert client({"socket": {"path": path, "headers": bearer(token)}}) == {"status": 101, "heard": "hello"}
 
 
-def test_an_app_that_does_not_answer_says_so(session: Run, token: str) -> None:
+def test_an_app_that_does_not_answer_says_so(session: Started, token: str) -> None:
     answer = ask(f"/s/{session.record['name']}/late/", **bearer(token))
     assert answer["status"] == 503
 
 
-def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(session: Run) -> None:
+def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(session: Started) -> None:
     name = session.record["name"]
-    (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.output, re.MULTILINE)
-    (known,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.output, re.MULTILINE)
+    (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.run.output, re.MULTILINE)
+    (known,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.run.output, re.MULTILINE)
     on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END\ncat > /tmp/way-in/known << 'END'\n{known}END")
     line = f"ssh -F /tmp/way-in/config -i /tmp/way-in/key {OPTIONS} {name}"
     assert on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split() == [
@@ -125,30 +109,22 @@ def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(s
     assert on("user1", f"{forward} > /dev/null 2>&1; {fetch}").strip() == "200"
 
 
-def test_a_second_run_changes_nothing_and_says_the_same(session: Run, made: Sessions, asked: dict[str, Any]) -> None:
-    again = made.create(**asked)
+def test_a_second_run_changes_nothing_and_says_the_same(session: Started) -> None:
+    again = session.again()
     assert (again.code, again.changed) == (0, 0), again.output
     assert again.record == session.record
 
 
-def test_a_token_for_nobody_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    run = play("session_token", tmp_path, {"session_name": "nobody-there", "session_token_path": str(path)})
-    assert run.code != 0
-    assert "nobody-there" in run.said
-    assert not path.exists()
-
-
-def test_what_a_gateway_missed_the_next_list_tells_it(session: Run, token: str, made: Sessions) -> None:
+def test_what_a_gateway_missed_the_next_list_tells_it(session: Started, token: str) -> None:
     path = f"/s/{session.record['name']}/web/"
-    on("gateway1", "rm /var/lib/backendai-gateway/routes/*")
-    made.listed()
+    on("gateway1", f"rm {GATEWAY_STATE}/routes/*")
+    session.made.listed()
     assert ask(path, **bearer(token))["status"] == 200
 
 
-def test_the_ways_in_end_with_the_session(session: Run, made: Sessions, token: str, file: Path) -> None:
+def test_the_ways_in_end_with_the_session(session: Started, token: str, file: Path) -> None:
     name, (access,) = session.record["name"], json.loads(file.read_text())
-    ended = made.terminate()
+    ended = session.made.terminate()
     assert ended.code == 0, ended.output
     assert ask(f"/s/{name}/web/", **bearer(token))["status"] == 404
-    assert "timed out" in greeting(access["ssh"]["port"])
+    assert "timed out" in greeting("user1", address("gateway1"), access["ssh"]["port"])

@@ -1,0 +1,13 @@
+"""Print, as JSON, which cluster TensorFlow finds, and its own place there."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+
+# By name: where types are checked there is no TensorFlow.
+tensorflow = import_module("tensorflow")
+
+resolver = tensorflow.distribute.cluster_resolver.TFConfigClusterResolver()
+seen = {"cluster": resolver.cluster_spec().as_dict(), "task": [resolver.task_type, resolver.task_id]}
+print(json.dumps(seen), flush=True)

@@ -1,0 +1,46 @@
+"""What containers of sessions see, and how they reach each other."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from functools import partial
+
+from tests.integration.internals import DEFAULT_NETWORK
+from tests.integration.laboratory import Kernel, at_once, inside, on
+
+LOGIN = ("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
+SOON = ("-o", "ConnectTimeout=2")
+
+
+def variables(printed: str) -> dict[str, str]:
+    """Return what ``env`` printed."""
+    return dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
+
+
+def logs_in(source: Kernel, target: Kernel) -> bool:
+    """Tell whether a container logs in to another by its name, at once."""
+    return inside(source, *LOGIN, *SOON, target["hostname"], "hostname", check=False).strip() == target["hostname"]
+
+
+def whole(kernels: Sequence[Kernel]) -> bool:
+    """Tell whether every container logs in to the next in rank order."""
+    ring = zip(kernels, [*kernels[1:], kernels[0]], strict=True)
+    return all(at_once(*[partial(logs_in, source, target) for source, target in ring]))
+
+
+def exit_code(kernel: Kernel) -> int:
+    """Wait until a container has ended, and return its exit code."""
+    return int(on(kernel["agent"], f"docker wait {kernel['container']}"))
+
+
+def carried(kernel: Kernel, interface: str) -> int:
+    """Return how many bytes an interface of a container has received and sent."""
+    counters = [f"/sys/class/net/{interface}/statistics/{way}_bytes" for way in ("rx", "tx")]
+    return sum(map(int, inside(kernel, "cat", *counters).split()))
+
+
+def default_address(agent: str, container: str) -> str:
+    """Return the address of a container on the agent's default network; it may change with every start."""
+    form = f'{{{{(index .NetworkSettings.Networks "{DEFAULT_NETWORK}").IPAddress}}}}'
+    return on(agent, shlex.join(["docker", "inspect", "--format", form, container])).strip()

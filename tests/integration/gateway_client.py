@@ -1,0 +1,118 @@
+"""A user of the gateway: asks from ``user1``, with tokens that may be false."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.integration.internals import GATEWAY_STATE, MODULE_ROUTES
+from tests.integration.laboratory import INVENTORY, Run, address, ansible, everywhere, on, play, ssh
+from tests.integration.programs import run_line, source
+
+GATEWAY, USER = "gateway1", "user1"
+COOKIE = "backendai_session"
+FOLDER = "/var/tmp/backendai-gateway-test"
+#: The apps of tests run on the gateway itself, so that no firewall of an agent has a say.
+FIRST_PORT = 21001
+
+SESSION, OTHER_SESSION = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "6f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+NAME, OTHER = "train-llm", "other-user"
+
+Answer = dict[str, Any]
+Route = dict[str, Any]
+
+
+def program(host: str, name: str, data: object, *arguments: object) -> str:
+    """Run a program on a host with data, as JSON, as its standard input; return what it printed."""
+    line = ssh(host, run_line(name, *arguments))
+    done = subprocess.run(line, input=json.dumps(data), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def client(asked: Mapping[str, Any]) -> Any:
+    """Have the outsider ask the gateway, and return what it was told."""
+    return json.loads(program(USER, "web_client", {"host": address(GATEWAY), **asked}))
+
+
+def ask(path: str, *, name: str = "", method: str = "GET", **headers: str) -> Answer:
+    """Ask the gateway for one path, under its address unless another name is given."""
+    given = {key.replace("_", "-"): value for key, value in headers.items()}
+    request = {"path": path, "name": name or address(GATEWAY), "method": method, "headers": given}
+    return dict(client({"requests": [request]})[0])
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def signed(*, own: bool = True, algorithm: str = "ES256", **claims: object) -> str:
+    """Return a token with these claims, signed with the gateway's own key, or with another."""
+    said = {"sub": SESSION, "exp": int(time.time()) + 600, **claims}
+    key = f"{GATEWAY_STATE}/token.key" if own else ""
+    return program(GATEWAY, "sign_token", [{"alg": algorithm, "typ": "JWT"}, said], key).strip()
+
+
+def provision(folder: Path, *options: str, **variables: object) -> Run:
+    """Run ``provision_gateways`` with ``gateway_*`` variables given without their prefix."""
+    return play("provision_gateways", folder, {f"gateway_{key}": value for key, value in variables.items()}, *options)
+
+
+def routes(*options: str, **args: object) -> dict[str, Any]:
+    """Change the gateway's routes; return the result, and with it, as ``said``, all that was shown."""
+    asked = json.dumps({"exact": False, **args})
+    line = ["ansible", "-i", INVENTORY, GATEWAY, "-m", MODULE_ROUTES, "-a", asked, *options]
+    done = ansible(*line, ANSIBLE_PIPELINING="1", ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    return {**json.JSONDecoder().raw_decode(done.stdout.split("=> ", 1)[1])[0], "said": said}
+
+
+def endpoint(place: int, host: str = "") -> Route:
+    """Return where the app with that number listens: on the gateway, unless another address is given."""
+    return {"address": host or address(GATEWAY), "port": FIRST_PORT + place}
+
+
+def app(name: str, place: int, **more: object) -> Route:
+    return {"name": name, **endpoint(place), **more}
+
+
+def known_routes() -> list[Route]:
+    """Return the routes of two sessions: of the first, with a way in by SSH, an app runs and another does not."""
+    apps = [app("web", 0), app("down", 8), app("db", 7, protocol="tcp")]
+    login = {"address": address(GATEWAY), "port": 22}
+    return [
+        {"id": SESSION, "name": NAME, "apps": apps, "ssh": login},
+        {"id": OTHER_SESSION, "name": OTHER, "apps": [app("web", 1)], "ssh": None},
+    ]
+
+
+def start_apps() -> Sequence[str]:
+    """Start the apps of the tests, which end with a reboot; return their units."""
+    started = []
+    for place, (host, name) in enumerate([(address(GATEWAY), "mine"), (address(GATEWAY), "theirs"), ("::1", "six")]):
+        unit = f"backendai-test-{name}"
+        line = f"systemd-run --quiet --collect --unit {unit} --property LimitNOFILE=8192"
+        on(GATEWAY, f"{line} python3 {FOLDER}/web_app.py {host} {FIRST_PORT + place} {name}")
+        started.append(unit)
+    return started
+
+
+@contextmanager
+def apps_behind_the_gateway() -> Iterator[dict[str, Any]]:
+    """Have two apps behind the gateway; yield what setting their routes said. No route and no app stays."""
+    text = shlex.quote(source("web_app"))
+    on(GATEWAY, f"mkdir -p {FOLDER}; printf %s {text} > {FOLDER}/web_app.py")
+    units = " ".join(start_apps())
+    try:
+        yield routes(routes=known_routes(), exact=True)
+    finally:
+        everywhere(f"systemctl stop {units}; rm -r {FOLDER}", [GATEWAY], check=False)
+        routes(exact=True)
+    assert on(GATEWAY, f"ls {GATEWAY_STATE}/routes; cat {GATEWAY_STATE}/maps/*") == ""

@@ -1,0 +1,55 @@
+"""What tests know of the project's inside, beyond its contract.
+
+Faults have to be made somewhere, and a run can be interrupted only where something can be seen of it. Whoever renames
+one of these there, renames it here.
+"""
+
+from __future__ import annotations
+
+# Tasks that a run is interrupted or counted at, as ansible-playbook prints them.
+TASK_PULL = "Pull the images"
+TASK_APPLY = "Make this agent's slice true"
+TASK_RECORD = "Write the record"
+#: How many tasks of a creation come before it is done, about: random kills are within one of them.
+TASKS = 12
+
+# Modules that tests run alone.
+MODULE_ROUTES = "backendai.cluster.gateway_routes"
+MODULE_SEGMENTATION = "backendai.cluster.agent_segmentation"
+
+# Units of systemd. Each of those that heal is a timer and a service.
+HEAL_AGENT = "backendai-heal"
+HEAL_FIREWALL = "backendai-firewall-heal"
+HEAL_GATEWAY = "backendai-gateway-heal"
+UNIT_FIREWALL = "backendai-firewall"
+UNIT_GATEWAY = "backendai-gateway"
+UNIT_WIREGUARD = "backendai-wireguard"
+UNIT_SCHEDULER = "backendai-schedule"
+#: The timers that end trials of firewalls, as a pattern of systemd.
+TRIAL_TIMERS = "backendai-firewall-????????.timer"
+
+# Folders and files of hosts.
+AGENT_STATE = "/var/lib/backendai"
+SESSIONS = f"{AGENT_STATE}/sessions"
+FIREWALL_STATE = f"{AGENT_STATE}/firewall.json"
+WIREGUARD_KEYS = f"{AGENT_STATE}/wireguard"
+GATEWAY_STATE = "/var/lib/backendai-gateway"
+GATEWAY_ETC = "/etc/backendai"
+GATEWAY_CERTIFICATE = f"{GATEWAY_ETC}/gateway/certificate.pem"
+
+# Tables of nftables, and what is in them.
+TABLE = "inet backendai"
+TABLE_OF_GATEWAY = "inet backendai_gateway"
+CHAIN_OF_SESSIONS = "forward"
+CHAIN_DROP_ARRIVAL, CHAIN_DROP_FORGED = "drop_arrival", "drop_forged"
+SET_PEERS, SET_SSH_PORTS = "pinned4", "ssh_ports"
+
+# Networks and links.
+DEFAULT_NETWORK, DEFAULT_BRIDGE = "backendai-default", "backendai0"
+WIREGUARD_DEVICE = "baiwg0"
+BRIDGE_PREFIX, TUNNEL_PREFIX = "bai-", "bax-"
+
+
+def session_bridge(session_id: str) -> str:
+    """Return the name of a session's bridge on its agents."""
+    return f"{BRIDGE_PREFIX}{session_id.replace('-', '')[:10]}"

@@ -1,0 +1,16 @@
+"""Programs that tests run on hosts and in containers: each is one file that needs nothing but Python."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+
+def source(name: str) -> str:
+    """Return the text of the program ``name``."""
+    return Path(__file__).with_name(f"{name}.py").read_text()
+
+
+def run_line(name: str, *arguments: object) -> str:
+    """Return the shell line that runs the program ``name`` where its file is not."""
+    return shlex.join(["python3", "-c", source(name), *map(str, arguments)])

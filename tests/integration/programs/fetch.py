@@ -1,0 +1,10 @@
+"""Print what is at each URL: `fetch.py URL…`."""
+
+from __future__ import annotations
+
+import sys
+import urllib.request
+
+for url in sys.argv[1:]:
+    with urllib.request.urlopen(url, timeout=3) as answer:
+        print(answer.read().decode())

@@ -1,0 +1,9 @@
+"""Print the first line that a TCP server says by itself: `greeting.py ADDRESS PORT`."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2) as connection:
+    print(connection.recv(64).decode().partition("\n")[0])

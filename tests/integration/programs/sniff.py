@@ -1,0 +1,30 @@
+"""See which UDP ports are sent to across an interface: `sniff.py INTERFACE SECONDS`.
+
+Prints `ready` when it looks, and at the end the pairs of IP version and port, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import time
+
+ALL_PROTOCOLS, UDP = 3, 17
+
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS)) as tap:
+    tap.bind((sys.argv[1], 0))
+    print("ready", flush=True)
+    seen, end = set(), time.monotonic() + float(sys.argv[2])
+    while (remaining := end - time.monotonic()) > 0:
+        tap.settimeout(remaining)
+        try:
+            packet = tap.recv(65536)[14:]
+        except TimeoutError:
+            break
+        version = packet[0] >> 4
+        protocol, start = (packet[9], (packet[0] & 15) * 4) if version == 4 else (packet[6], 40)
+        if version in (4, 6) and protocol == UDP:
+            seen.add((version, struct.unpack_from("!H", packet, start + 2)[0]))
+print(json.dumps(sorted(seen)))

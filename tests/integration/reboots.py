@@ -1,0 +1,26 @@
+"""Hosts that reboot, and engines that come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.integration.laboratory import on
+
+
+def reboot(host: str) -> Callable[[], bool]:
+    """Reboot a host; return what tells whether it is up again and takes logins."""
+    before = _first_process(host)
+    assert before
+    on(host, "systemctl reboot", check=False)
+    return lambda: _first_process(host) not in ("", before)
+
+
+def _first_process(host: str) -> str:
+    """Return when a host's process 1 began, in ticks of the machine; empty where nobody can log in."""
+    said = on(host, "cut -d' ' -f22 /proc/1/stat", check=False).strip()
+    return said if said.isdigit() else ""
+
+
+def engine_answers(agent: str) -> bool:
+    """Tell whether a host takes logins and its engine is up."""
+    return on(agent, "systemctl is-active docker", check=False).strip() == "active"

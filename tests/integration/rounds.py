@@ -1,0 +1,57 @@
+"""Tests that are repeated with ``--soak``: how often, from which seed, and how far they are.
+
+A round follows from the seed, the test's name and the round's number alone. So any of them can be run again, and a
+campaign that was stopped, or that failed, goes on with the round that it was in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@dataclasses.dataclass
+class Campaign:
+    """All rounds of all tests: ``done`` says how many rounds of each test, by its name, have passed."""
+
+    seed: int
+    rounds: int = 1
+    path: Path | None = None
+    done: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, rounds: int, seed: int | None, path: Path) -> Campaign:
+        """Begin a campaign, or go on with the one that ``path`` tells of, unless another seed is asked for.
+
+        Without rounds, each test has one, and nothing is kept.
+        """
+        new = cls(random.randrange(1 << 32) if seed is None else seed)
+        if not rounds:
+            return new
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        if kept and seed in (None, kept["seed"]):
+            return cls(kept["seed"], rounds, path, kept["done"])
+        return cls(new.seed, rounds, path)
+
+    def of(self, test: str) -> Iterator[random.Random]:
+        """Yield the chance of each round that a test has to pass yet; the next one begins when it has passed."""
+        for number in range(self.done.get(test, 0), self.rounds):
+            print(f"\n{test}: round {number + 1} of {self.rounds}, --seed {self.seed}", flush=True)
+            yield random.Random(f"{self.seed} {test} {number}")
+            self._note(test, number + 1)
+
+    def end(self) -> None:
+        """Forget how far it was, when all rounds have passed."""
+        if self.path and all(passed >= self.rounds for passed in self.done.values()):
+            self.path.unlink(missing_ok=True)
+
+    def _note(self, test: str, passed: int) -> None:
+        self.done[test] = passed
+        if self.path:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            written = self.path.with_suffix(".new")
+            written.write_text(json.dumps({"seed": self.seed, "done": self.done}))
+            written.replace(self.path)

@@ -1,0 +1,14 @@
+"""Requests of sessions that many tests make; names of variables are without their prefix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Asked = dict[str, Any]
+
+SMALL: Asked = {"resources": {"cpu": 1, "mem": "128m"}}
+
+# Containers in turn on the three agents, whatever room there is.
+FOUR: Asked = {"cluster_mode": "multi-node", "cluster_size": 4, "agent_selection": "dispersed"}
+THREE: Asked = {**FOUR, "cluster_size": 3, **SMALL}
+TWO: Asked = {**FOUR, "cluster_size": 2, **SMALL}

@@ -1,0 +1,110 @@
+"""Sessions of a test: whatever it starts is ended with it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from tests.integration.laboratory import PYTHON, QUEUE, Kernel, Run, at_once, held, play, queue, remains
+
+
+class Sessions:
+    """Sessions with names of their own; as a context manager it ends them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep what the agents hold ``before``, to compare; playbooks get their variables from files in ``folder``."""
+        self._folder = folder
+        self._limit: tuple[str, ...] = ()
+        self.name = f"it-{uuid.uuid4().hex[:8]}"
+        self.before = remains()
+        self._known = set(queue())
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        self.end()
+        self._forget()
+
+    def only_on(self, agent: str) -> None:
+        """Let all further runs know of no other agent: they ask the fewer hosts."""
+        self._limit = ("--limit", f"localhost,gateway1,{agent}")
+
+    def create(self, *options: str, **variables: object) -> Run:
+        """Run ``create_session`` with ``session_*`` variables given without their prefix."""
+        return self.run("create_session", *options, **{"name": self.name, "image": PYTHON, **variables})
+
+    def start(self, *options: str, **asked: object) -> Started:
+        """Create a session, which has to run."""
+        run = self.create(*options, **asked)
+        assert run.code == 0, run.output
+        assert run.record["status"] == "RUNNING", run.output
+        return Started(self, run, asked)
+
+    def terminate(self, *options: str, **variables: object) -> Run:
+        """Run ``terminate_session``, on the test's own session unless another is named."""
+        return self.run("terminate_session", *options, **(variables or {"name": self.name}))
+
+    def run(self, playbook: str, *options: str, **variables: object) -> Run:
+        """Run any playbook with ``session_*`` variables given without their prefix."""
+        given = {f"session_{key}": value for key, value in variables.items()}
+        return play(playbook, self._folder, given, *self._limit, *options)
+
+    def listed(self, *options: str, **variables: object) -> dict[str, Any]:
+        """Run ``list_sessions`` and return the records of this test's sessions by name."""
+        run = self.run("list_sessions", *options, **variables)
+        assert run.code == 0, run.output
+        return {record["name"]: record for record in run.record if record["name"].startswith(self.name)}
+
+    def end(self) -> None:
+        """End what is left of this test's sessions; what waits goes first, so that it is not started for that."""
+        live = [entry for entry in queue().values() if entry["state"] != "ended"]
+        stored = [session["plan"] for sessions in held().values() for session in sessions]
+        for group in (live, stored):
+            ids = {session["id"] for session in group if session["name"].startswith(self.name)}
+            for ended in at_once(*[partial(self.terminate, id=session_id) for session_id in ids]):
+                assert ended.code == 0, ended.output
+
+    def _forget(self) -> None:
+        """Take what this test's sessions were out of the history."""
+        later = {session_id: entry["state"] for session_id, entry in queue().items() if session_id not in self._known}
+        assert set(later.values()) <= {"ended"}
+        for session_id in later:
+            (QUEUE / f"{session_id}.json").unlink()
+
+
+class Started(NamedTuple):
+    """A session that runs, what made it, and what was asked for."""
+
+    made: Sessions
+    run: Run
+    asked: dict[str, Any]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return dict(self.run.record)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return list(self.run.record["kernels"])
+
+    def on(self, agent: str) -> Kernel:
+        """Return its first container on an agent."""
+        return next(kernel for kernel in self.kernels if kernel["agent"] == agent)
+
+    def again(self, *options: str, **changes: object) -> Run:
+        """Ask for the same session once more."""
+        return self.made.create(*options, **{**self.asked, **changes})
+
+
+@contextmanager
+def started(folder: Path, *options: str, **asked: object) -> Iterator[Started]:
+    """Have a session for the tests of a file; afterwards it is ended, and the agents are as they were before."""
+    with Sessions(folder) as made:
+        yield made.start(*options, **asked)
+    assert remains() == made.before

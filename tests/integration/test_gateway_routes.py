@@ -1,0 +1,223 @@
+"""Routes to sessions come and go: SSH ports, tables that are lost, restarts, and nobody's request is lost meanwhile."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.gateway_client import (
+    FOLDER,
+    GATEWAY,
+    NAME,
+    SESSION,
+    USER,
+    Route,
+    app,
+    apps_behind_the_gateway,
+    ask,
+    bearer,
+    endpoint,
+    known_routes,
+    routes,
+    signed,
+    start_apps,
+)
+from tests.integration.healing import unhealed
+from tests.integration.internals import HEAL_GATEWAY, TABLE_OF_GATEWAY, UNIT_GATEWAY
+from tests.integration.laboratory import address, host_variables, launch, on, ssh, unwrapped
+from tests.integration.probes import greeting
+from tests.integration.programs import source
+from tests.integration.reboots import reboot
+from tests.integration.waiting import eventually
+
+pytestmark = pytest.mark.gateway
+
+LIST_TABLE = f"nft --stateless list table {TABLE_OF_GATEWAY}"
+DELETE_TABLE = f"nft delete table {TABLE_OF_GATEWAY}"
+LOAD = {"at_once": 500, "seconds": 24}
+
+
+@pytest.fixture(scope="module")
+def known() -> Iterator[dict[str, Any]]:
+    """Two sessions behind the gateway, as the lab has it; return what they are told."""
+    with apps_behind_the_gateway() as said:
+        yield said
+
+
+@pytest.fixture
+def changing(known: dict[str, Any]) -> Iterator[list[Route]]:
+    """Let a test change the routes; afterwards they are what they were."""
+    assert known["links"]
+    yield known_routes()
+    routes(routes=known_routes(), exact=True)
+
+
+@pytest.fixture(scope="module")
+def port(known: dict[str, Any]) -> int:
+    """Return the port of the gateway that leads to the first session's sshd."""
+    return int(known["links"][0]["ssh"]["port"])
+
+
+@pytest.fixture(scope="module")
+def token(known: dict[str, Any]) -> str:
+    """Return a token for the first session."""
+    assert known["links"]
+    return signed(exp=int(time.time()) + 7 * 86400)
+
+
+def beside(port: int) -> int:
+    """Return a port for SSH that leads nowhere."""
+    return port + 1 if port < 32000 else port - 1
+
+
+def heard(port: int) -> str:
+    """Return what the outsider hears at a port of the gateway."""
+    return greeting(USER, address(GATEWAY), port)
+
+
+def running() -> bool:
+    return on(GATEWAY, f"systemctl is-active {UNIT_GATEWAY}", check=False).strip() == "active"
+
+
+def passing(number: int) -> Route:
+    """Return the route of a session that is somewhere else."""
+    place = {"address": "192.0.2.7", "port": 20000 + 2 * number}
+    return {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
+        "name": f"passing-{number}",
+        "apps": [{"name": "web", **place}],
+        "ssh": {**place, "port": 20001 + 2 * number},
+    }
+
+
+def test_an_app_may_have_an_ipv6_address(changing: list[Route], token: str) -> None:
+    routes(routes=[{**changing[0], "apps": [{"name": "six", **endpoint(2, "::1")}]}])
+    assert json.loads(ask(f"/s/{NAME}/six/", **bearer(token))["body"])["app"] == "six"
+
+
+@pytest.mark.usefixtures("changing")
+def test_ssh_leads_to_the_session_and_ports_of_none_are_silent(port: int) -> None:
+    variables, gateway = host_variables(GATEWAY), address(GATEWAY)
+    options = ["-i", variables["ansible_ssh_private_key_file"], *shlex.split(variables["ansible_ssh_common_args"])]
+    line = ["ssh", *options, "-o", f"HostKeyAlias={gateway}", "-p", str(port), f"root@{gateway}", "hostname"]
+    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == GATEWAY, done.stderr
+    assert heard(port).startswith("SSH-2.0-")
+    assert "timed out" in heard(beside(port))
+    routes(ended=[SESSION])
+    assert "timed out" in heard(port)
+
+
+def test_a_port_of_no_session_is_rejected_where_the_table_was_lost_which_the_next_change_brings_back(port: int) -> None:
+    other = beside(port)
+    with unhealed(GATEWAY, unit=HEAL_GATEWAY):
+        on(GATEWAY, DELETE_TABLE)
+        assert "timed out" not in heard(other)
+        assert "SSH" not in heard(other)
+        healed = routes("--diff")
+        assert healed["changed"] is True
+        assert f"firewall table {TABLE_OF_GATEWAY}" in healed["said"]
+        assert "timed out" in heard(other)
+        assert routes()["changed"] is False
+
+
+def test_a_flushed_table_comes_back_by_itself(port: int) -> None:
+    before = on(GATEWAY, LIST_TABLE)
+    on(GATEWAY, DELETE_TABLE)
+    eventually(lambda: on(GATEWAY, LIST_TABLE, check=False) == before)
+    assert heard(port).startswith("SSH-2.0-")
+
+
+@pytest.mark.usefixtures("changing")
+def test_a_session_takes_the_place_of_a_stale_one(token: str) -> None:
+    fresh = str(uuid.uuid4())
+    taken = routes("--diff", routes=[{"id": fresh, "name": "fresh-one", "apps": [app("web", 0)]}])
+    assert f"-HAProxy's apps.map: {NAME}/web {SESSION}@" in taken["said"]
+    assert ask(f"/s/{NAME}/web/", **bearer(token))["status"] == 404
+    assert ask("/s/fresh-one/web/", **bearer(token))["status"] == 403
+    assert ask("/s/fresh-one/web/", **bearer(signed(sub=fresh)))["status"] == 200
+    routes(routes=[{"id": fresh, "name": NAME, "apps": [app("web", 0)]}])
+    assert ask(f"/s/{NAME}/web/", **bearer(token))["status"] == 403
+
+
+def test_check_mode_tells_and_changes_nothing(changing: list[Route], token: str) -> None:
+    would = routes("--check", "--diff", routes=[passing(1)], ended=[SESSION])
+    assert would["changed"] is True
+    assert "+HAProxy's apps.map: passing-1/web " in would["said"]
+    assert would["links"][0]["ssh"]["port"]
+    assert ask(f"/s/{NAME}/web/", **bearer(token))["status"] == 200
+    assert routes(routes=changing[:1])["changed"] is False
+    did = routes("--diff", routes=[passing(1)], ended=[SESSION])
+    assert did == would
+
+
+def test_routes_survive_a_restart_and_a_reboot(port: int, token: str) -> None:
+    on(GATEWAY, f"systemctl restart {UNIT_GATEWAY}")
+    assert ask(f"/s/{NAME}/down/", **bearer(token))["status"] == 503
+    is_back = reboot(GATEWAY)
+    eventually(lambda: is_back() and running())
+    assert ask(f"/s/{NAME}/down/", **bearer(token))["status"] == 503
+    assert heard(port).startswith("SSH-2.0-")
+    assert "timed out" in heard(beside(port))
+    assert routes(routes=known_routes()[:1])["changed"] is False
+    start_apps()
+
+
+def test_a_killed_haproxy_comes_back_with_the_routes(token: str) -> None:
+    on(GATEWAY, f"systemctl kill --signal KILL {UNIT_GATEWAY}")
+    eventually(running)
+    assert ask(f"/s/{NAME}/down/", **bearer(token))["status"] == 503
+
+
+@pytest.mark.usefixtures("changing")
+def test_a_stopped_haproxy_is_told_and_finds_the_routes_when_it_starts() -> None:
+    on(GATEWAY, f"systemctl stop {UNIT_GATEWAY}")
+    try:
+        told = routes(routes=[passing(2)])
+        assert "HAProxy does not run on this gateway" in unwrapped(told["said"])
+    finally:
+        on(GATEWAY, f"systemctl start {UNIT_GATEWAY}")
+    assert ask("/s/passing-2/web/")["status"] == 403
+    assert routes()["changed"] is False
+
+
+@pytest.fixture
+def users(token: str) -> Iterator[list[str]]:
+    """Return the command that keeps many requests of users in flight, and a WebSocket, and then says what came."""
+    client = shlex.quote(source("web_client"))
+    on(USER, f"mkdir -p {FOLDER}; printf %s {client} > {FOLDER}/web_client.py")
+    load = {**LOAD, "path": f"/s/{NAME}/web/slow/4", "headers": bearer(token), "socket": f"/s/{NAME}/web/ws"}
+    asked = shlex.quote(json.dumps({"host": address(GATEWAY), "load": load}))
+    yield ssh(USER, f"ulimit -n 4096; echo {asked} | python3 {FOLDER}/web_client.py")
+    on(USER, f"rm -r {FOLDER}")
+
+
+@pytest.mark.soak
+def test_no_request_is_lost_while_50_other_sessions_come_and_go(
+    users: list[str], rounds: Iterator[random.Random]
+) -> None:
+    for chance in rounds:
+        changes = 0
+        with launch(users) as asking:
+            time.sleep(4)
+            while asking.poll() is None:
+                group = [passing(number) for number in chance.sample(range(500), 50)]
+                assert routes(routes=group)["changed"] is True
+                assert routes(ended=[route["id"] for route in group])["changed"] is True
+                changes += 2
+            output, _nothing = asking.communicate(timeout=120)
+        assert output.startswith("{"), output
+        told = json.loads(output)
+        print(f"{told['seen']} requests while routes changed {changes} times; {told['frames']} frames of a WebSocket")
+        assert changes >= 4
+        assert set(told["seen"]) == {"200"}
+        assert told["seen"]["200"] >= 1500
+        assert told["frames"] >= 25
