@@ -7,8 +7,8 @@ one of these there, renames it here.
 from __future__ import annotations
 
 # Tasks that a run is interrupted or counted at, as ansible-playbook prints them.
-TASK_PULL = "Pull the images"
-TASK_APPLY = "Make this agent's slice true"
+TASK_PULL = "Pull images"
+TASK_APPLY = "Start the containers"
 TASK_RECORD = "Write the record"
 #: How many tasks of a creation come before it is done, about: random kills are within one of them.
 TASKS = 12

@@ -235,6 +235,6 @@ def test_a_pull_outlives_neither_its_run_nor_its_claim_and_claims_outlive_the_pu
     assert on("agent1", f"flock --nonblock {lock} true || echo it pulls") == "it pulls\n"
     on("agent1", f"flock --timeout 60 {lock} true")
     assert NAME not in on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'")
-    # Whoever looks next takes away what is left.
-    assert sessions.run("list_sessions").code == 0
+    # The next run that acts upon the sessions takes away what is left.
+    assert sessions.run("schedule_sessions").code == 0
     assert not any(held().values())

@@ -32,12 +32,18 @@ def test_a_command_of_two_agents_that_is_waited_for_and_fails_says_so_and_leaves
     ended_by_command(sessions, sessions.create(command=command, wait=True, **TWO), 3)
 
 
-def test_a_command_that_nobody_waits_for_ends_with_the_next_look(near: Sessions) -> None:
+def test_a_command_that_nobody_waits_for_is_listed_with_its_end_and_removed_by_the_next_run(near: Sessions) -> None:
     run = near.create(command="exit 3", **SMALL)
     assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
     assert exit_code(run.record["kernels"][0]) == 3
-    record = near.listed(history=True)[near.name]
+    during = remains()
+    record = near.listed()[near.name]
     assert (record["id"], record["status"], record["exit_code"]) == (run.record["id"], "TERMINATED", 3)
+    assert remains() == during != near.before
+    assert near.run("schedule_sessions").code == 0
+    assert near.listed() == {}
+    kept = near.listed(history=True)[near.name]
+    assert (kept["id"], kept["status"], kept["exit_code"]) == (run.record["id"], "TERMINATED", 3)
     assert remains() == near.before
 
 
@@ -45,6 +51,8 @@ def test_what_died_is_started_again_where_the_session_says_so(sessions: Sessions
     created = sessions.create(failure_policy="restart", **TWO)
     main, sub = created.record["kernels"]
     on(sub["agent"], f"docker kill {sub['container']}")
+    assert sessions.listed()[sessions.name]["status"] == "DEGRADED"
+    assert sessions.run("schedule_sessions").code == 0
     assert sessions.listed() == {sessions.name: created.record}
     assert f"inet {sub['address']}/" in inside(sub, "ip", "-4", "addr", "show", "dev", "cluster0")
     assert inside(main, "ssh", "sub1", "hostname").strip() == "sub1"
@@ -83,4 +91,5 @@ def test_a_session_with_an_agent_that_is_away_is_ended_by_force_only_and_wholly_
     after = remains()
     assert [agent for agent in after if after[agent] != sessions.before[agent]] == ["agent2"]
     assert sessions.listed() == {}
+    assert sessions.run("schedule_sessions").code == 0
     assert remains() == sessions.before

@@ -76,6 +76,7 @@ def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: 
     assert f"== main1 on {main['agent']}: exited with code 3 ==" in ended.output
     assert "line 50" in ended.output
     assert "== sub1" not in ended.output
+    assert sessions.run("schedule_sessions").code == 0
     assert sessions.listed() == {}
     gone = sessions.run("session_logs", name=sessions.name)
     assert gone.code != 0

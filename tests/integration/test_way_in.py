@@ -115,10 +115,10 @@ def test_a_second_run_changes_nothing_and_says_the_same(session: Started) -> Non
     assert again.record == session.record
 
 
-def test_what_a_gateway_missed_the_next_list_tells_it(session: Started, token: str) -> None:
+def test_a_gateway_gets_the_routes_that_it_missed_from_the_next_run(session: Started, token: str) -> None:
     path = f"/s/{session.record['name']}/web/"
     on("gateway1", f"rm {GATEWAY_STATE}/routes/*")
-    session.made.listed()
+    assert session.made.run("schedule_sessions").code == 0
     assert ask(path, **bearer(token))["status"] == 200
 
 
