@@ -18,11 +18,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import why_silent
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
+# The variable of each outsider that holds the results of ``isolation_probe``, one for each stint.
 PROBED = "__isolation_probe"
-"""The variable of each outsider that holds the results of ``isolation_probe``, one for each stint."""
 
+# What the loop over stints calls each of them.
 LOOP_VARIABLE = "stint"
-"""What the loop over stints calls each of them."""
 
 
 class ActionModule(ControlAction):

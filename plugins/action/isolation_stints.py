@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import why_silent
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
+# The variable of each agent and gateway that holds the result of ``isolation_targets``.
 SAID = "__isolation_targets"
-"""The variable of each agent and gateway that holds the result of ``isolation_targets``."""
 
 _INVENTORY = ("ansible_host", "agent_underlay_address")
 

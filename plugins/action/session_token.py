@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
@@ -47,11 +47,18 @@ class ActionModule(ActionBase):
 
     @contextlib.contextmanager
     def _unprinted(self) -> Iterator[None]:
-        """Keep the connection from printing what the gateway answers, as ``-vvv`` has it do."""
+        """Keep the connection from printing what the gateway answers, as ``-vvv`` has it do.
+
+        Why a gateway cannot be reached is said nevertheless.
+        """
         context = self._connection._play_context
         before, context.no_log = context.no_log, True
         try:
             yield
+        except AnsibleConnectionFailure:
+            context.no_log = before
+            self._low_level_execute_command(":")
+            raise
         finally:
             context.no_log = before
 

@@ -92,10 +92,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.errors im
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import AgentConnection
 
 HOME = "/home/work"
+# The shell of a login: it reads the session's environment and becomes the image's shell, or the kit's.
 SHELL = "/opt/backendai/shell/sh"
-"""The shell of a login: it reads the session's environment and becomes the image's shell, or the kit's."""
+# The kit's own shell, which has a ``cat`` where the image has none.
 KIT_SHELL = "/opt/backendai/bin/sh"
-"""The kit's own shell, which has a ``cat`` where the image has none."""
 
 # What the client of engines 20.10 to 26.1 says, and ends with 1, when it is not the command that failed.
 _GONE = re.compile(

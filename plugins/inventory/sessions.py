@@ -109,16 +109,16 @@ try:
 except ImportError:  # ansible-core 2.18 takes every text for a template that is not marked as unsafe.
     trust_as_template = str
 
+# How many agents are asked at once.
 PARALLEL = 32
-"""How many agents are asked at once."""
 
+# Variables of every container; of other hosts' they may inherit different ones.
 CONTAINER = {
     "ansible_connection": "backendai.cluster.container",
     "ansible_user": "work",
     "ansible_shell_executable": "/opt/backendai/shell/sh",
     "ansible_remote_tmp": "/tmp",
 }
-"""Variables of every container; of other hosts' they may inherit different ones."""
 
 _NAMED = re.compile(r"^plugin:\s*[\"']?backendai\.cluster\.sessions\b", re.MULTILINE)
 
@@ -282,8 +282,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             self.display.warning(warning)
 
 
+# The variables that say which plugins reach an agent.
 _CHOICES = {"ansible_connection", "ansible_become_method"}
-"""The variables that say which plugins reach an agent."""
 
+# Where an agent has its sessions and its engine, unless its variables say otherwise.
 _PLACES = (("agent_state_path", session_hosts.STATE_PATH), ("agent_docker_host", session_hosts.DOCKER_HOST))
-"""Where an agent has its sessions and its engine, unless its variables say otherwise."""

@@ -21,10 +21,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.state imp
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 STATE_PATH = "/var/lib/backendai"
+# The group of all containers.
 ALL = "sessions"
-"""The group of all containers."""
+# The exit code of ``timeout`` for a command that took too long.
 TIMED_OUT = 124
-"""The exit code of ``timeout`` for a command that took too long."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 

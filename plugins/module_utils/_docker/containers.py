@@ -20,11 +20,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import complete
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import HOST_NETWORK, SESSION_INTERFACE
 
+# How many containers the engine is asked for at once; more only queue in the engine.
 PARALLEL = 8
-"""How many containers the engine is asked for at once; more only queue in the engine."""
 
+# What containers may beside the engine's own list: lock memory for RDMA, and place it near their cores.
 CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
-"""What containers may beside the engine's own list: lock memory for RDMA, and place it near their cores."""
 
 ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
 

@@ -16,8 +16,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.errors im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, repository_of
 
+# What the engine says of a layer that it has.
 IN_PLACE = ("Pull complete", "Already exists")
-"""What the engine says of a layer that it has."""
 
 _WAITS = ("Pulling fs layer", "Waiting")
 

@@ -16,12 +16,12 @@ SESSION_NAME = "ai.backend.session-name"
 KERNEL_ID = "ai.backend.kernel-id"
 HOSTNAME = "ai.backend.cluster-host"
 IMAGE_DIGEST = "ai.backend.image-digest"
+# What one container takes, as JSON: so that an agent can be read even where its folders were lost.
 SLOTS = "ai.backend.slots"
-"""What one container takes, as JSON: so that an agent can be read even where its folders were lost."""
+# The ids of the devices that one container has, by slot, as JSON: nobody else gets them while it is there.
 DEVICES = "ai.backend.devices"
-"""The ids of the devices that one container has, by slot, as JSON: nobody else gets them while it is there."""
+# What the thing was made from; a different digest means that it must be made anew.
 DIGEST = "ai.backend.digest"
-"""What the thing was made from; a different digest means that it must be made anew."""
 
 
 def of_network(session_id: str, made_from: tuple[object, ...]) -> dict[str, str]:

@@ -15,11 +15,11 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, as_phrase, reason
 
+# How much of the end of one log is given at most, in bytes.
 LOG_BYTES = 1 << 20
-"""How much of the end of one log is given at most, in bytes."""
 
+# How large a file may be to be read, in bytes: the engine gives files whole, from their beginning.
 FILE_BYTES = 256 << 20
-"""How large a file may be to be read, in bytes: the engine gives files whole, from their beginning."""
 
 CHUNK_BYTES = 1 << 16
 

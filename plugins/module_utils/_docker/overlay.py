@@ -18,8 +18,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, reason
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 
+# How long the other nodes may take to let go of an overlay.
 REMOVE_SECONDS = 30
-"""How long the other nodes may take to let go of an overlay."""
 
 
 class OverlayInUse(ClusterError):

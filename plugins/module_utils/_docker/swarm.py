@@ -12,8 +12,8 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
 
+# The UDP port of a swarm's overlays, unless it was told otherwise; only its managers know.
 DATA_PATH_PORT = 4789
-"""The UDP port of a swarm's overlays, unless it was told otherwise; only its managers know."""
 
 
 def read_swarm(client: docker.APIClient) -> dict[str, Any]:

@@ -10,15 +10,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+# What an address belongs to. Those of a host's bridges and containers are behind the host.
 AGENT, BRIDGE, CONTAINER, GATEWAY = "agent", "bridge", "container", "gateway"
-"""What an address belongs to. Those of a host's bridges and containers are behind the host."""
 
+# Seconds for one attempt, in which the kernel sends a second SYN, and for what one call of the module tries.
 PATIENCE, STINT_SECONDS = 2.5, 60.0
-"""Seconds for one attempt, in which the kernel sends a second SYN, and for what one call of the module tries."""
 
+# The states of a door, two of them in the words of nmap: the handshake went through, or something came back; the other
+# side refused; the host itself sent another ICMP error.
 OPEN, CLOSED, ANSWERED = "open", "closed", "answered"
-"""The states of a door, two of them in the words of nmap: the handshake went through, or something came back; the other
-side refused; the host itself sent another ICMP error."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,8 +27,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.addressin
 from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import echo_request, is_reply
 
 _SPARE_FILES = 200
+# To a tunnel it is a frame of a VXLAN that nobody has, to everything else nonsense.
 _DATAGRAM = bytes.fromhex("08000000 ffffff00") + bytes(14)
-"""To a tunnel it is a frame of a VXLAN that nobody has, to everything else nonsense."""
 
 # From <linux/in.h>, <linux/in6.h> and <linux/icmpv6.h>; Python's socket module does not name them.
 _IP_RECVERR, _IPV6_RECVERR = 11, 25

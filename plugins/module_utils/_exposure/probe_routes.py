@@ -17,13 +17,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step, apply, show
 
+# What marks our routes (the field ``proto``): those of a run that was killed are known by it.
 PROTOCOL = 186
-"""What marks our routes (the field ``proto``): those of a run that was killed are known by it."""
 
 LOCK = Path("/run/lock/backendai-detour")
 
+# Why an address cannot be reached.
 NO_ROUTE, OWN_NETWORK = "no route leads there", "a network of this host's own has that address"
-"""Why an address cannot be reached."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed
 
+# TCP ports at which the engine meets other nodes of a Docker Swarm, with certificates of the swarm's own.
 SWARM_PORTS = (2377, 7946)
-"""TCP ports at which the engine meets other nodes of a Docker Swarm, with certificates of the swarm's own."""
 
 
 @dataclasses.dataclass(frozen=True)

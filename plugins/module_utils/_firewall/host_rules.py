@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall, of_family
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed
 
+# The ports at which nodes of a Docker Swarm meet: nobody listens there where none is used.
 SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
-"""The ports at which nodes of a Docker Swarm meet: nobody listens there where none is used."""
 
 
 @dataclasses.dataclass(frozen=True)

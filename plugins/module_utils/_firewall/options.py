@@ -24,8 +24,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
 
 PROTOCOLS = ("tcp", "udp", "any")
 
+# For how many seconds new rules may last that nobody has confirmed.
 SHORTEST_TRIAL, LONGEST_TRIAL = 5, 3600
-"""For how many seconds new rules may last that nobody has confirmed."""
 
 
 def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection: Sequence[str]) -> Firewall:

@@ -24,11 +24,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, NETWORK
 
+# How much is logged of each kind of what is dropped; all of it is counted.
 LOG_RATE = "6/minute"
-"""How much is logged of each kind of what is dropped; all of it is counted."""
 
+# The network identifier of a VXLAN datagram: the three bytes behind the UDP header and four more (RFC 7348).
 _VNI = "@th,96,24"
-"""The network identifier of a VXLAN datagram: the three bytes behind the UDP header and four more (RFC 7348)."""
 
 _SETS = {
     "agents": "type ipv4_addr; flags interval",
@@ -53,6 +53,7 @@ _SETS = {
     "gateways6": "type ipv6_addr; flags interval",
 }
 
+# Where what is dropped ends, with why: each end counts, and logs a little of it.
 _DROPS = {
     "drop_ipv6": "containers have no IPv6",
     "drop_forged": "a container, or somebody outside, under an address that cannot be theirs",
@@ -67,7 +68,6 @@ _DROPS = {
     "drop_published": "to a published port, not from a gateway",
     "drop_arrival": "to this host, not allowed",
 }
-"""Where what is dropped ends, with why: each end counts, and logs a little of it."""
 
 
 @dataclasses.dataclass(frozen=True)

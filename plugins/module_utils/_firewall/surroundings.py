@@ -24,8 +24,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
 
 ENGINE = "dockerd"
+# The chain of our table that keeps outsiders out, over IPv6 too.
 CHAIN = "firewall"
-"""The chain of our table that keeps outsiders out, over IPv6 too."""
 
 
 def look_around(underlay_address: str) -> Surroundings:

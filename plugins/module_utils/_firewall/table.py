@@ -112,8 +112,8 @@ class Table:
         return parts
 
 
+# What keeps sessions apart, with the operator's firewall.
 AGENTS_TABLE = Table(TABLE, "provision_agents")
-"""What keeps sessions apart, with the operator's firewall."""
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> FirewallError:

@@ -26,8 +26,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.host im
 
 _UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
 
+# What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process.
 StartTimer = Callable[[str, int], None]
-"""What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process."""
 
 
 class NotConfirmed(ClusterError):

@@ -15,8 +15,8 @@ from pathlib import Path
 from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import PROGRAM, NotProvisioned
 
+# There where systemd runs the host (sd_booted(3)).
 SYSTEMD = Path("/run/systemd/system")
-"""There where systemd runs the host (sd_booted(3))."""
 
 
 def start_withdrawal(state_path: str, docker_host: str, nonce: str, seconds: int) -> None:

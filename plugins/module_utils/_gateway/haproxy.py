@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
 SOCKET = "/run/backendai-gateway/admin.sock"
+# Seconds that HAProxy may take for one answer.
 TIMEOUT = 10.0
-"""Seconds that HAProxy may take for one answer."""
 
 Entry = tuple[str, str]
 

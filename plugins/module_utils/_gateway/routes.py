@@ -29,8 +29,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
     whole_number,
 )
 
+# The maps, by the names of their files.
 APPS, HOSTS, SSH = "apps.map", "hosts.map", "ssh.map"
-"""The maps, by the names of their files."""
 
 Map = dict[str, str]
 

@@ -20,11 +20,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.errors im
 
 CUDA, ROCM = "cuda.device", "rocm.device"
 QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
+# Seconds that a driver may take to answer.
 PATIENCE = 30
-"""Seconds that a driver may take to answer."""
 
+# The program by which an engine gives GPUs to containers without CDI; it knows the driver ``nvidia`` only with it.
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
-"""The program by which an engine gives GPUs to containers without CDI; it knows the driver ``nvidia`` only with it."""
 
 INFINIBAND = "/dev/infiniband"
 

@@ -15,16 +15,16 @@ import struct
 from pathlib import Path
 
 NOFILE, MEMLOCK = "nofile", "memlock"
+# How many files a process may have open, and how many bytes it may lock in memory: -1 is no limit.
 WISHED = {NOFILE: 1 << 20, MEMLOCK: -1}
-"""How many files a process may have open, and how many bytes it may lock in memory: -1 is no limit."""
 
+# Where containerd listens: one that dockerd has started for itself, before that of the host.
 SOCKETS = ("run/docker/containerd/containerd.sock", "run/containerd/containerd.sock")
-"""Where containerd listens: one that dockerd has started for itself, before that of the host."""
 
 _LINES = {NOFILE: "Max open files", MEMLOCK: "Max locked memory"}
 _CAP_SYS_RESOURCE = 1 << 24
+# The mapping of user ids of the first user namespace: in no other does CAP_SYS_RESOURCE raise limits.
 _WHOLE_HOST = ["0", "0", "4294967295"]
-"""The mapping of user ids of the first user namespace: in no other does CAP_SYS_RESOURCE raise limits."""
 
 
 def read_limits(root: Path = Path("/")) -> dict[str, int]:

@@ -11,14 +11,14 @@ import hashlib
 import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+# Ethernet 14 + IPv4 20 + UDP 8 + VXLAN 8 bytes (RFC 7348).
 VXLAN_OVERHEAD_V4 = 50
-"""Ethernet 14 + IPv4 20 + UDP 8 + VXLAN 8 bytes (RFC 7348)."""
 
+# As over IPv4, with the 40 bytes of an IPv6 header.
 VXLAN_OVERHEAD_V6 = 70
-"""As over IPv4, with the 40 bytes of an IPv6 header."""
 
+# What every link must carry for IPv6 (RFC 8200); below it frameworks meet paths that nobody has tested.
 MIN_MTU = 1280
-"""What every link must carry for IPv6 (RFC 8200); below it frameworks meet paths that nobody has tested."""
 
 DEFAULT_MTU = 1500
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import BYTE_SLOTS
 
+# Slots that every host has; all others count devices.
 HOST_SLOTS = frozenset({"cpu", *BYTE_SLOTS})
-"""Slots that every host has; all others count devices."""
 
 
 @dataclasses.dataclass(frozen=True)

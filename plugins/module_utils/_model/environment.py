@@ -16,15 +16,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.session i
 
 DEFAULT_MASTER_PORT = 29500
 
+# What tells Open MPI its networks: for its daemons up to version 4, for data, for its daemons from version 5 on.
+#
+# Each is completed by ``include`` or ``exclude``, and Open MPI refuses to have both. Without them it takes the default
+# network too, at which containers do not meet.
 MPI_SELECTIONS = ("OMPI_MCA_oob_tcp_if_", "OMPI_MCA_btl_tcp_if_", "PRTE_MCA_prte_if_")
-"""What tells Open MPI its networks: for its daemons up to version 4, for data, for its daemons from version 5 on.
 
-Each is completed by ``include`` or ``exclude``, and Open MPI refuses to have both. Without them it takes the default
-network too, at which containers do not meet.
-"""
-
+# What depends on others, and so is derived again once the user's bootstrap script has changed these.
 AGAIN = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
-"""What depends on others, and so is derived again once the user's bootstrap script has changed these."""
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 

@@ -13,12 +13,11 @@ class ClusterError(Exception):
     """Something that the operator can act upon; the message is one sentence."""
 
 
+# What is raised when a host, or what is asked of it, is not as it should be.
+#
+# Errors of the Docker SDK are among them: those of ``requests`` are :class:`OSError`, and those of the engine's API are
+# errors of ``requests``.
 EXPECTED = (ClusterError, OSError, ValueError, subprocess.SubprocessError)
-"""What is raised when a host, or what is asked of it, is not as it should be.
-
-Errors of the Docker SDK are among them: those of ``requests`` are :class:`OSError`, and those of the engine's API are
-errors of ``requests``.
-"""
 
 
 def reason(error: BaseException) -> str:

@@ -23,8 +23,8 @@ class KnownImage:
     reference: str = ""
 
 
+# The images that agents have: by agent, then by name.
 Found = Mapping[str, Mapping[str, KnownImage]]
-"""The images that agents have: by agent, then by name."""
 
 
 def found_images(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dict[str, dict[str, KnownImage]]:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 
+# The engine appends a number, so that the session interface of every container is ``cluster0``.
 INTERFACE_PREFIX = "cluster"
-"""The engine appends a number, so that the session interface of every container is ``cluster0``."""
 
 SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
 
+# How the bridges and VXLAN links of sessions are called on their agents.
 BRIDGE_PREFIX, LINK_PREFIX = "bai-", "bax-"
-"""How the bridges and VXLAN links of sessions are called on their agents."""
 
+# The driver of a session whose agents are joined by an overlay of a Docker Swarm that is there already.
 SWARM = "swarm"
-"""The driver of a session whose agents are joined by an overlay of a Docker Swarm that is there already."""
 
+# The driver of a session whose containers share their agents' own network, and what the engine calls that network.
 HOST_NETWORK = "host"
-"""The driver of a session whose containers share their agents' own network, and what the engine calls that network."""
 
+# The bridge of the network that every container joins beside its session's.
 DEFAULT_BRIDGE = "backendai0"
-"""The bridge of the network that every container joins beside its session's."""
 
 
 @dataclasses.dataclass(frozen=True)

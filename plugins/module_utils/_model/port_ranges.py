@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 LAST_PORT = 65535
 
+# First and last port of each range, ascending, neither overlapping nor adjacent.
 Ranges = tuple[tuple[int, int], ...]
-"""First and last port of each range, ascending, neither overlapping nor adjacent."""
 
 
 def parse_ranges(text: str) -> Ranges:

@@ -12,8 +12,8 @@ from fractions import Fraction
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
 
+# Slots counted in bytes; every other slot is a whole number of things.
 BYTE_SLOTS = frozenset({"mem", "shmem"})
-"""Slots counted in bytes; every other slot is a whole number of things."""
 
 
 def parse_bytes(value: object) -> int:

@@ -13,20 +13,20 @@ from collections.abc import Iterable
 MAIN, SUB = "main", "sub"
 MAIN1 = f"{MAIN}1"
 
+# The scope of a command that every container runs.
 EVERY = "all"
-"""The scope of a command that every container runs."""
 
+# The states of a container that has ended, in the engine's words.
 STOPPED = ("exited", "dead")
-"""The states of a container that has ended, in the engine's words."""
 
+# How many lines of a log can be asked for.
 MAX_LINES = 100_000
-"""How many lines of a log can be asked for."""
 
+# What the way to main1's sshd is called, beside those to its apps.
 SSH = "ssh"
-"""What the way to main1's sshd is called, beside those to its apps."""
 
+# Where the sshd of every container listens, unless it shares its agent's network.
 SSH_PORT = 22
-"""Where the sshd of every container listens, unless it shares its agent's network."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,11 +19,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
 from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
 
+# Names of links whose addresses are for containers of this host alone, or for the host itself.
 _OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
-"""Names of links whose addresses are for containers of this host alone, or for the host itself."""
 
+# Kinds of ports of bridges that end in this host: containers, machines, sessions' tunnels.
 _PORTS_INSIDE = ("veth", "tun", "vxlan")
-"""Kinds of ports of bridges that end in this host: containers, machines, sessions' tunnels."""
 
 
 def networks_in_use() -> list[str]:

@@ -19,11 +19,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.reachab
     network_namespace,
 )
 
+# What ``ping`` sends, in bytes.
 PAYLOAD = 56
-"""What ``ping`` sends, in bytes."""
 
+# How many echoes are tried, and how many seconds each may take.
 ECHOES, PATIENCE = 5, 0.2
-"""How many echoes are tried, and how many seconds each may take."""
 
 
 def latencies(pairs: Iterable[tuple[Endpoint, Target]]) -> dict[tuple[str, str], float]:

@@ -15,8 +15,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk impo
 
 SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 
+# How many logins of one container are under way at a time.
 AT_ONCE = 4
-"""How many logins of one container are under way at a time."""
 
 _SCRIPT = f"""
 set -f

@@ -20,8 +20,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, App
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
 
+# Where an app writes to, in main1.
 APP_LOG = "/var/log/backendai/{name}.log"
-"""Where an app writes to, in main1."""
 
 
 def logs_of(client: docker.APIClient, held: Held, hostname: str, lines: int) -> dict[str, Any]:

@@ -34,12 +34,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.files imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
 
+# Seconds between two looks of the process that pulls: at the claim, and at how far it is.
 PACE = 0.5
-"""Seconds between two looks of the process that pulls: at the claim, and at how far it is."""
 
 
+# Seconds after which a pull is given up that the engine says nothing of.
 SILENCE = 600
-"""Seconds after which a pull is given up that the engine says nothing of."""
 
 _NOTHING_HEARD = f"nothing was heard of it for {SILENCE} seconds"
 

@@ -16,11 +16,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk impo
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import process_start_time
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 
+# What the entrypoint makes in its container once it is through: in it stands when the first process started.
 READY = "/var/lib/backendai/ready"
-"""What the entrypoint makes in its container once it is through: in it stands when the first process started."""
 
+# How much of a container's log tells why it ended.
 LAST_LINES = 3
-"""How much of a container's log tells why it ended."""
 
 POLL_SECONDS = 0.05
 

@@ -16,8 +16,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay 
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, Mesh, port_of
 
+# The systemd unit that makes the device, with its key, port, address and MTU.
 UNIT = "backendai-wireguard.service"
-"""The systemd unit that makes the device, with its key, port, address and MTU."""
 
 _NOTHING = "(none)"
 

@@ -17,17 +17,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.addressin
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 
+# The WireGuard device of an agent; the names of sessions' bridges begin in another way.
 DEVICE = "baiwg0"
-"""The WireGuard device of an agent; the names of sessions' bridges begin in another way."""
 
+# Where all agents have their inner addresses (RFC 4193); the 80 bits behind it tell them apart.
 NETWORK = ipaddress.IPv6Network("fd62:6169::/48")
-"""Where all agents have their inner addresses (RFC 4193); the 80 bits behind it tell them apart."""
 
+# IPv4 20 + UDP 8 + WireGuard 32 bytes.
 OVERHEAD_V4 = 60
-"""IPv4 20 + UDP 8 + WireGuard 32 bytes."""
 
+# As over IPv4, with the 40 bytes of an IPv6 header.
 OVERHEAD_V6 = 80
-"""As over IPv4, with the 40 bytes of an IPv6 header."""
 
 _KEY_BYTES = 32
 

@@ -22,19 +22,19 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model 
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model import port_ranges
 
+# UDP ports that are tried everywhere: those of tunnels and of Docker Swarm, and of services that many hosts have.
 ALWAYS_UDP = (53, 111, 123, 161, 4789, 7946)
-"""UDP ports that are tried everywhere: those of tunnels and of Docker Swarm, and of services that many hosts have."""
 
 
+# Why silence proves nothing.
 NOBODY = "nobody on the segment has this address"
-"""Why silence proves nothing."""
 
+# What each state of a door means, for people.
 MEANS = {
     OPEN: "it takes connections",
     CLOSED: "it refuses, so nothing filters what is sent there",
     ANSWERED: "it answers with an ICMP error, so not everything is filtered",
 }
-"""What each state of a door means, for people."""
 
 
 def stints_of(targets: Iterable[Target], ports: port_ranges.Ranges, rate: int) -> list[Stint]:
@@ -107,8 +107,8 @@ def error_of(report: Mapping[str, Any]) -> str | None:
     return f"the gateway is not shown to be the only way in: {', and '.join(said)}."
 
 
+# Outsider, target, address, protocol, state.
 Key = tuple[str, str, str, str, str]
-"""Outsider, target, address, protocol, state."""
 
 
 def _heard(probed: Iterable[Probed]) -> dict[Key, port_ranges.Ranges]:

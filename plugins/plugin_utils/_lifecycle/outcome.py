@@ -17,8 +17,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, ended, waiting
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record
 
+# How often a session that waits is started before it is given up.
 MAX_STARTS = 3
-"""How often a session that waits is started before it is given up."""
 
 
 @dataclasses.dataclass(frozen=True)

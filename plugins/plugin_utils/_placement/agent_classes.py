@@ -23,11 +23,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packi
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order
 
+# What an agent has left of containers and of each slot that is asked, and last the cores it has online.
 Measure = tuple[int, ...]
-"""What an agent has left of containers and of each slot that is asked, and last the cores it has online."""
 
+# An agent behind its key in an order.
 Keyed = tuple[tuple[Any, ...], AgentFacts]
-"""An agent behind its key in an order."""
 
 
 class Scale:

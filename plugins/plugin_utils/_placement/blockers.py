@@ -22,11 +22,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packi
     placeable,
 )
 
+# How often unlike containers are packed to find out.
 TRIALS = 64
-"""How often unlike containers are packed to find out."""
 
+# How many elementary steps that may take in all, about a fifth of a second.
 STEPS = 400_000
-"""How many elementary steps that may take in all, about a fifth of a second."""
 
 
 def makes_room(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Packing, how_many, less
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order, largest
 
+# How many containers of each shape each agent gets, in rank order.
 Packings = list[tuple[AgentFacts, Packing]]
-"""How many containers of each shape each agent gets, in rank order."""
 
 
 class Greedy:

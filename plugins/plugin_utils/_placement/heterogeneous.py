@@ -31,8 +31,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packi
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order
 
+# How many elementary steps an exact search may take, about a second; beyond it, the greedy choice counts.
 STEPS = 2_500_000
-"""How many elementary steps an exact search may take, about a second; beyond it, the greedy choice counts."""
 
 
 @dataclasses.dataclass(frozen=True)

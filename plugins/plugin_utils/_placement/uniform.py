@@ -17,11 +17,11 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 
+# Says which of several agents is taken first: the one with the smallest result. No two agents may be equal.
 Order = Callable[[AgentFacts], tuple[Any, ...]]
-"""Says which of several agents is taken first: the one with the smallest result. No two agents may be equal."""
 
+# How many containers each agent gets, in rank order.
 Counts = list[tuple[AgentFacts, int]]
-"""How many containers each agent gets, in rank order."""
 
 
 def largest(amounts: Mapping[int, int], total: int) -> list[int]:

@@ -16,8 +16,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.block
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand, Member
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Packing
 
+# How many containers or sessions a phrase names.
 NAMED = 4
-"""How many containers or sessions a phrase names."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,13 +25,13 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
 
+# PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone.
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
-"""PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone."""
 
 POLICIES = ("fifo", "lifo", "drf")
 
+# How many times a waiting session may be passed.
 PATIENCE = 16
-"""How many times a waiting session may be passed."""
 
 _DAY = 86400.0
 

@@ -21,11 +21,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.files imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import is_session_id
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, DamagedEntry, Entry, Owner
 
+# How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs.
 LOCK_SECONDS = 30.0
-"""How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs."""
 
+# From this age on, what a killed writer left is removed.
 LEFTOVER_SECONDS = 60.0
-"""From this age on, what a killed writer left is removed."""
 
 
 class QueueFolder:

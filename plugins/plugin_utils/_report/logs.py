@@ -14,8 +14,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, Entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import Answers, NotFound, find
 
+# All that a terminal obeys but the tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-"""All that a terminal obeys but the tab."""
 
 
 def find_logs(name: str, session_id: str, answers: Answers, entries: Sequence[Entry]) -> dict[str, Mapping[str, Any]]:

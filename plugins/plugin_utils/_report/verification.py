@@ -18,11 +18,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.session i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import plan_of, status_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, Entry
 
+# What is asked of every pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")
-"""What is asked of every pair of containers."""
 
+# What a container says of a folder that it cannot read.
 UNKNOWN = "-"
-"""What a container says of a folder that it cannot read."""
 
 
 class NotFound(ClusterError, ValueError):

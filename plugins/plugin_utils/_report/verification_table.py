@@ -12,8 +12,8 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import fails, unasked
 
+# How the table calls what fails.
 SHOWN = {"name": "name", "tcp": "tcp", "frame": "mtu", "ssh": "ssh"}
-"""How the table calls what fails."""
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:

@@ -21,6 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
     whole_number,
 )
 
+# The ``gateway_*`` variables that the collection knows, without their prefix.
 OPTIONS = (
     "address",
     "hostname",
@@ -36,10 +37,9 @@ OPTIONS = (
     "underlay_address",
     "group",
 )
-"""The ``gateway_*`` variables that the collection knows, without their prefix."""
 
+# HAProxy listens at each of them.
 MAX_SSH_PORTS = 10_000
-"""HAProxy listens at each of them."""
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _PATH = re.compile(r"(/(?!\.\.?(/|\Z))[\w.@+-]+)+")

@@ -13,11 +13,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.session i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, entries, switch, text
 
 HOME = "/home/work"
+# What every container has for itself, and is the session's: nothing can be mounted there, or inside.
 RESERVED = ("/opt/backendai", "/run/backendai", "/var/lib/backendai", "/var/log/backendai", f"{HOME}/.ssh")
-"""What every container has for itself, and is the session's: nothing can be mounted there, or inside."""
 
+# Where the start of a container writes: in the container, not in a folder of its agent.
 WRITTEN = ("/etc/hosts", "/etc/passwd", "/etc/profile.d", "/etc/ssh", "/usr/bin", "/usr/lib")
-"""Where the start of a container writes: in the container, not in a folder of its agent."""
 
 
 def parse_mounts(problems: Problems, value: Any) -> tuple[Mount, ...]:

@@ -25,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
 
 QUEUE_POLICIES = ("fifo", "lifo", "drf")
+# What describes one run of a playbook, not the session.
 RUN_OPTIONS = (
     "id",
     "record_path",
@@ -57,7 +58,6 @@ RUN_OPTIONS = (
     "ssh_config_template",
     "environment_template",
 )
-"""What describes one run of a playbook, not the session."""
 
 
 @dataclasses.dataclass(frozen=True)

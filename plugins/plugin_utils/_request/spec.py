@@ -44,6 +44,7 @@ DESIGNATIONS = ("strict", "preferred")
 COMMAND_SCOPES = ("main", EVERY)
 MAX_ID = (1 << 31) - 1
 FAILURE_POLICIES = ("keep", "restart", "terminate")
+# What describes a session; each is the variable of that name after ``session_``.
 SPEC_OPTIONS = (
     "name",
     "image",
@@ -71,7 +72,6 @@ SPEC_OPTIONS = (
     "priority",
     "pending_timeout",
 )
-"""What describes a session; each is the variable of that name after ``session_``."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,11 +15,16 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token i
 from tests.unit.builders import REPOSITORY
 from tests.unit.gateway import ONE, provisioned
 
-# In place of ssh: runs the command, its last argument, on this host.
-SSH = """\
+# In place of ssh: one that runs the command, its last argument, on this host, and one that reaches nobody.
+HERE = """\
 #!/bin/sh
 for command; do :; done
 exec sh -c "$command"
+"""
+NOWHERE = """\
+#!/bin/sh
+echo "connect to host gateway1 port 22: No route to host" >&2
+exit 255
 """
 
 
@@ -33,14 +38,16 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def ansible(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def ansible(
+    tmp_path: Path, *arguments: str, ssh: str = HERE, pipelining: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run a module of the collection on a host that is reached by the SSH plugin."""
     shim = tmp_path / "ssh"
-    shim.write_text(SSH)
+    shim.write_text(ssh)
     shim.chmod(0o755)
     variables = {
         "ansible_ssh_executable": str(shim),
-        "ansible_pipelining": True,
+        "ansible_pipelining": pipelining,
         "ansible_python_interpreter": sys.executable,
         "ansible_remote_tmp": str(tmp_path / "remote"),
     }
@@ -65,3 +72,12 @@ def test_other_tasks_of_the_run_are_printed_as_ever(folder: Path, tmp_path: Path
     run = ansible(tmp_path, "-vvv", "-m", "backendai.cluster.gateway_key", "-a", f"state_path={folder}")
     assert run.returncode == 0, run.stdout
     assert "stdout and stderr censored" not in run.stdout
+
+
+@pytest.mark.parametrize("pipelining", [True, False])
+def test_why_a_gateway_cannot_be_reached_is_said(tmp_path: Path, pipelining: bool) -> None:
+    asked = f"name=train-llm path={tmp_path}/my.token state_path={tmp_path}"
+    run = ansible(tmp_path, "-m", "backendai.cluster.session_token", "-a", asked, ssh=NOWHERE, pipelining=pipelining)
+    assert "UNREACHABLE!" in run.stdout + run.stderr
+    assert "No route to host" in run.stdout + run.stderr
+    assert not (tmp_path / "my.token").exists()
