@@ -15,6 +15,7 @@ TASKS = 12
 
 # Modules that tests run alone.
 MODULE_ROUTES = "backendai.cluster.gateway_routes"
+MODULE_INFO = "backendai.cluster.agent_info"
 MODULE_SEGMENTATION = "backendai.cluster.agent_segmentation"
 
 # Units of systemd. Each of those that heal is a timer and a service.
@@ -30,6 +31,7 @@ TRIAL_TIMERS = "backendai-firewall-????????.timer"
 
 # Folders and files of hosts.
 AGENT_STATE = "/var/lib/backendai"
+PROGRAMS = "/usr/local/lib/backendai"
 SESSIONS = f"{AGENT_STATE}/sessions"
 FIREWALL_STATE = f"{AGENT_STATE}/firewall.json"
 WIREGUARD_KEYS = f"{AGENT_STATE}/wireguard"

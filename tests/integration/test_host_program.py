@@ -1,0 +1,213 @@
+"""The program on hosts: missing or damaged, of two versions at once, over every kind of connection; no secret is shown."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.internals import MODULE_INFO, PROGRAMS
+from tests.integration.laboratory import (
+    AGENTS,
+    BUSYBOX,
+    INVENTORY,
+    ROOT,
+    ansible,
+    at_once,
+    everywhere,
+    on,
+    unwrapped,
+)
+from tests.integration.sessions import Sessions
+
+pytestmark = pytest.mark.provisioning
+
+AGENT = "agent1"
+OPERATOR = "backendai-operator"
+PASSWORD = "correct-horse-battery"
+SECRET = "staple-of-the-horse"
+#: The folder of the program that was used last, which is the one of this checkout once a task has run.
+USED = f"$(ls -td {PROGRAMS}/*/ | head -1)"
+LEFT = "find / -xdev '(' -name 'ansible-tmp-*' -o -name '.new-*' -o -path '/tmp/backendai-*' ')' -print"
+
+
+def survey(host: str = AGENT, *options: object, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Read an agent's facts, as one request to its program."""
+    return ansible("ansible", "-i", INVENTORY, host, "-m", MODULE_INFO, *options, **settings)
+
+
+def surveyed(*options: object, **settings: str) -> None:
+    """Read the agent's facts, which has to work."""
+    done = survey(AGENT, *options, **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{AGENT} | SUCCESS" in done.stdout
+
+
+DAMAGES = {
+    "missing": "rm -r {}",
+    "truncated": "truncate --size 1000 {}program.pyz",
+    "empty": "truncate --size 0 {}program.pyz",
+    "tampered": "printf x | dd of={}program.pyz bs=1 seek=5000 conv=notrunc status=none",
+    "without its compiled file": "rm {}program.pyz",
+    "a file in place of its folder": "folder={}; rm -r $folder; touch ${{folder%/}}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_program_that_is_missing_or_damaged_is_replaced_by_the_task_that_needs_it(damage: str) -> None:
+    surveyed()
+    intact = f"cd {PROGRAMS} && sha256sum */program.pyz"
+    before = on(AGENT, intact)
+    on(AGENT, damage.format(USED))
+    surveyed()
+    assert on(AGENT, intact) == before
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence_and_no_trouble_once_the_program_is_there() -> None:
+    surveyed()
+    on(AGENT, f"mount --bind {PROGRAMS} {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}")
+    try:
+        surveyed()
+    finally:
+        on(AGENT, f"umount {PROGRAMS}")
+    on(AGENT, f"mkdir /var/tmp/aside && mount --bind /var/tmp/aside {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}")
+    try:
+        refused = survey()
+    finally:
+        on(AGENT, f"umount {PROGRAMS}; rmdir /var/tmp/aside")
+    assert refused.returncode != 0
+    said = f"the program of this collection cannot be put into {PROGRAMS}: [Errno 30] Read-only file system"
+    assert said in unwrapped(refused.stdout + refused.stderr)
+    assert "Traceback" not in refused.stdout
+
+
+def test_a_host_without_python_is_one_sentence() -> None:
+    refused = survey(AGENT, "-e", "ansible_python_interpreter=/opt/none/python3")
+    assert refused.returncode != 0
+    assert "/opt/none/python3 does not run on this host" in unwrapped(refused.stdout)
+    assert "install Python 3.9 or later there, or set ansible_python_interpreter" in unwrapped(refused.stdout)
+
+
+def test_check_mode_leaves_nothing_even_where_the_program_is_missing() -> None:
+    surveyed()
+    look = f"{LEFT}; find {PROGRAMS} -printf '%P %s\\n' | sort"
+    on(AGENT, f"rm -r {USED}")
+    before = on(AGENT, look)
+    surveyed("--check")
+    assert on(AGENT, look) == before
+    surveyed()
+
+
+def test_without_pipelining_the_request_goes_by_a_file_that_does_not_stay() -> None:
+    left = on(AGENT, LEFT)
+    surveyed(ANSIBLE_PIPELINING="0")
+    assert on(AGENT, LEFT) == left
+
+
+@pytest.fixture
+def operator() -> Iterator[dict[str, Any]]:
+    """A user of the agent who may become root with a password."""
+    key = on(AGENT, "cat /root/.ssh/authorized_keys").strip()
+    rule, home = f"{OPERATOR} ALL=(ALL) ALL", f"/home/{OPERATOR}"
+    on(
+        AGENT,
+        f"useradd --create-home --shell /bin/bash {OPERATOR} && echo {OPERATOR}:{PASSWORD} | chpasswd"
+        f" && install -d -m 700 -o {OPERATOR} {home}/.ssh && echo '{key}' > {home}/.ssh/authorized_keys"
+        f" && chown {OPERATOR} {home}/.ssh/authorized_keys && mkdir -p /etc/sudoers.d"
+        f" && echo '{rule}' > /etc/sudoers.d/{OPERATOR}",
+    )
+    try:
+        yield {"ansible_user": OPERATOR, "ansible_become": True}
+    finally:
+        on(AGENT, f"pkill -KILL -u {OPERATOR}; userdel --remove {OPERATOR}; rm /etc/sudoers.d/{OPERATOR}", check=False)
+
+
+@pytest.mark.parametrize("method", ["sudo", "su"])
+@pytest.mark.parametrize("pipelining", ["1", "0"])
+def test_an_operator_who_becomes_root_with_a_password(
+    operator: dict[str, Any], method: str, pipelining: str, tmp_path: Path
+) -> None:
+    own = on(AGENT, "getent shadow root | cut -d: -f2").strip()
+    given = tmp_path / "operator.json"
+    given.write_text(json.dumps({**operator, "ansible_become_method": method, "ansible_become_password": PASSWORD}))
+    on(AGENT, f"echo root:{PASSWORD} | chpasswd")
+    try:
+        surveyed("-e", f"@{given}", ANSIBLE_PIPELINING=pipelining)
+        assert not on(AGENT, f"find /home/{OPERATOR}/.ansible/tmp -mindepth 1 2> /dev/null", check=False)
+    finally:
+        on(AGENT, f"usermod --password '{own}' root")
+
+
+def test_a_host_that_is_the_control_node_itself() -> None:
+    done = survey(
+        "localhost", "--check", "-c", "local", "-e", "ansible_python_interpreter={{ ansible_playbook_python }}"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "localhost | SUCCESS" in done.stdout
+
+
+def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Sessions, tmp_path: Path) -> None:
+    other = tmp_path / "collections" / "ansible_collections" / "backendai" / "cluster"
+    for name in ("meta", "playbooks", "plugins", "roles"):
+        shutil.copytree(ROOT / name, other / name)
+    galaxy = (ROOT / "galaxy.yml").read_text()
+    (other / "galaxy.yml").write_text("".join(line for line in galaxy.splitlines(True) if "version:" not in line))
+    with (other / "galaxy.yml").open("a") as manifest:
+        manifest.write("version: 0.0.1\n")
+    with (other / "plugins" / "module_utils" / "_model" / "errors.py").open("a") as module:
+        module.write("\n# An older version.\n")
+    surveyed()
+    current = everywhere(f"readlink {PROGRAMS}/current")
+    known = everywhere(f"ls {PROGRAMS}")
+
+    older = {"ANSIBLE_COLLECTIONS_PATH": str(other.parents[2])}
+    asked = {"session_name": f"{sessions.name}-older", "session_image": BUSYBOX, "session_cluster_size": 3}
+    given = tmp_path / "asked.json"
+    given.write_text(json.dumps({**asked, "session_cluster_mode": "multi-node"}))
+    play = partial(ansible, "ansible-playbook", "-i", INVENTORY, "-e", f"@{given}", **older)
+    created, by_older = at_once(
+        partial(sessions.create, cluster_size=3, cluster_mode="multi-node", image=BUSYBOX),
+        partial(play, "backendai.cluster.create_session"),
+    )
+    assert created.code == 0, created.output
+    assert by_older.returncode == 0, by_older.stdout
+    assert everywhere(f"readlink {PROGRAMS}/current") == current
+    added = [
+        set(now.split()) - set(before.split()) for now, before in zip(everywhere(f"ls {PROGRAMS}"), known, strict=True)
+    ]
+    assert [len(programs) for programs in added] == [1] * len(AGENTS)
+
+    # Each ends what the other has started.
+    ended, by_older = at_once(
+        partial(sessions.terminate, name=asked["session_name"]),
+        partial(play, "backendai.cluster.terminate_session", "-e", f"session_name={sessions.name}"),
+    )
+    assert ended.code == 0, ended.output
+    assert by_older.returncode == 0, by_older.stdout
+    everywhere("; ".join(f"rm -r {PROGRAMS}/{name}" for name in set.union(*added)), check=False)
+
+
+@pytest.mark.parametrize("pipelining", ["1", "0"])
+def test_nothing_that_is_printed_has_a_secret(sessions: Sessions, pipelining: str, tmp_path: Path) -> None:
+    script = f"export TOKEN={SECRET}-script"
+    asked = {
+        "session_name": sessions.name,
+        "session_image": BUSYBOX,
+        "session_cluster_size": 2,
+        "session_env": {"TOKEN": SECRET},
+        "session_bootstrap_script": script,
+        "session_registries": {"registry.example.com": {"username": "reader", "password": f"{SECRET}-registry"}},
+    }
+    given = tmp_path / "asked.json"
+    given.write_text(json.dumps(asked))
+    for name in ("create_session", "create_session", "verify_session", "terminate_session"):
+        line = ("ansible-playbook", "-i", INVENTORY, f"backendai.cluster.{name}", "-e", f"@{given}", "-vvvv", "--diff")
+        done = ansible(*line, ANSIBLE_PIPELINING=pipelining)
+        assert done.returncode == 0, done.stdout
+        assert SECRET not in done.stdout + done.stderr
