@@ -11,7 +11,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+    parse_environment,
+    session_environment,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
@@ -97,23 +100,22 @@ class ActionModule(HostAction):
         return {
             "hosts": self._rendered("hosts", seen, variables),
             "ssh_config": self._rendered("ssh_config", seen, variables),
-            **self._environments(plan, spec, agent, variables),
+            "environments": self._environments(plan, spec, agent, variables),
             "user_keys": list(spec.authorized_keys),
             "bootstrap": spec.bootstrap_script,
         }
 
     def _environments(
         self, plan: SessionPlan, spec: SessionSpec, agent: str, variables: dict[str, Any]
-    ) -> dict[str, dict[str, Any]]:
-        """Return the environment of each container on the agent, and the file that lists it."""
+    ) -> dict[str, dict[str, str]]:
+        """Return the environment of each container on the agent, as the template has it."""
         given = {role.name: role.env for role in spec.groups}
-        environments, files = {}, {}
+        environments = {}
         for kernel in plan.kernels_on(agent):
             environment = {**given[kernel.role], **session_environment(plan, kernel)}
-            environments[kernel.hostname] = environment
             seen = {"plan": plan, "kernel": kernel, "environment": environment}
-            files[kernel.hostname] = self._rendered("environment", seen, variables)
-        return {"environments": environments, "environment_files": files}
+            environments[kernel.hostname] = parse_environment(self._rendered("environment", seen, variables))
+        return environments
 
     def _rendered(self, kind: str, seen: dict[str, Any], variables: dict[str, Any]) -> str:
         template = str(self._task.args["templates"][kind])

@@ -104,3 +104,14 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
         "NCCL_SOCKET_IFNAME": interface,
         "GLOO_SOCKET_IFNAME": interface,
     }
+
+
+def environment_text(environment: Mapping[str, str]) -> str:
+    """Return an environment as the text of a file: ``KEY=VALUE`` in each line."""
+    return "".join(f"{name}={value}\n" for name, value in environment.items())
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """Return the variables of the text of an environment file, where ``#`` begins a comment line."""
+    lines = (line for line in text.split("\n") if "=" in line and not line.lstrip().startswith("#"))
+    return {key.strip(): value for key, _mark, value in (line.partition("=") for line in lines)}

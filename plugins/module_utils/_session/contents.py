@@ -24,6 +24,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
     AGAIN,
     derived,
+    environment_text,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
@@ -37,16 +38,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_fil
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What the templates gave, and the keys of all containers: the same for every agent but for the environments.
+    """What the templates gave, and the keys of all containers: the same for every agent but for ``environments``.
 
-    ``environments`` are what Docker gives to the containers here, by hostname, and ``environment_files`` the same as
-    the template writes them.
+    Those are of the containers here, by hostname.
     """
 
     hosts: str
     ssh_config: str
     environments: dict[str, dict[str, str]]
-    environment_files: dict[str, str]
     keys: dict[str, PublicKeys]
     user_keys: tuple[str, ...]
     bootstrap: str = ""
@@ -58,7 +57,6 @@ class Contents:
             hosts=options["hosts"],
             ssh_config=options["ssh_config"],
             environments=options["environments"],
-            environment_files=options["environment_files"],
             keys={hostname: PublicKeys(**keys) for hostname, keys in options["public_keys"].items()},
             user_keys=tuple(options["user_keys"]),
             bootstrap=options["bootstrap"],
@@ -110,7 +108,7 @@ def _files(
     shared = [DesiredFile(folder / "ports", listening)] if listening else []
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
-        DesiredFile(folder / "environment", contents.environment_files[kernel.hostname], secret=True),
+        DesiredFile(folder / "environment", environment_text(contents.environments[kernel.hostname]), secret=True),
         DesiredFile(folder / "derived", "".join(f"{name}\n" for name in AGAIN if name in follows)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
         DesiredFile(folder / "ssh" / "known_hosts", known),

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
     MPI_SELECTIONS,
     complete,
     derived,
+    environment_text,
+    parse_environment,
     session_environment,
 )
-from tests.unit.builders import IMAGE, SESSION_ID, plan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from tests.unit.builders import IMAGE, SESSION_ID, plan, spec
 
 TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 DERIVED = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
@@ -196,3 +201,32 @@ def test_what_is_derived_is_what_nobody_has_set() -> None:
 
 def test_the_session_has_the_last_word_over_the_image() -> None:
     assert complete({"BACKENDAI_CLUSTER_SIZE": "9", "HOME": "/root"}, of(1))["BACKENDAI_CLUSTER_SIZE"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("text", "variables"),
+    [
+        ("", {}),
+        ("A=1\nB=2\n", {"A": "1", "B": "2"}),
+        ("A=a=b\nB=\n", {"A": "a=b", "B": ""}),
+        ("# A=1\n  # B=2\n\nC\nD=#4\n", {"D": "#4"}),
+        ("A= 1 \n B=2", {"A": " 1 ", "B": "2"}),
+        ("A=1\nA=2\n", {"A": "2"}),
+    ],
+)
+def test_an_environment_file_has_a_variable_in_each_line(text: str, variables: dict[str, str]) -> None:
+    assert parse_environment(text) == variables
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True), st.text(max_size=8), max_size=4))
+def test_every_environment_that_is_taken_comes_back_from_its_file(env: dict[str, str]) -> None:
+    try:
+        asked = spec(env=env).env
+    except SpecError:
+        return
+    assert parse_environment(environment_text(asked)) == asked
+
+
+@pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"], ids=repr)
+def test_no_other_mark_than_the_newline_ends_a_variable(mark: str) -> None:
+    assert parse_environment(f"A=1{mark}BACKENDAI_CLUSTER_SIZE=9\n") == {"A": f"1{mark}BACKENDAI_CLUSTER_SIZE=9"}

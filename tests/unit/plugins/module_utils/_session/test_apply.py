@@ -40,7 +40,6 @@ CONTENTS = Contents(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
     environments={"main1": {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"TOKEN": "hunter2"}},
-    environment_files={"main1": "TOKEN=hunter2\nBACKENDAI_CLUSTER_SIZE=1\n", "sub1": "TOKEN=hunter2\n"},
     keys=public_keys(MADE),
     user_keys=("ssh-ed25519 ALICE alice@laptop",),
 )
@@ -171,7 +170,6 @@ def test_no_change_of_a_slice_shows_a_secret(engine: Engine, store: Store) -> No
     store.save(held(MADE))
     assert "hunter2" not in str(apply(engine, store))
     assert "hunter3" not in str(apply(engine, store, environments={"main1": {"TOKEN": "hunter3"}, "sub1": {}}))
-    assert "hunter3" not in str(apply(engine, store, environment_files={"main1": "TOKEN=hunter3\n", "sub1": ""}))
 
 
 def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(store: Store) -> None:
@@ -475,7 +473,6 @@ def test_contents_are_read_from_the_options_of_a_module() -> None:
         "hosts": CONTENTS.hosts,
         "ssh_config": CONTENTS.ssh_config,
         "environments": CONTENTS.environments,
-        "environment_files": CONTENTS.environment_files,
         "public_keys": {hostname: dataclasses.asdict(keys) for hostname, keys in CONTENTS.keys.items()},
         "user_keys": list(CONTENTS.user_keys),
         "bootstrap": "export A=1",

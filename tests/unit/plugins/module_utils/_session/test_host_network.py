@@ -29,7 +29,6 @@ CONTENTS = Contents(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
     environments={kernel.hostname: session_environment(MADE, kernel) for kernel in MADE.kernels},
-    environment_files={kernel.hostname: "" for kernel in MADE.kernels},
     keys=public_keys(MADE),
     user_keys=(),
 )
