@@ -16,6 +16,8 @@ text.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 MARK = "backendai-reply "  # before the reply: logins print things, too
@@ -137,32 +140,40 @@ def is_intact(folder: str) -> bool:
 
 
 def install(folder: str, archive: bytes, release: str) -> None:
-    """Put a program into its folder, which appears as a whole, and remove those that nobody uses any more."""
+    """Put a program into its folder, which appears as a whole, and remove those that nobody uses any more.
+
+    Tasks that come at once wait for the first one, whose program is as good as theirs.
+    """
     home = os.path.dirname(folder)
     os.makedirs(home, 0o755, exist_ok=True)
-    new = tempfile.mkdtemp(prefix=".new-", dir=home)
+    with locked(home):
+        if is_intact(folder):
+            return
+        place = tempfile.mkdtemp(prefix=".new-", dir=home)
+        new = os.path.join(place, "new")
+        try:
+            os.mkdir(new)
+            os.chmod(new, 0o755)
+            write(os.path.join(new, SOURCE), archive)
+            write(os.path.join(new, PROGRAM), sealed(compile_archive(archive, place)))
+            write(os.path.join(new, RELEASE), release.encode())
+            if os.path.lexists(folder):
+                os.rename(folder, os.path.join(place, "damaged"))
+            os.rename(new, folder)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        remove_unused(home)
+
+
+@contextlib.contextmanager
+def locked(home: str) -> Iterator[None]:
+    """Hold the lock of a folder; a process that dies lets go by itself."""
+    handle = os.open(home, os.O_RDONLY)
     try:
-        os.chmod(new, 0o755)
-        write(os.path.join(new, SOURCE), archive)
-        write(os.path.join(new, PROGRAM), sealed(compile_archive(archive, new)))
-        write(os.path.join(new, RELEASE), release.encode())
-        take_place(new, folder)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
-        shutil.rmtree(new, ignore_errors=True)
-    remove_unused(home)
-
-
-def take_place(new: str, folder: str) -> None:
-    """Let a new folder take the place of a damaged one; where another task was faster, its own is as good."""
-    if os.path.lexists(folder) and not is_intact(folder):
-        damaged = f"{new}-damaged"
-        os.rename(folder, damaged)
-        shutil.rmtree(damaged, ignore_errors=True)
-    try:
-        os.rename(new, folder)
-    except OSError:
-        if not is_intact(folder):
-            raise
+        os.close(handle)
 
 
 def compile_archive(archive: bytes, place: str) -> bytes:
