@@ -77,7 +77,7 @@ def serve() -> dict[str, Any]:
         os.utime(folder)
         moved = make_current(folder, provision=header["mode"] == "provision")
     except OSError as error:
-        return {"failed": f"the program of this collection cannot be put into {header['home']}: {error}"}
+        return {"failed": f"the program of this collection cannot be put into {header['home']}: {error}."}
     return {"installed": moved or not intact, **run(folder, request)}
 
 
