@@ -74,7 +74,7 @@ def serve() -> dict[str, Any]:
             }
         if not intact:
             install(folder, archive, header["release"])
-        os.utime(folder)
+        mark_used(folder)
         moved = make_current(folder, provision=header["mode"] == "provision")
     except OSError as error:
         return {"failed": f"the program of this collection cannot be put into {header['home']}: {error}."}
@@ -117,10 +117,10 @@ def program_for_unit(source: str) -> str:
             with open(source, "rb") as archive, open(os.path.join(own, RELEASE)) as release:
                 install(folder, archive.read(), release.read())
             make_current(folder, provision=True)
-        os.utime(folder)
     except OSError:
         # The disk is full, or read-only: slower, and as good.
         return source
+    mark_used(folder)
     return os.path.join(folder, PROGRAM)
 
 
@@ -233,6 +233,12 @@ def version_in(folder: str) -> tuple[int, ...]:
             return tuple(int(part) for part in stream.read().strip().split(".") if part.isdigit())
     except OSError:
         return ()
+
+
+def mark_used(folder: str) -> None:
+    """Note that a program is in use. Where that cannot be written, nothing can be removed either."""
+    with contextlib.suppress(OSError):
+        os.utime(folder)
 
 
 def remove_unused(home: str) -> None:
