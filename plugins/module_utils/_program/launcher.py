@@ -247,7 +247,7 @@ def remove_unused(home: str) -> None:
     for name in os.listdir(home):
         path = os.path.join(home, name)
         patience = LEFTOVER_SECONDS if name.startswith(".new-") else UNUSED_SECONDS
-        if not os.path.isdir(path) or os.path.islink(path) or path == current:
+        if not os.path.isdir(path) or os.path.islink(path) or os.path.realpath(path) == current:
             continue
         if now - os.stat(path).st_mtime > patience:
             shutil.rmtree(path, ignore_errors=True)
