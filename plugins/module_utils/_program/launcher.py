@@ -224,8 +224,8 @@ def release_in(folder: str) -> str:
 
 
 def numbers_of(release: str) -> tuple[int, ...]:
-    """Return a release as numbers, such as (0, 1, 0)."""
-    return tuple(int(part) for part in release.strip().split(".") if part.isdigit())
+    """Return a release as numbers, such as (0, 1, 0); what follows them, as in ``0.1.0-beta.2``, does not count."""
+    return tuple(int(part) for part in release.replace("+", "-").partition("-")[0].split(".") if part.strip().isdigit())
 
 
 def mark_used(folder: str) -> None:
