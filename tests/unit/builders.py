@@ -21,7 +21,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import unplanned_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable, parse_spec
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import version
 
 GIB = 1 << 30
 USER = "alice"
@@ -54,7 +53,7 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
         "taken": {},
         "devices": [],
         "architecture": "amd64",
-        "program": version(),
+        "program": "5e" * 32,
         "warnings": [],
         "containers": 0,
         "max_containers": 0,
