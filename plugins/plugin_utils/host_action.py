@@ -47,15 +47,13 @@ class HostAction(ActionBase):
             "diff": self._task.diff,
             "seconds": seconds,
         }
-        mode = "check" if self._task.check_mode else "run"
-        reply = self._converse(mode, json.dumps(request).encode(), task_vars)
+        reply = self._converse(json.dumps(request).encode(), task_vars)
         result: dict[str, Any] = reply["result"]
         return {**result, **self._found_interpreter()}
 
     def install(self, task_vars: dict[str, Any]) -> bool:
         """Have units of systemd run this program, and return whether that changes anything."""
-        mode = "check" if self._task.check_mode else "provision"
-        return bool(self._converse(mode, b"", task_vars)["installed"])
+        return bool(self._converse(b"", task_vars)["installed"])
 
     def options(self, spec: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         """Return values coerced by an argument specification, with its defaults.
@@ -74,12 +72,15 @@ class HostAction(ActionBase):
         given = {name: task_vars[f"{prefix}{name}"] for name in spec if f"{prefix}{name}" in task_vars}
         return self.options(spec, {name: self._templar.template(value) for name, value in given.items()}, prefix)
 
-    def _converse(self, mode: str, request: bytes, task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Send a request, with the program where that is missing, and return the reply."""
+    def _converse(self, request: bytes, task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Send a request, with the program where that is missing, and return the reply.
+
+        An empty request is that units run the program.
+        """
         interpreter = self._interpreter(task_vars)
-        reply = self._exchange(interpreter, _payload(mode, b"", request))
+        reply = self._exchange(interpreter, self._payload(b"", request))
         if reply.get("missing"):
-            reply = self._exchange(interpreter, _payload(mode, host_program.archive(), request))
+            reply = self._exchange(interpreter, self._payload(host_program.archive(), request))
         if "failed" in reply:
             # What nobody has expected comes with its traceback.
             self._display.vvv(reply.get("traceback", ""))
@@ -119,6 +120,19 @@ class HostAction(ActionBase):
             return done
         finally:
             self._remove_tmp_path(folder, force=True)
+
+    def _payload(self, archive: bytes, request: bytes) -> bytes:
+        """Return what the launcher reads, behind its own text."""
+        header = {
+            "digest": host_program.digest(),
+            "release": host_program.release(),
+            "home": HOME,
+            "size": len(archive),
+            "provision": not request,
+            "check": self._task.check_mode,
+        }
+        launcher = host_program.launcher()
+        return b"%d\n%s%s\n%s%s" % (len(launcher), launcher, json.dumps(header).encode(), archive, request)
 
     def _takes_input(self) -> bool:
         """Return whether a command can be given input. Where pipelining is switched off, that is meant."""
@@ -165,19 +179,6 @@ class HostAction(ActionBase):
         """Return the fact that spares the next task to look for the interpreter, where this one has."""
         found = getattr(self, "_discovered_interpreter", None)
         return {"ansible_facts": {DISCOVERED: found}} if found else {}
-
-
-def _payload(mode: str, archive: bytes, request: bytes) -> bytes:
-    """Return what the launcher reads, behind its own text."""
-    header = {
-        "digest": host_program.digest(),
-        "release": host_program.release(),
-        "home": HOME,
-        "size": len(archive),
-        "mode": mode,
-    }
-    launcher = host_program.launcher()
-    return b"%d\n%s%s\n%s%s" % (len(launcher), launcher, json.dumps(header).encode(), archive, request)
 
 
 def _why_silent(interpreter: str, done: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The program on hosts: missing or damaged, of two versions at once, over all kinds of connections; it shows no secret."""
+"""The program on hosts: missing or damaged, of two versions at once, over every kind of connection; no secret shows."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ text.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -50,8 +52,9 @@ def serve() -> dict[str, Any]:
     """Return the reply to a task: that of the program, ``missing`` where that has to come first, or ``failed`` and why.
 
     On standard input come a line of JSON, the archive where it was missing, and the request. The line has ``digest``
-    and ``release`` of the program, its ``home``, the ``size`` of the archive in bytes, and ``mode``: ``run``, ``check``
-    (nothing may stay on the host) or ``provision`` (units shall run this program).
+    and ``release`` of the program, its ``home``, the ``size`` of the archive in bytes, whether to ``provision`` (units
+    shall run this program), and whether to ``check`` (nothing may change on the host). Replies say whether anything
+    was ``installed``, or would be.
     """
     stream = sys.stdin.buffer
     header = json.loads(stream.readline())
@@ -64,18 +67,15 @@ def serve() -> dict[str, Any]:
         intact = is_intact(folder)
         if not intact and not archive:
             return {"missing": True}
-        if header["mode"] == "check":
-            return {
-                "installed": not intact,
-                **(run(folder, request) if intact else run_from_elsewhere(archive, request)),
-            }
-        if not intact:
-            install(folder, archive, header["release"])
-        os.utime(folder)
-        moved = make_current(folder, provision=header["mode"] == "provision")
+        due = not intact or becomes_current(folder, header["release"], provision=header["provision"])
+        if header["check"]:
+            return {"installed": due, **(run(folder, request) if intact else run_from_elsewhere(archive, request))}
+        if due:
+            put(folder, archive, header["release"], provision=header["provision"])
+        mark_used(folder)
     except OSError as error:
-        return {"failed": f"the program of this collection cannot be put into {header['home']}: {error}"}
-    return {"installed": moved or not intact, **run(folder, request)}
+        return {"failed": f"the program of this collection cannot be put into {header['home']}: {error}."}
+    return {"installed": due, **run(folder, request)}
 
 
 def refuse_python() -> None:
@@ -88,7 +88,7 @@ def refuse_python() -> None:
 def run_from_elsewhere(archive: bytes, request: bytes) -> dict[str, Any]:
     """Return the reply of a program that leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="backendai-") as place:
-        write(os.path.join(place, PROGRAM), sealed(compile_archive(archive, place)))
+        write(os.path.join(place, PROGRAM), compile_archive(archive, place))
         return run(place, request)
 
 
@@ -112,12 +112,11 @@ def program_for_unit(source: str) -> str:
     try:
         if not is_intact(folder):
             with open(source, "rb") as archive, open(os.path.join(own, RELEASE)) as release:
-                install(folder, archive.read(), release.read())
-            make_current(folder, provision=True)
-        os.utime(folder)
+                put(folder, archive.read(), release.read(), provision=True)
     except OSError:
         # The disk is full, or read-only: slower, and as good.
         return source
+    mark_used(folder)
     return os.path.join(folder, PROGRAM)
 
 
@@ -136,55 +135,60 @@ def is_intact(folder: str) -> bool:
     return seal == seal_of(content)
 
 
-def install(folder: str, archive: bytes, release: str) -> None:
-    """Put a program into its folder, which appears as a whole, and remove those that nobody uses any more."""
+def put(folder: str, archive: bytes, release: str, *, provision: bool) -> None:
+    """Install a program that is missing, remove those that nobody uses any more, and let units run it if they shall.
+
+    Tasks that come at once wait for the first one, whose program is as good as theirs.
+    """
     home = os.path.dirname(folder)
     os.makedirs(home, 0o755, exist_ok=True)
-    new = tempfile.mkdtemp(prefix=".new-", dir=home)
+    lock = os.open(home, os.O_RDONLY)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_intact(folder):
+            install(folder, archive, release)
+            remove_unused(home)
+        if becomes_current(folder, release, provision=provision):
+            staged = os.path.join(home, f"{CURRENT}.new")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(staged)
+            os.symlink(os.path.basename(folder), staged)
+            os.replace(staged, os.path.join(home, CURRENT))
+    finally:
+        os.close(lock)
+
+
+def install(folder: str, archive: bytes, release: str) -> None:
+    """Put a program into its folder, which appears as a whole."""
+    place = tempfile.mkdtemp(prefix=".new-", dir=os.path.dirname(folder))
+    new = os.path.join(place, "new")
+    try:
+        os.mkdir(new)
         os.chmod(new, 0o755)
         write(os.path.join(new, SOURCE), archive)
-        write(os.path.join(new, PROGRAM), sealed(compile_archive(archive, new)))
+        write(os.path.join(new, PROGRAM), compile_archive(archive, place))
         write(os.path.join(new, RELEASE), release.encode())
-        take_place(new, folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    remove_unused(home)
-
-
-def take_place(new: str, folder: str) -> None:
-    """Let a new folder take the place of a damaged one; where another task was faster, its own is as good."""
-    if os.path.lexists(folder) and not is_intact(folder):
-        damaged = f"{new}-damaged"
-        os.rename(folder, damaged)
-        shutil.rmtree(damaged, ignore_errors=True)
-    try:
+        if os.path.lexists(folder):
+            os.rename(folder, os.path.join(place, "damaged"))
         os.rename(new, folder)
-    except OSError:
-        if not is_intact(folder):
-            raise
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def compile_archive(archive: bytes, place: str) -> bytes:
-    """Return an archive of the same modules, compiled; ``place`` is a folder for what is needed meanwhile."""
+    """Return an archive of the same modules, compiled, behind its seal; ``place`` is a folder for the sources."""
     sources = os.path.join(place, "sources")
     with zipfile.ZipFile(io.BytesIO(archive)) as packed:
         packed.extractall(sources)
     compiled = io.BytesIO()
     with zipfile.PyZipFile(compiled, "w") as packed:
         packed.writepy(os.path.join(sources, MAIN.partition(".")[0]))
-    shutil.rmtree(sources)
-    return compiled.getvalue()
+    return seal_of(compiled.getvalue()) + compiled.getvalue()
 
 
 def seal_of(content: bytes) -> bytes:
     """Return the line with the digest of what follows: something may stand before an archive."""
     return f"{hashlib.sha256(content).hexdigest()}\n".encode()
-
-
-def sealed(content: bytes) -> bytes:
-    """Return content behind its seal."""
-    return seal_of(content) + content
 
 
 def write(path: str, content: bytes) -> None:
@@ -196,8 +200,8 @@ def write(path: str, content: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def make_current(folder: str, *, provision: bool) -> bool:
-    """Let units run the program of a folder, and return whether they ran another one.
+def becomes_current(folder: str, release: str, *, provision: bool) -> bool:
+    """Return whether units are to run the program of a folder, and run another one so far.
 
     An older release never takes over, and one of the same release only where that is provisioned. Where nothing was
     provisioned, there is no unit that could run anything.
@@ -206,22 +210,28 @@ def make_current(folder: str, *, provision: bool) -> bool:
     before = os.path.realpath(link) if os.path.islink(link) else ""
     if before == os.path.realpath(folder) or not (before or provision):
         return False
-    ours, theirs = version_in(folder), version_in(before)
-    if ours < theirs or (ours == theirs and not provision):
-        return False
-    staged = f"{link}.{os.getpid()}"
-    os.symlink(os.path.basename(folder), staged)
-    os.replace(staged, link)
-    return True
+    ours, theirs = numbers_of(release), numbers_of(release_in(before))
+    return ours > theirs or (ours == theirs and provision)
 
 
-def version_in(folder: str) -> tuple[int, ...]:
-    """Return the release of a program as numbers, such as (0, 1, 0); none where it cannot be read."""
+def release_in(folder: str) -> str:
+    """Return the release of a program; empty where it cannot be read."""
     try:
         with open(os.path.join(folder, RELEASE)) as stream:
-            return tuple(int(part) for part in stream.read().strip().split(".") if part.isdigit())
+            return stream.read()
     except OSError:
-        return ()
+        return ""
+
+
+def numbers_of(release: str) -> tuple[int, ...]:
+    """Return a release as numbers, such as (0, 1, 0); what follows them, as in ``0.1.0-beta.2``, does not count."""
+    return tuple(int(part) for part in release.replace("+", "-").partition("-")[0].split(".") if part.strip().isdigit())
+
+
+def mark_used(folder: str) -> None:
+    """Note that a program is in use. Where that cannot be written, nothing can be removed either."""
+    with contextlib.suppress(OSError):
+        os.utime(folder)
 
 
 def remove_unused(home: str) -> None:
@@ -230,7 +240,7 @@ def remove_unused(home: str) -> None:
     for name in os.listdir(home):
         path = os.path.join(home, name)
         patience = LEFTOVER_SECONDS if name.startswith(".new-") else UNUSED_SECONDS
-        if not os.path.isdir(path) or os.path.islink(path) or path == current:
+        if not os.path.isdir(path) or os.path.islink(path) or os.path.realpath(path) == current:
             continue
         if now - os.stat(path).st_mtime > patience:
             shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,242 @@
+"""A task finds the program on its host, puts it there where it is missing or damaged, and gives its reply."""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._program import launcher
+from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program
+from tests.unit.program import ECHO, Host, archive_of, reply_of
+
+ARCHIVE = archive_of()
+PROGRAM = {launcher.SOURCE, launcher.PROGRAM, launcher.RELEASE}
+
+
+def files_of(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+# ---- put there once
+
+
+def test_program_that_is_missing_is_asked_for_and_leaves_nothing(host: Host) -> None:
+    assert host.ask(ARCHIVE, send=False) == {"missing": True}
+    assert not host.home.exists()
+
+
+def test_program_stays_in_a_folder_named_by_its_content_and_by_its_python(host: Host) -> None:
+    first = host.ask(ARCHIVE, request={"phase": "survey"})
+    again = host.ask(ARCHIVE, send=False, request={"phase": "survey"})
+    assert (first.pop("installed"), again.pop("installed")) == (True, False)
+    assert first == again
+    assert first["result"]["request"] == {"phase": "survey"}
+    assert first["result"]["ran"].startswith(f"{host.folder(ARCHIVE)}/{launcher.PROGRAM}/")
+    assert host.names() == {host.folder(ARCHIVE).name}
+    assert files_of(host.folder(ARCHIVE)) == PROGRAM
+
+
+def test_everybody_may_read_a_program_whatever_umask_its_task_has(host: Host) -> None:
+    host.home.mkdir(parents=True)
+    host.before = "umask 077"
+    host.ask(ARCHIVE)
+    folder = host.folder(ARCHIVE)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_programs_with_other_content_stand_side_by_side(host: Host) -> None:
+    other = archive_of(f"{ECHO}\n# changed\n")
+    host.ask(ARCHIVE)
+    host.ask(other)
+    assert host.names() == {host.folder(ARCHIVE).name, host.folder(other).name}
+    assert host.folder(other).name in host.ask(other, send=False)["result"]["ran"]
+
+
+def cut(program: Path) -> None:
+    program.write_bytes(program.read_bytes()[:-10])
+
+
+def alter(program: Path) -> None:
+    content = bytearray(program.read_bytes())
+    content[len(content) // 2] ^= 1
+    program.write_bytes(content)
+
+
+def empty(program: Path) -> None:
+    program.write_bytes(b"")
+
+
+def bare(program: Path) -> None:
+    for path in program.parent.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize("damage", [cut, alter, empty, Path.unlink, bare])
+def test_program_that_is_damaged_is_replaced_by_the_same_task(host: Host, damage: Callable[[Path], None]) -> None:
+    host.ask(ARCHIVE)
+    damage(host.folder(ARCHIVE) / launcher.PROGRAM)
+    assert host.ask(ARCHIVE, send=False) == {"missing": True}
+    assert host.ask(ARCHIVE)["installed"] is True
+    assert host.ask(ARCHIVE, send=False)["installed"] is False
+    assert (host.names(), files_of(host.folder(ARCHIVE))) == ({host.folder(ARCHIVE).name}, PROGRAM)
+
+
+def test_file_in_the_place_of_a_program_is_replaced(host: Host) -> None:
+    host.home.mkdir(parents=True)
+    host.folder(ARCHIVE).write_text("x")
+    assert host.ask(ARCHIVE)["installed"] is True
+
+
+@pytest.mark.parametrize(
+    "sent", [ARCHIVE[:-1], ARCHIVE.replace(b"def reply_to", b"def reply_to_")], ids=["cut short", "changed"]
+)
+def test_archive_that_was_damaged_on_its_way_is_refused(host: Host, sent: bytes) -> None:
+    assert host.ask(ARCHIVE, sent=sent) == {
+        "failed": f"the program of this collection cannot be put into {host.home}: it was damaged on its way."
+    }
+    assert not host.home.exists()
+
+
+# ---- by several tasks at once
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["missing", "damaged"])
+def test_tasks_that_install_at_once_all_succeed(host: Host, damaged: bool) -> None:
+    if damaged:
+        host.ask(ARCHIVE)
+        cut(host.folder(ARCHIVE) / launcher.PROGRAM)
+    tasks = [host.begin(ARCHIVE, request={"task": number}) for number in range(8)]
+    replies = [reply_of(task) for task in tasks]
+    assert [reply["result"]["request"]["task"] for reply in replies] == list(range(8))
+    assert (host.names(), files_of(host.folder(ARCHIVE))) == ({host.folder(ARCHIVE).name}, PROGRAM)
+
+
+def test_task_waits_for_another_one_that_installs(host: Host) -> None:
+    host.home.mkdir(parents=True)
+    handle = os.open(host.home, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    task = host.begin(ARCHIVE)
+    time.sleep(0.5)
+    assert (host.names(), task.poll()) == (set(), None)
+    os.close(handle)
+    assert reply_of(task)["installed"] is True
+
+
+def test_what_uses_a_program_waits_for_nobody(host: Host) -> None:
+    host.ask(ARCHIVE)
+    handle = os.open(host.home, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert host.ask(ARCHIVE, send=False)["installed"] is False
+    os.close(handle)
+
+
+# ---- where it cannot be
+
+
+def of_another_python(host: Host) -> None:
+    host.text = host.text.replace(b"OLDEST_PYTHON = (3, 9)", b"OLDEST_PYTHON = (9, 9)")
+
+
+def home_is_a_file(host: Host) -> None:
+    host.home.parent.mkdir()
+    host.home.write_text("x")
+
+
+def parent_is_a_file(host: Host) -> None:
+    host.home.parent.write_text("x")
+
+
+def disk_is_full(host: Host) -> None:
+    # Disks that are full are not at hand.
+    host.before = "ulimit -f 0"
+
+
+VERSION = ".".join(map(str, sys.version_info[:2]))
+
+
+@pytest.mark.parametrize("provision", [False, True])
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [
+        (of_another_python, f"{sys.executable} is Python {VERSION}, and 9.9 or later is needed."),
+        (home_is_a_file, "[Errno 17] File exists: "),
+        (parent_is_a_file, "[Errno 20] Not a directory: "),
+        (disk_is_full, "[Errno 27] File too large"),
+    ],
+)
+def test_host_that_cannot_have_the_program_says_so_in_one_sentence(
+    host: Host, trouble: Callable[[Host], None], why: str, provision: bool
+) -> None:
+    trouble(host)
+    sentence = host.ask(ARCHIVE, provision=provision)["failed"]
+    assert sentence.startswith(f"the program of this collection cannot be put into {host.home}: {why}")
+    assert (sentence[-1], sentence.count("\n")) == (".", 0)
+    places = (host.cwd, host.home, host.home.parent)
+    assert [path for path in host.cwd.parent.rglob("*") if path not in places] == []
+
+
+@pytest.mark.parametrize("trouble", [of_another_python, disk_is_full])
+def test_check_mode_fails_with_one_sentence_too(host: Host, trouble: Callable[[Host], None]) -> None:
+    trouble(host)
+    sentence = host.ask(ARCHIVE, check=True)["failed"]
+    assert sentence.startswith("the program of this collection cannot be put into ")
+    assert (sentence[-1], sentence.count("\n")) == (".", 0)
+
+
+def test_program_that_is_there_is_used_where_nothing_can_be_written(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.ask(ARCHIVE)
+
+    def refuse(*_path: Any, **_how: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    launcher.mark_used(str(host.folder(ARCHIVE)))
+    assert launcher.program_for_unit(str(host.folder(ARCHIVE) / launcher.SOURCE)).endswith(f"/{launcher.PROGRAM}")
+
+
+# ---- the reply
+
+
+@pytest.mark.parametrize("printed", ["noise", "noise\n", f"{launcher.MARK}{{}}x\nnoise"])
+def test_reply_has_a_line_of_its_own_whatever_the_program_prints(host: Host, printed: str) -> None:
+    process = host.begin(ARCHIVE, request={"print": printed})
+    output, _errors = process.communicate(timeout=60)
+    assert output.decode().startswith(f"{printed}\n{launcher.MARK}" if printed[-1] != "\n" else printed)
+    assert output.decode().splitlines()[-1].startswith(f'{launcher.MARK}{{"installed": true, "result": ')
+
+
+def test_thread_that_hangs_does_not_keep_the_connection(host: Host) -> None:
+    assert host.ask(ARCHIVE, request={"hang": True})["installed"] is True
+
+
+@pytest.mark.parametrize("name", ["json", "hashlib", "zipfile"])
+def test_nothing_is_imported_from_the_folder_that_a_login_leads_to(host: Host, name: str) -> None:
+    (host.cwd / f"{name}.py").write_text("raise SystemExit('imported')")
+    assert str(host.cwd) not in host.ask(ARCHIVE)["result"]["path"]
+
+
+def test_pythons_that_are_too_old_understand_why() -> None:
+    # 3.7 is the first one whose annotations may be what later ones understand.
+    ast.parse(host_program.launcher(), feature_version=(3, 7))
+
+
+def test_the_real_program_is_compiled_and_runs_without_ansible(host: Host) -> None:
+    archive = host_program.archive()
+    host.ask(archive, request=None)
+    script = f"import sys; sys.path.insert(0, sys.argv[1]); import {launcher.MAIN} as main; print(main.__file__)"
+    command = [sys.executable, "-I", "-S", "-c", script, str(host.folder(archive) / launcher.PROGRAM)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("/_program/main.pyc\n")

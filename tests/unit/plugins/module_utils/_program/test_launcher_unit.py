@@ -1,0 +1,85 @@
+"""Units of systemd run the program that was provisioned, compiled for their own Python."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._program import launcher
+from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program
+from tests.unit.program import ECHO, Host, archive_of
+
+ARCHIVE = archive_of()
+
+
+def of_another_python(host: Host) -> Path:
+    """Have the program of units be compiled for a Python that is no longer there; return its folder."""
+    host.provision(ARCHIVE)
+    ours = host.folder(ARCHIVE)
+    theirs = ours.with_name(f"{ours.name.partition('-')[0]}-cpython-35")
+    ours.rename(theirs)
+    link = host.home / launcher.CURRENT
+    link.unlink()
+    link.symlink_to(theirs.name)
+    return theirs
+
+
+def ran(host: Host, *arguments: str, source: Path | None = None) -> str:
+    """Return where the program of a unit ran from, once it has got its arguments and given its exit code."""
+    done = host.unit(*arguments, source=source)
+    place, *given = done.stdout.split()
+    assert (given, done.returncode, done.stderr) == (list(arguments), 3, "")
+    return place
+
+
+def test_unit_runs_the_compiled_program_and_marks_it_used(host: Host) -> None:
+    host.provision(ARCHIVE)
+    os.utime(host.folder(ARCHIVE), (1, 1))
+    assert ran(host, "--rules", "x").startswith(f"{host.folder(ARCHIVE)}/{launcher.PROGRAM}/")
+    assert time.time() - host.folder(ARCHIVE).stat().st_mtime < 600
+
+
+def test_unit_compiles_the_program_for_its_python(host: Host) -> None:
+    theirs = of_another_python(host)
+    assert ran(host, "--rules").startswith(f"{host.folder(ARCHIVE)}/{launcher.PROGRAM}/")
+    assert host.names() == {theirs.name, host.folder(ARCHIVE).name, launcher.CURRENT}
+    assert os.readlink(host.home / launcher.CURRENT) == host.folder(ARCHIVE).name
+    assert (host.folder(ARCHIVE) / launcher.RELEASE).read_text() == "1.0.0"
+    assert host.ask(ARCHIVE, send=False)["installed"] is False
+
+
+def test_unit_replaces_a_program_that_is_damaged(host: Host) -> None:
+    host.provision(ARCHIVE)
+    program = host.folder(ARCHIVE) / launcher.PROGRAM
+    program.write_bytes(program.read_bytes()[:-10])
+    assert ran(host, "--rules").startswith(f"{program}/")
+    assert host.ask(ARCHIVE, send=False)["installed"] is False
+
+
+def test_unit_runs_the_sources_where_nothing_can_be_written(host: Host) -> None:
+    theirs = of_another_python(host)
+    host.before = "ulimit -f 0"
+    assert ran(host, "--rules").startswith(f"{theirs}/{launcher.SOURCE}/")
+    assert host.names() == {theirs.name, launcher.CURRENT}
+
+
+def test_unit_of_an_older_release_takes_no_newer_one_back(host: Host) -> None:
+    theirs, newer = of_another_python(host), archive_of(f"{ECHO}\n# newer\n")
+    host.provision(newer, "1.1.0")
+    assert ran(host, "--rules", source=theirs / launcher.SOURCE).startswith(f"{host.folder(ARCHIVE)}/")
+    assert os.readlink(host.home / launcher.CURRENT) == host.folder(newer).name
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "from its sources"])
+def test_the_real_program_puts_rules_right_without_ansible(host: Host, tmp_path: Path, compiled: bool) -> None:
+    host.provision(host_program.archive())
+    if not compiled:
+        (host.folder(host_program.archive()) / launcher.PROGRAM).unlink()
+        host.before = "ulimit -f 0"
+    # Neither site-packages nor the checkout can be seen: only what Python brings.
+    done = host.unit("--state-path", str(tmp_path), "--docker-host", "unix:///nowhere", "--rules")
+    sentence = f"<3>{tmp_path}/sessions is missing: run backendai.cluster.provision_agents on this host.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
