@@ -269,11 +269,11 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
 
 @pytest.mark.parametrize(
     ("pulls", "manager", "prepare"),
-    [({}, "", False), ({"agent1": ["lab/python:1"]}, "", True), ({}, "agent1", True)],
+    [({}, None, False), ({"agent1": ["lab/python:1"]}, None, True), ({}, "agent1", True)],
     ids=["nothing", "an image", "an overlay"],
 )
 def test_a_start_says_whether_images_or_an_overlay_have_to_be_made_first(
-    pulls: dict[str, list[str]], manager: str, prepare: bool
+    pulls: dict[str, list[str]], manager: str | None, prepare: bool
 ) -> None:
     network = plan().network
     assert network is not None
