@@ -57,7 +57,7 @@ class ActionModule(ControlAction):
         """Decide which waiting sessions start now, and note in the queue why the others wait on."""
         args, now = self._task.args, time.time()
         queue, rules = self.queue(variables), Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
-        readings, starts = self.readings(args["agents"], variables), []
+        readings, starts, specs = self.readings(args["agents"], variables), [], {}
         before = {entry.id: entry for entry in self.entries(queue)}
         gone = [session_id for _entry, ids in doomed(before.values(), readings.sessions) for session_id in ids]
         free = self.with_reservations(readings.without(gone), before.values())
@@ -69,7 +69,8 @@ class ActionModule(ControlAction):
                 if current.get(entry.id) != before[entry.id]:
                     continue
                 if isinstance(decision, Decision):
-                    starts.append(start_of(decision, spec_from_dict(entry.spec or {}), gone, unproven=True))
+                    specs[entry.name] = entry.spec or {}
+                    starts.append(start_of(decision, spec_from_dict(specs[entry.name]), gone, unproven=True))
                     changed = starting(entry, me(), now, decision.plan.to_dict())
                 else:
                     changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)
@@ -77,7 +78,8 @@ class ActionModule(ControlAction):
                     queue.save(changed)
         agents = list(dict.fromkeys(agent for start in starts for agent in start["agents"]))
         self.forget(agents, variables)
-        return {"starts": starts, "agents": agents}
+        # The user's environment may hold secrets.
+        return {"starts": starts, "agents": agents, "specs": specs, "_ansible_no_log": bool(specs)}
 
     def _of_request(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Plan the session that was asked for, and note in the queue that this run starts it, or that it waits."""

@@ -57,4 +57,4 @@ class ActionModule(ControlAction):
         if args.get("all_routes"):
             return routes_of(reachable(readings), entries, 0.0)
         told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("told") or ())
-        return routes_of([], entries, float(args["began"]), told)
+        return routes_of([], entries, float(args.get("began") or 0), told)

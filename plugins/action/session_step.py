@@ -29,9 +29,10 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 
-# The variable of the control node that holds the result of ``session_request``: requests may be secret, and options are
-# not.
+# The variables of the control node with the results that have requests, in their ``specs``: requests may be secret, and
+# options are not. What waits may have been asked for since the run began, so what is planned of the queue comes last.
 REQUEST = "__session_request"
+QUEUE_PLAN = "__session_queue_plan"
 
 STEP_SECONDS = 300
 """How long a step may take on an agent, beside what a claim gives containers to start."""
@@ -95,7 +96,7 @@ class ActionModule(HostAction):
     def _contents(self, start: Start, agent: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the files of the agent's containers, rendered here, and what is secret about the request."""
         plan = SessionPlan.from_dict(start.decided["plan"])
-        spec = spec_from_dict(variables["hostvars"]["localhost"][REQUEST]["specs"][plan.name])
+        spec = _spec_of(plan.name, variables["hostvars"]["localhost"])
         seen = {"plan": plan}
         return {
             "hosts": self._rendered("hosts", seen, variables),
@@ -128,3 +129,11 @@ class ActionModule(HostAction):
         except AnsibleError as error:
             raise AnsibleActionFail(f"the template {template!r} cannot be rendered: {error}") from error
         return str(text)
+
+
+def _spec_of(name: str, variables: Mapping[str, Any]) -> SessionSpec:
+    """Return the request of a session, from the variables of the control node."""
+    specs: dict[str, dict[str, Any]] = {}
+    for result in (REQUEST, QUEUE_PLAN):
+        specs |= (variables.get(result) or {}).get("specs") or {}
+    return spec_from_dict(specs[name])

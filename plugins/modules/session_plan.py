@@ -94,6 +94,10 @@ starts:
   returned: success
   type: list
   elements: dict
+specs:
+  description: The requests of the sessions that this run starts, by their names; they are kept out of logs.
+  returned: with O(queue=true)
+  type: dict
 plan:
   description: The plan; V(null) when there is no room.
   returned: for a session that was asked for

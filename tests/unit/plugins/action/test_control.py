@@ -137,6 +137,15 @@ def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run
     ]
 
 
+def test_an_agent_that_restores_nothing_after_a_reboot_is_warned_of(run: Run) -> None:
+    there = answers(agent1={"agent": agent_data("agent1", program=None)}, agent2={"agent": agent_data("agent2")})
+    probed = run(Probe, {"agents": ["agent1", "agent2"]}, there)
+    assert probed["warnings"] == [
+        "agent1: nothing restores its sessions after a reboot; run backendai.cluster.provision_agents."
+    ]
+    assert list(probed["readings"].facts) == ["agent1", "agent2"]
+
+
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
@@ -247,6 +256,7 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
         "known": False,
         "unproven": True,
         "agents": ["agent1", "agent2"],
+        "prepare": True,
         "pulls": pulls,
         "images": images,
         "public_keys": {},
@@ -255,6 +265,20 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
     }
     assert (len(nonce), request["name"]) == (32, "train-llm")
     assert "hunter2" not in json.dumps(request)
+
+
+@pytest.mark.parametrize(
+    ("pulls", "manager", "prepare"),
+    [({}, None, False), ({"agent1": ["lab/python:1"]}, None, True), ({}, "agent1", True)],
+    ids=["nothing", "an image", "an overlay"],
+)
+def test_a_start_says_whether_images_or_an_overlay_have_to_be_made_first(
+    pulls: dict[str, list[str]], manager: str | None, prepare: bool
+) -> None:
+    network = plan().network
+    assert network is not None
+    made = dataclasses.replace(plan(), network=dataclasses.replace(network, manager=manager))
+    assert start_of(Decision(made, False, pulls, {}), spec(), [], unproven=False)["prepare"] is prepare
 
 
 def test_every_start_has_a_nonce_of_its_own() -> None:

@@ -1,7 +1,8 @@
-"""What agents said of a session becomes a table, a file and an exit code."""
+"""Sessions are shown as a table and written as a list of records; what is due is said, and not done."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,109 +11,198 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
-from tests.unit.builders import SESSION_ID, plan, queued
-from tests.unit.plugins.action.conftest import Run
-from tests.unit.plugins.plugin_utils._report.test_verification import part
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, requested, result
+from tests.unit.plugins.action.conftest import Run, keep
 
-MADE = plan({"agent1": 1, "agent2": 1}, mounts=[{"source": "/mnt/data", "target": "/data"}])
-AGENTS = ["agent1", "agent2", "agent3"]
-SIGHT = {"/data": {"mark": True, "folder": "1:1", "names": "abc"}}
-MISSED = {"/data": {"mark": False, "folder": "1:1", "names": "abc"}}
-REPAIR = "create_session with the same variables repairs what differs from the plan."
-
-
-def answers(**changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of a run whose agents found all well, but for changes of their variables."""
-    marked = {"__session_left": {"left": ["/data"]}, "__session_removed": {"stays": []}}
-    skipped = {"__session_left": {"skipped": True}, "__session_removed": {"skipped": True}}
-    said: dict[str, dict[str, Any]] = {
-        "agent1": {**marked, "__session_seen": {"seen": {"main1": SIGHT}}},
-        "agent2": {**skipped, "__session_seen": {"seen": {"sub1": SIGHT}}},
-        "agent3": {"__session_verify": {"parts": [], "unfit": None}},
+MADE = plan()
+THERE: dict[str, Any] = {
+    "hostvars": {
+        **{name: {"__session_agent": result(facts)} for name, facts in holders(MADE).items()},
+        "agent3": {"__session_agent": {"unreachable": True, "msg": "no route to host"}},
     }
-    for agent in MADE.agents:
-        said[agent]["__session_verify"] = {"parts": [part(MADE, agent)], "unfit": None}
-    return {"hostvars": {agent: {**variables, **changes.get(agent, {})} for agent, variables in said.items()}}
+}
+AGENTS = ["agent1", "agent2", "agent3"]
+LIST = {"kind": "sessions", "agents": AGENTS}
+DUE_HERE = (
+    "something is due on agent1, agent2: backendai.cluster.schedule_sessions removes what has ended and restarts what"
+    " has died."
+)
 
 
-def test_a_healthy_session_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    result = run(ActionModule, {"name": "train-llm", "agents": AGENTS, "path": str(path)}, answers())
-    assert (result["changed"], result["report"]["healthy"]) == (False, True)
-    assert json.loads(path.read_text()) == result["report"]
-    assert said == [
-        "ms     main1  sub1",
-        "main1  -      0.07",
-        "sub1   0.07   -",
-        "mount /data: the same in all containers (a mark that main1 left there was looked for)",
-        "Session train-llm is healthy.",
+def holding(made: SessionPlan, **state: Any) -> dict[str, Any]:
+    """Return the variables of a run whose agents hold this session in this state."""
+    there = {name: agent_facts(name) for name in AGENTS} | holders(made, **state)
+    return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in there.items()}}
+
+
+def content(queue: QueueFolder) -> dict[str, tuple[int, bytes]]:
+    """Return what is in the folder of the queue, and when each file was written."""
+    files = [path for path in queue.path.rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_the_table_is_shown_to_people(run: Run, said: list[str]) -> None:
+    run(ActionModule, LIST, THERE)
+    assert [line.split()[:5] for line in said] == [
+        ["NAME", "MODE", "SIZE", "STATUS", "AGENTS"],
+        ["train-llm", "Multi-node", "4", "RUNNING", "agent1,agent2"],
     ]
 
 
-def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    run(ActionModule, {"id": SESSION_ID, "agents": AGENTS, "path": str(path)}, answers(), check_mode=True)
-    assert (said[-1], path.exists()) == ("Session train-llm is healthy.", False)
+@pytest.mark.usefixtures("said")
+def test_records_are_written_and_that_is_no_change(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    first = run(ActionModule, {**LIST, "path": str(path)}, THERE)
+    assert json.loads(path.read_text()) == first["sessions"]
+    assert [(one["name"], one["status"], len(one["kernels"])) for one in first["sessions"]] == [
+        ("train-llm", "RUNNING", 4)
+    ]
+    assert first["warnings"] == ["agent3 is left out: no route to host."]
+    assert first["changed"] is False
 
 
 @pytest.mark.parametrize(
-    ("verified", "why"),
+    ("history", "listed"),
     [
-        ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
-        ({"failed": True, "msg": "boom"}, "boom"),
-        ({"failed": True}, "it gave no answer"),
-        ({"parts": [], "unfit": "the engine does not answer."}, "the engine does not answer"),
-        ({}, "hidden by --limit"),
+        (False, {"train-llm": "RUNNING", "session-1": "PENDING", "session-2": "PENDING"}),
+        (
+            True,
+            {
+                "train-llm": "RUNNING",
+                "session-1": "PENDING",
+                "session-2": "PENDING",
+                "session-3": "CANCELLED",
+                "ending": "TERMINATED",
+            },
+        ),
     ],
-    ids=["unreachable", "failed", "silent", "unfit", "hidden"],
 )
-def test_an_agent_that_cannot_be_asked_is_shown_and_fails(
-    run: Run, said: list[str], verified: dict[str, Any], why: str
+def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
+    run: Run, queue: QueueFolder, said: list[str], history: bool, listed: dict[str, str]
 ) -> None:
+    queue.save(requested(1))
+    queue.save(requested(2, state="starting", owner=me()))
+    over = requested(3, state="ended", spec=None)
+    queue.save(dataclasses.replace(over, record={**over.record, "status": "CANCELLED"}))
+    away = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+    queue.save(note_of_end(away, session_record(away, "TERMINATED"), NOW))
+    result = run(ActionModule, {**LIST, "history": history}, THERE)
+    assert {one["name"]: one["status"] for one in result["sessions"]} == listed
+    assert len(said) == 1 + len(listed)
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize("state", [{"state": "starting", "owner": me()}, {"state": "waiting"}])
+def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: QueueFolder, state: dict[str, Any]) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", **state))
+    result = run(ActionModule, LIST, THERE)
+    assert [(one["name"], one["status"]) for one in result["sessions"]] == [("train-llm", "RUNNING")]
+
+
+@pytest.mark.usefixtures("said")
+def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueFolder) -> None:
+    queue.save(note_of_end(MADE, session_record(MADE, "TERMINATED"), NOW))
+    result = run(ActionModule, LIST, THERE)
+    assert result["sessions"] == []
+    assert result["warnings"][1:] == [
+        "session train-llm has ended, and agent1, agent2 may still have a part of it.",
+        DUE_HERE,
+    ]
+
+
+@pytest.mark.usefixtures("said")
+def test_what_is_known_by_its_id_alone_is_warned_of_by_it(run: Run, queue: QueueFolder) -> None:
+    record = unplanned_record(None, None, "TERMINATED", SESSION_ID)
+    queue.save(requested(id=SESSION_ID, name="", state="ending", spec=None, record=record, agents=("agent3",)))
+    assert run(ActionModule, LIST, THERE)["warnings"][1:] == [
+        f"session {SESSION_ID} has ended, and agent3 may still have a part of it.",
+        DUE_HERE,
+    ]
+
+
+@pytest.mark.usefixtures("said")
+def test_check_mode_writes_no_list(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    run(ActionModule, {**LIST, "path": str(path)}, THERE, check_mode=True)
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("said")
+def test_a_list_that_cannot_be_written_is_one_sentence_and_leaves_nothing(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"name": "train-llm", "agents": AGENTS}, answers(agent2={"__session_verify": verified}))
-    assert f"agent2 cannot be asked: {why}." in said
-    assert "1 agent that cannot be asked, 2 pairs that could not be asked;" in str(refused.value)
+        run(ActionModule, {**LIST, "path": str(path)}, THERE)
+    assert str(refused.value) == f"{str(path)!r} cannot be written: Is a directory."
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    other = answers(agent2={"__session_seen": {"seen": {"sub1": MISSED}}})
-    with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"name": "train-llm", "agents": AGENTS, "path": str(path)}, other)
-    assert str(refused.value) == (
-        f"the session 'train-llm' is not healthy: 1 mount that is not the same everywhere; {REPAIR}"
-    )
-    assert json.loads(path.read_text())["mounts"][0]["apart"] == ["sub1"]
-    assert said[-1] == "Session train-llm is not healthy."
+# ---- what is due
 
 
-def test_a_mark_whose_removal_failed_stays(run: Run, said: list[str]) -> None:
-    lost = answers(agent1={"__session_removed": {"unreachable": True, "msg": "gone"}})
-    with pytest.raises(AnsibleActionFail):
-        run(ActionModule, {"name": "train-llm", "agents": AGENTS}, lost)
-    assert "mount /data: the mark could not be removed (a mark that main1 left there was looked for)" in said
-
-
-def test_a_session_that_is_not_there_fails_with_one_sentence(
-    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_session_whose_command_has_ended_is_listed_as_such_although_nobody_has_noted_it(
+    run: Run, queue: QueueFolder, said: list[str], exit_code: int
 ) -> None:
-    queue.save(queued(1))
-    path = tmp_path / "report.json"
-    for name, sentence in (
-        ("ghost", "no session 'ghost' was found."),
-        ("session-1", "the session 'session-1' is PENDING: no agent holds it."),
-    ):
-        with pytest.raises(AnsibleActionFail) as refused:
-            run(
-                ActionModule,
-                {"name": name, "agents": AGENTS, "path": str(path)},
-                answers(
-                    agent1={"__session_verify": {"parts": [], "unfit": None}},
-                    agent2={"__session_verify": {"parts": [], "unfit": None}},
-                ),
-            )
-        assert str(refused.value) == sentence
-        assert json.loads(path.read_text())["error"] == sentence
-    assert said == []
+    there = holding(plan(command="python train.py"), stopped={"main1": ("exited", exit_code)})
+    listed = run(ActionModule, LIST, there)
+    (record,) = listed["sessions"]
+    reason = f"the command ended with exit code {exit_code}"
+    assert (record["status"], record["exit_code"], record["reason"]) == ("TERMINATED", exit_code, reason)
+    assert said[1].split()[:4] == ["train-llm", "Multi-node", "4", "TERMINATED"]
+    assert said[1].endswith(reason)
+    assert listed["warnings"] == [DUE_HERE]
+    assert queue.entries() == []
+
+
+@pytest.mark.usefixtures("said")
+def test_a_session_whose_container_died_is_listed_as_it_is_and_its_agent_has_something_to_do(run: Run) -> None:
+    there = holding(plan(failure_policy="restart"), stopped={"sub2": ("exited", 1)})
+    listed = run(ActionModule, LIST, there)
+    assert [record["status"] for record in listed["sessions"]] == ["DEGRADED"]
+    assert [warning.partition(":")[0] for warning in listed["warnings"]] == ["something is due on agent2"]
+
+
+@pytest.mark.usefixtures("said")
+def test_where_nothing_is_due_nothing_is_warned_of(run: Run) -> None:
+    assert run(ActionModule, LIST, holding(MADE))["warnings"] == []
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("history", [True, False])
+def test_a_list_changes_nothing_in_the_queue(run: Run, queue: QueueFolder, history: bool, check_mode: bool) -> None:
+    killed = dataclasses.replace(me(), started="0")
+    queue.save(requested(1, pending_timeout=1, enqueued_at=1.0))
+    queue.save(requested(2, state="starting", owner=killed))
+    queue.save(requested(3, state="starting", owner=killed, spec=None))
+    queue.save(requested(4, state="ended", spec=None, updated_at=1.0))
+    queue.save(requested(5, state="ending", spec=None, agents=("agent1",)))
+    cache = keep(queue, *AGENTS)
+    before = content(queue)
+    there = holding(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
+    run(ActionModule, {**LIST, "history": history}, there, check_mode=check_mode)
+    assert content(queue) == before
+    assert all(cache.load(name, 60) for name in AGENTS)
+
+
+@pytest.mark.usefixtures("said")
+def test_a_list_makes_no_folder_for_the_queue(run: Run, queue: QueueFolder) -> None:
+    run(ActionModule, LIST, THERE)
+    assert not queue.path.exists()
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"committed": False}, "CREATING"), ({"committed": False, "expired": True}, "ERROR"), ({}, "RUNNING")],
+    ids=["being made", "given up", "made"],
+)
+def test_a_session_is_listed_in_the_state_that_its_agents_say(run: Run, changes: dict[str, Any], status: str) -> None:
+    listed = run(ActionModule, LIST, holding(MADE, **changes))
+    assert [record["status"] for record in listed["sessions"]] == [status]
+    assert listed["warnings"] == ([DUE_HERE] if "expired" in changes else [])

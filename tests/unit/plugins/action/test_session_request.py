@@ -13,8 +13,9 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.plugins import action
 
-from ansible_collections.backendai.cluster.plugins.action.session_spec import ActionModule
+from ansible_collections.backendai.cluster.plugins.action.session_request import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import IMAGE, POOLS, SESSION_ID, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run, keep
 
@@ -31,6 +32,31 @@ def test_a_request_is_returned_in_its_types_and_kept_out_of_logs(run: Run) -> No
     assert result["pools"] == dataclasses.asdict(POOLS)
     assert result["changed"] is False
     assert result["_ansible_no_log"] is True
+
+
+def test_requests_are_returned_by_the_names_of_their_sessions(run: Run, queue: QueueFolder) -> None:
+    waits = spec(name="session-1", env={"TOKEN": "hunter3"})
+    queue.save(requested(1, waits))
+    queue.save(requested(2, state="ended", spec=None))
+    checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
+    assert sorted(checked["specs"]) == ["session-1", "train-llm"]
+    assert checked["specs"]["train-llm"] == checked["spec"]
+    assert spec_from_dict(checked["specs"]["session-1"]) == waits
+
+
+def test_what_is_asked_for_again_is_taken_as_it_is_asked_for_now(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, spec(env={"TOKEN": "hunter3"})))
+    checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
+    assert checked["specs"] == {"train-llm": checked["spec"]}
+    assert checked["spec"]["env"] == {"TOKEN": "hunter2"}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_only_requests_are_kept_out_of_logs(run: Run, queue: QueueFolder, waits: bool) -> None:
+    if waits:
+        queue.save(requested(1))
+    checked = run(ActionModule, {"purpose": "list"}, variables())
+    assert (len(checked["specs"]), checked["_ansible_no_log"], "spec" in checked) == (waits, waits, False)
 
 
 def test_what_agents_are_asked_about_a_request_is_returned(run: Run) -> None:

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.action import session_schedule
-from ansible_collections.backendai.cluster.plugins.action.session_schedule import ActionModule
+from ansible_collections.backendai.cluster.plugins.action import session_plan
+from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
-from tests.unit.builders import NOW, POOLS, SESSION_ID, agent_facts, holders, plan, requested, result, spec
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from tests.unit.builders import (
+    NOW,
+    POOLS,
+    SESSION_ID,
+    agent_facts,
+    held_session,
+    holders,
+    plan,
+    requested,
+    result,
+    spec,
+)
 from tests.unit.plugins.action.conftest import Run, keep
 
-ARGUMENTS = {"agents": ["agent1", "agent2"], "pools": dataclasses.asdict(POOLS), "policy": "fifo", "patience": 16}
+ARGUMENTS: dict[str, Any] = {
+    "queue": True,
+    "agents": ["agent1", "agent2"],
+    "pools": dataclasses.asdict(POOLS),
+    "policy": "fifo",
+    "patience": 16,
+}
 
 
 def answers(cpu: int = 2, **held: AgentFacts) -> dict[str, Any]:
@@ -32,6 +52,7 @@ def answers(cpu: int = 2, **held: AgentFacts) -> dict[str, Any]:
 def test_an_empty_queue_starts_nothing(run: Run) -> None:
     result = run(ActionModule, ARGUMENTS, answers())
     assert (result["starts"], result["agents"], result["changed"]) == ([], [], False)
+    assert (result["specs"], result["_ansible_no_log"]) == ({}, False)
 
 
 def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) -> None:
@@ -42,6 +63,9 @@ def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) ->
     assert result["agents"] == ["agent1"]
     first, second, third = queue.entries()
     assert [(one.state, one.owner) for one in (first, second)] == [("starting", me())] * 2
+    assert [one.plan for one in (first, second)] == [
+        json.loads(json.dumps(start["plan"])) for start in result["starts"]
+    ]
     assert (third.state, third.owner, third.updated_at) == ("waiting", None, NOW + 3)
     assert third.record["pending"] == {
         "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; room comes when these end: session-1",
@@ -49,15 +73,17 @@ def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) ->
     }
 
 
-def test_a_start_has_the_whole_request_and_is_kept_out_of_logs(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, spec(name="session-1", env={"TOKEN": "hunter2"})))
+def test_what_starts_comes_with_the_whole_request_and_is_kept_out_of_logs(run: Run, queue: QueueFolder) -> None:
+    asked = spec(name="session-1", env={"TOKEN": "hunter2"})
+    queue.save(requested(1, asked))
+    queue.save(requested(2, spec(name="session-2", cluster_size=9)))
     result = run(ActionModule, ARGUMENTS, answers())
     (start,) = result["starts"]
-    assert (start["spec"]["env"], start["id"], start["known"]) == ({"TOKEN": "hunter2"}, requested(1).id, False)
-    assert start["unproven"] is True
-    assert "hunter2" not in str(start["request"])
+    assert (start["id"], start["known"], start["unproven"]) == (requested(1).id, False, True)
+    assert "hunter2" not in json.dumps(start)
+    assert {name: spec_from_dict(request) for name, request in result["specs"].items()} == {"session-1": asked}
     assert result["_ansible_no_log"] is True
-    assert [entry.spec for entry in queue.entries()] == [start["spec"]]
+    assert queue.entries()[0].spec == result["specs"]["session-1"]
 
 
 def test_those_that_are_passed_are_counted(run: Run, queue: QueueFolder) -> None:
@@ -127,7 +153,7 @@ def test_what_others_have_changed_meanwhile_is_theirs(
         queue.remove(requested(3).id)
         return schedule(*given)
 
-    monkeypatch.setattr(session_schedule, "schedule", meanwhile)
+    monkeypatch.setattr(session_plan, "schedule", meanwhile)
     result = run(ActionModule, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-2"]
     assert [(entry.name, entry.owner) for entry in queue.entries()] == [("session-1", taken.owner), ("session-2", me())]
@@ -149,3 +175,45 @@ def test_check_mode_decides_and_notes_nothing(run: Run, queue: QueueFolder) -> N
     before = queue.entries()
     assert len(run(ActionModule, ARGUMENTS, answers(), check_mode=True)["starts"]) == 2
     assert queue.entries() == before
+
+
+# ---- what other runs have planned and not claimed yet
+
+
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+LIVE = dataclasses.replace(me(), host="manager2 - boot pid:[1]")
+DEAD = dataclasses.replace(me(), started="0")
+
+
+def planned_by(owner: Owner) -> Entry:
+    """Return the entry of a session of one container that another run has planned for itself."""
+    made = dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID)
+    changes = {"id": OTHER_ID, "state": "starting", "owner": owner, "updated_at": time.time(), "spec": None}
+    return dataclasses.replace(requested(3, spec(name="other"), **changes), plan=made.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("owner", "started"),
+    [(LIVE, ["session-1"]), (me(), ["session-1"]), (DEAD, ["session-1", "session-2"])],
+    ids=["live", "this run", "dead"],
+)
+def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not(
+    run: Run, queue: QueueFolder, owner: Owner, started: list[str]
+) -> None:
+    for number in (1, 2):
+        queue.save(requested(number))
+    other = planned_by(owner)
+    queue.save(other)
+    result = run(ActionModule, ARGUMENTS, answers())
+    assert [start["plan"]["name"] for start in result["starts"]] == started
+    assert queue.entry(OTHER_ID) == other
+
+
+def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1))
+    other = planned_by(LIVE)
+    queue.save(other)
+    made = dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID)
+    claimed = held_session(made, "agent1", committed=False)
+    there = answers(agent1=agent_facts("agent1", 2, taken={"cpu": 1}, containers=1, sessions=[claimed]))
+    assert [start["plan"]["name"] for start in run(ActionModule, ARGUMENTS, there)["starts"]] == ["session-1"]

@@ -1,4 +1,4 @@
-"""What is due is noted in the queue before anything is touched, and people are told once."""
+"""What is due is noted in the queue before anything is touched, and people and gateways are told once."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import time
 from typing import Any
 
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.backendai.cluster.plugins.action.session_due import ActionModule
+from ansible_collections.backendai.cluster.plugins.action.session_reconcile import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
-from tests.unit.builders import SESSION_ID, agent_facts, holders, plan, requested, result
+from tests.unit.builders import REPOSITORY, SESSION_ID, agent_facts, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run, keep
 
 AGENTS = ["agent1", "agent2", "agent3"]
@@ -28,7 +31,7 @@ def answers(*away: str, **held: AgentFacts) -> dict[str, Any]:
     """Return the variables of a run in which agents hold this; those that are away were not reached."""
     said: dict[str, Any] = {name: result(held.get(name, agent_facts(name))) for name in AGENTS}
     said |= {name: {"unreachable": True, "msg": "no route to host"} for name in away}
-    return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()}}
+    return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()} | {"localhost": {}}}
 
 
 def over() -> dict[str, AgentFacts]:
@@ -91,18 +94,18 @@ def test_containers_to_restart_and_claims_to_sweep_are_the_agents_work(run: Run,
 
 
 @pytest.mark.usefixtures("said")
-def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_given_up(run: Run, queue: QueueFolder) -> None:
+def test_what_a_killed_run_left_is_taken_away_only_where_it_counts_as_abandoned(run: Run, queue: QueueFolder) -> None:
     entry = own_start(queue)
     held = holders(plan(), committed=False)
     assert run(ActionModule, ARGUMENTS, answers(**held))["agents"] == []
     assert queue.entries() == [entry]
-    assert run(ActionModule, {**ARGUMENTS, "given_up": True}, answers(**held))["agents"] == ["agent1", "agent2"]
+    assert run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**held))["agents"] == ["agent1", "agent2"]
     assert [one.state for one in queue.entries()] == ["ending"]
 
 
 def test_the_note_of_a_killed_run_whose_session_runs_is_dropped(run: Run, queue: QueueFolder, said: list[str]) -> None:
     own_start(queue)
-    result = run(ActionModule, {**ARGUMENTS, "given_up": True}, answers(**holders(plan())))
+    result = run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
     assert (result["agents"], queue.entries(), said) == ([], [], [])
 
 
@@ -173,3 +176,96 @@ def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueF
     result = run(ActionModule, args, answers(**over()), check_mode=True)
     assert result["agents"] == ["agent1", "agent2"]
     assert {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")} == before
+
+
+# ---- what gateways are told
+
+
+def told_by_the_role() -> tuple[str, list[str]]:
+    """Return the variable that the role registers the result in, and those that it says have told gateways."""
+    from ansible.template import Templar, trust_as_template
+
+    role = REPOSITORY / "roles/session"
+    (task,) = yaml.safe_load((role / "tasks/reconcile.yml").read_text())
+    loader, told = DataLoader(), task["backendai.cluster.session_reconcile"]["told"]
+    templar = Templar(loader=loader, variables=yaml.safe_load((role / "vars/main.yml").read_text()))
+    return task["register"], templar.template(trust_as_template(told) if isinstance(told, str) else told)
+
+
+def routed() -> dict[str, AgentFacts]:
+    """Return what agents hold of a session that publishes its SSH port."""
+    return holders(dataclasses.replace(plan(), published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),)))
+
+
+@pytest.mark.usefixtures("said")
+def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
+    assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
+        "routes": [],
+        "ended": [requested(1).id],
+        "news": True,
+    }
+
+
+@pytest.mark.usefixtures("said")
+def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: QueueFolder) -> None:
+    began = time.time()
+    queue.save(requested(1, state="ended", spec=None, updated_at=began - 1))
+    args = {**ARGUMENTS, "began": began}
+    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "news": False}
+    ending = run(ActionModule, args, answers(**over()))["routes"]
+    assert ending == {"routes": [], "ended": [SESSION_ID], "news": True}
+
+
+@pytest.mark.usefixtures("said")
+def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run) -> None:
+    there = answers(**routed())
+    assert run(ActionModule, {**ARGUMENTS, "began": 0.0}, there)["routes"]["routes"] == []
+    told = run(ActionModule, {**ARGUMENTS, "began": 0.0, "all_routes": True}, there)["routes"]
+    assert ([route["id"] for route in told["routes"]], told["ended"], told["news"]) == ([SESSION_ID], [], True)
+
+
+@pytest.mark.usefixtures("said")
+def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1, state="ended", spec=None, updated_at=time.time() - DAY))
+    before = {"routes": {"ended": [requested(1).id]}}
+    there = answers()
+    there["hostvars"]["localhost"] = {"__session_result": before}
+    args = {**ARGUMENTS, "began": time.time(), "told": ["__session_result"]}
+    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [], "news": False}
+    everything = run(ActionModule, {**args, "all_routes": True}, there)["routes"]
+    assert everything == {"routes": [], "ended": [requested(1).id], "news": True}
+
+
+@pytest.mark.usefixtures("said")
+def test_what_is_over_is_not_routed_although_agents_still_hold_it(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(id=SESSION_ID, name="train-llm", state="ending", spec=None, agents=("agent1",)))
+    told = run(ActionModule, {**ARGUMENTS, "began": 0.0, "all_routes": True}, answers(**routed()))["routes"]
+    assert told == {"routes": [], "ended": [SESSION_ID], "news": True}
+
+
+@pytest.mark.usefixtures("said", "queue")
+def test_what_gateways_have_been_told_is_no_news(run: Run) -> None:
+    args = {**ARGUMENTS, "began": time.time(), "told": ["__session_result", "__session_queue_result"]}
+    first = run(ActionModule, args, answers(**over()))
+    there = answers()
+    there["hostvars"]["localhost"] = {"__session_queue_result": first}
+    again = run(ActionModule, args, there)["routes"]
+    assert (first["routes"]["news"], again) == (True, {"routes": [], "ended": [SESSION_ID], "news": False})
+
+
+@pytest.mark.usefixtures("said", "queue")
+def test_what_a_run_finds_and_then_notes_as_done_is_news_until_gateways_are_told(run: Run) -> None:
+    registered, told = told_by_the_role()
+    args = {**ARGUMENTS, "began": time.time(), "told": told}
+    first = run(ActionModule, args, answers(**over()))
+    there = answers()
+    there["hostvars"]["localhost"] = {registered: first}
+    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [SESSION_ID], "news": True}
+
+
+@pytest.mark.usefixtures("said", "queue")
+def test_check_mode_ends_nothing_and_tells_gateways_so(run: Run) -> None:
+    args = {**ARGUMENTS, "began": time.time()}
+    found = run(ActionModule, args, answers(**over()), check_mode=True)
+    assert (found["agents"], found["routes"]["ended"], found["routes"]["news"]) == (["agent1", "agent2"], [], False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action.session_logs_report import ActionModule
+from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from tests.unit.builders import SESSION_ID, plan, queued
 from tests.unit.plugins.action.conftest import Run
@@ -17,6 +17,7 @@ from tests.unit.plugins.plugin_utils._report.test_logs import logged
 
 MADE = plan({"agent1": 1, "agent2": 1})
 AGENTS = ["agent1", "agent2", "agent3"]
+LOGS: dict[str, Any] = {"kind": "logs", "agents": AGENTS}
 NOTHING: dict[str, Any] = {"parts": [], "unfit": None}
 
 
@@ -29,20 +30,20 @@ def answers(**changes: dict[str, Any]) -> dict[str, Any]:
 
 def test_logs_are_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "logs.json"
-    result = run(ActionModule, {"name": "train-llm", "agents": AGENTS, "path": str(path)}, answers())
+    result = run(ActionModule, {**LOGS, "name": "train-llm", "path": str(path)}, answers())
     assert (result["changed"], result["logs"]["error"]) == (False, None)
     assert json.loads(path.read_text()) == result["logs"]
     assert said == ["== main1 on agent1: running ==", "I am main1", "== sub1 on agent2: running ==", "I am sub1"]
 
 
 def test_one_container_is_shown_where_it_is_named(run: Run, said: list[str]) -> None:
-    run(ActionModule, {"id": SESSION_ID, "kernel": "sub1", "agents": AGENTS}, answers())
+    run(ActionModule, {**LOGS, "id": SESSION_ID, "kernel": "sub1"}, answers())
     assert said == ["== sub1 on agent2: running ==", "I am sub1"]
 
 
 def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "logs.json"
-    run(ActionModule, {"name": "train-llm", "agents": AGENTS, "path": str(path)}, answers(), check_mode=True)
+    run(ActionModule, {**LOGS, "name": "train-llm", "path": str(path)}, answers(), check_mode=True)
     assert (said[-1], path.exists()) == ("I am sub1", False)
 
 
@@ -60,7 +61,7 @@ def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
     run: Run, said: list[str], tmp_path: Path, result: dict[str, Any], why: str
 ) -> None:
     path = tmp_path / "logs.json"
-    args = {"name": "train-llm", "agents": AGENTS, "path": str(path)}
+    args = {**LOGS, "name": "train-llm", "path": str(path)}
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, args, answers(agent2=result))
     assert str(refused.value) == (
@@ -99,7 +100,7 @@ def test_a_session_that_no_agent_holds_fails_with_one_sentence(
     with pytest.raises(AnsibleActionFail) as refused:
         run(
             ActionModule,
-            {**args, "agents": AGENTS, "path": str(path), "queue_path": str(queue.path)},
+            {**LOGS, **args, "path": str(path), "queue_path": str(queue.path)},
             answers(agent1=NOTHING, agent2=NOTHING),
         )
     assert (str(refused.value), said) == (sentence, [])
@@ -108,6 +109,6 @@ def test_a_session_that_no_agent_holds_fails_with_one_sentence(
 
 def test_a_container_that_the_session_does_not_have_is_refused(run: Run, said: list[str]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"name": "train-llm", "kernel": "sub9", "agents": AGENTS}, answers())
+        run(ActionModule, {**LOGS, "name": "train-llm", "kernel": "sub9"}, answers())
     assert str(refused.value) == "session_kernel: 'sub9' is not a container of 'train-llm'; it has main1, sub1."
     assert said == []

@@ -1,0 +1,119 @@
+"""What agents said of a session becomes a table, a file and an exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from tests.unit.builders import SESSION_ID, plan, queued
+from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.plugin_utils._report.test_verification import part
+
+MADE = plan({"agent1": 1, "agent2": 1}, mounts=[{"source": "/mnt/data", "target": "/data"}])
+AGENTS = ["agent1", "agent2", "agent3"]
+VERIFY: dict[str, Any] = {"kind": "verification", "agents": AGENTS}
+SIGHT = {"/data": {"mark": True, "folder": "1:1", "names": "abc"}}
+MISSED = {"/data": {"mark": False, "folder": "1:1", "names": "abc"}}
+REPAIR = "create_session with the same variables repairs what differs from the plan."
+
+
+def answers(**changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables of a run whose agents found all well, but for changes of their variables."""
+    marked = {"__session_left": {"left": ["/data"]}, "__session_removed": {"stays": []}}
+    skipped = {"__session_left": {"skipped": True}, "__session_removed": {"skipped": True}}
+    said: dict[str, dict[str, Any]] = {
+        "agent1": {**marked, "__session_seen": {"seen": {"main1": SIGHT}}},
+        "agent2": {**skipped, "__session_seen": {"seen": {"sub1": SIGHT}}},
+        "agent3": {"__session_verify": {"parts": [], "unfit": None}},
+    }
+    for agent in MADE.agents:
+        said[agent]["__session_verify"] = {"parts": [part(MADE, agent)], "unfit": None}
+    return {"hostvars": {agent: {**variables, **changes.get(agent, {})} for agent, variables in said.items()}}
+
+
+def test_a_healthy_session_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    result = run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, answers())
+    assert (result["changed"], result["report"]["healthy"]) == (False, True)
+    assert json.loads(path.read_text()) == result["report"]
+    assert said == [
+        "ms     main1  sub1",
+        "main1  -      0.07",
+        "sub1   0.07   -",
+        "mount /data: the same in all containers (a mark that main1 left there was looked for)",
+        "Session train-llm is healthy.",
+    ]
+
+
+def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    run(ActionModule, {**VERIFY, "id": SESSION_ID, "path": str(path)}, answers(), check_mode=True)
+    assert (said[-1], path.exists()) == ("Session train-llm is healthy.", False)
+
+
+@pytest.mark.parametrize(
+    ("verified", "why"),
+    [
+        ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
+        ({"failed": True, "msg": "boom"}, "boom"),
+        ({"failed": True}, "it gave no answer"),
+        ({"parts": [], "unfit": "the engine does not answer."}, "the engine does not answer"),
+        ({}, "hidden by --limit"),
+    ],
+    ids=["unreachable", "failed", "silent", "unfit", "hidden"],
+)
+def test_an_agent_that_cannot_be_asked_is_shown_and_fails(
+    run: Run, said: list[str], verified: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {**VERIFY, "name": "train-llm"}, answers(agent2={"__session_verify": verified}))
+    assert f"agent2 cannot be asked: {why}." in said
+    assert "1 agent that cannot be asked, 2 pairs that could not be asked;" in str(refused.value)
+
+
+def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    other = answers(agent2={"__session_seen": {"seen": {"sub1": MISSED}}})
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, other)
+    assert str(refused.value) == (
+        f"the session 'train-llm' is not healthy: 1 mount that is not the same everywhere; {REPAIR}"
+    )
+    assert json.loads(path.read_text())["mounts"][0]["apart"] == ["sub1"]
+    assert said[-1] == "Session train-llm is not healthy."
+
+
+def test_a_mark_whose_removal_failed_stays(run: Run, said: list[str]) -> None:
+    lost = answers(agent1={"__session_removed": {"unreachable": True, "msg": "gone"}})
+    with pytest.raises(AnsibleActionFail):
+        run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
+    assert "mount /data: the mark could not be removed (a mark that main1 left there was looked for)" in said
+
+
+def test_a_session_that_is_not_there_fails_with_one_sentence(
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path
+) -> None:
+    queue.save(queued(1))
+    path = tmp_path / "report.json"
+    for name, sentence in (
+        ("ghost", "no session 'ghost' was found."),
+        ("session-1", "the session 'session-1' is PENDING: no agent holds it."),
+    ):
+        with pytest.raises(AnsibleActionFail) as refused:
+            run(
+                ActionModule,
+                {**VERIFY, "name": name, "path": str(path)},
+                answers(
+                    agent1={"__session_verify": {"parts": [], "unfit": None}},
+                    agent2={"__session_verify": {"parts": [], "unfit": None}},
+                ),
+            )
+        assert str(refused.value) == sentence
+        assert json.loads(path.read_text())["error"] == sentence
+    assert said == []

@@ -1,0 +1,52 @@
+"""A step finds the request of each session with what this run has checked, or with what it has planned of the queue."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.action.session_step import ActionModule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
+from tests.unit.builders import SESSION_ID, plan, spec
+from tests.unit.plugins.action.conftest import Run
+
+
+class Sent(ActionModule):
+    """The action, short of its way to an agent and of its templates."""
+
+    def ask(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
+        asked = options["sessions"]
+        return {"phase": phase, "asked": asked, "sessions": {session["id"]: {} for session in asked}}
+
+    def _rendered(self, kind: str, *_seen: Any) -> str:
+        return kind
+
+
+def result_with(token: str, name: str = "train-llm") -> dict[str, Any]:
+    """Return a result with one request, whose environment has this token."""
+    return {"specs": {name: dataclasses.asdict(spec(name=name, env={"TOKEN": token}))}}
+
+
+@pytest.mark.parametrize(
+    ("request_result", "queue_plan", "token"),
+    [
+        (result_with("asked"), None, "asked"),
+        (result_with("asked"), {"skipped": True}, "asked"),
+        (result_with("asked"), result_with("queued", "session-2"), "asked"),
+        ({"specs": {}}, result_with("queued"), "queued"),
+        (result_with("asked"), result_with("queued"), "queued"),
+    ],
+    ids=["asked for", "no queue", "another one queued", "queued since the run began", "asked for and queued"],
+)
+def test_the_request_of_a_session_is_found(
+    run: Run, request_result: dict[str, Any], queue_plan: dict[str, Any] | None, token: str
+) -> None:
+    start = start_of(Decision(plan({"agent1": 1}), False, {}, {}), spec(), [], unproven=False)
+    localhost = {"__session_request": request_result, "__session_queue_plan": queue_plan}
+    variables = {"inventory_hostname": "agent1", "hostvars": {"localhost": localhost, "agent1": {}}}
+    sent = run(Sent, {"step": "claim", "starts": [start], "claim_ttl": 600, "templates": {}}, variables)
+    (asked,) = sent["asked"]
+    assert (asked["id"], asked["contents"]["environments"]["main1"]["TOKEN"]) == (SESSION_ID, token)

@@ -1,0 +1,239 @@
+"""The session that has to go is found and noted before anything is touched, and is history when it has gone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
+    ended_record,
+    session_record,
+    unplanned_record,
+)
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, requested, result
+from tests.unit.plugins.action.conftest import Run, keep
+
+MADE = plan()
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+AGENTS = ["agent1", "agent2", "agent3"]
+ENDED: dict[str, Any] = {"state": "ended", "began": 0.0}
+BEGUN: dict[str, Any] = {"state": "begun", "agents": AGENTS}
+
+RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
+NOTE = note_of_end(MADE, RECORD, NOW)
+NEVER_THERE = unplanned_record(None, "ghost", "TERMINATED")
+
+
+def answers(**said: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables of a run in which agents hold the session, unless they said this."""
+    there = {**holders(MADE), "agent3": agent_facts("agent3")}
+    return {"hostvars": {name: {"__session_agent": said.get(name, result(facts))} for name, facts in there.items()}}
+
+
+AWAY = answers(agent2={"unreachable": True, "msg": "Failed to connect"})
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"name": "train-llm"}, {"name": "train-llm", "id": ""}, {"id": SESSION_ID}, {"name": "", "id": SESSION_ID}],
+    ids=["name", "name, empty id", "id", "id, empty name"],
+)
+def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
+    run: Run, queue: QueueFolder, wanted: dict[str, str]
+) -> None:
+    result = run(ActionModule, {**BEGUN, **wanted}, answers())
+    assert (result["plan"]["id"], result["agents"], result["away"]) == (SESSION_ID, ["agent1", "agent2"], [])
+    assert (result["changed"], result["record"]["status"]) == (False, "TERMINATED")
+    (entry,) = queue.entries()
+    assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "ending", ("agent1", "agent2"))
+
+
+@pytest.mark.parametrize("wanted", [{"name": "other"}, {"id": OTHER_ID}, {"name": "train", "id": ""}])
+def test_a_session_that_nobody_holds_is_nothing_to_end(run: Run, queue: QueueFolder, wanted: dict[str, str]) -> None:
+    result = run(ActionModule, {**BEGUN, **wanted}, answers())
+    assert (result["plan"], result["agents"], result["changed"]) == (None, [], False)
+    assert queue.entries() == []
+
+
+def test_an_id_that_belongs_to_another_name_ends_neither(run: Run, queue: QueueFolder) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {**BEGUN, "name": "other", "id": SESSION_ID}, answers())
+    assert str(refused.value) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
+    assert queue.entries() == []
+
+
+def test_a_session_is_not_ended_by_half(run: Run, queue: QueueFolder) -> None:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, {**BEGUN, "name": "train-llm"}, AWAY)
+    assert str(refused.value) == (
+        "the session 'train-llm' has containers on agents that cannot be used, so nothing was ended:"
+        " agent2: Failed to connect; with session_force it ends without them, and they are cleared when they return."
+    )
+    assert queue.entries() == []
+
+
+def test_with_force_it_is_ended_without_the_agents_that_are_away(run: Run, queue: QueueFolder) -> None:
+    result = run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
+    assert (result["agents"], result["away"]) == (["agent1"], ["agent2"])
+    assert result["warnings"] == ["agent2 is left out: Failed to connect."]
+    assert [entry.agents for entry in queue.entries()] == [("agent1", "agent2")]
+
+
+def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: Run, queue: QueueFolder) -> None:
+    hidden = answers()
+    hidden["hostvars"]["agent3"] = {}
+    args = {**BEGUN, "name": "ghost"}
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(ActionModule, args, hidden)
+    assert str(refused.value) == (
+        "no session 'ghost' was found, and not all agents can be asked: agent3: hidden by --limit;"
+        " with session_force they are cleared of it when they return."
+    )
+    result = run(ActionModule, {**args, "force": True}, hidden)
+    assert (result["away"], result["changed"]) == (["agent3"], True)
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent3",))]
+
+
+def test_to_cancel_a_session_that_waits_is_a_change(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1))
+    result = run(ActionModule, {**BEGUN, "name": "session-1"}, answers())
+    assert (result["changed"], result["record"]["status"]) == (True, "CANCELLED")
+    assert [(entry.state, entry.spec) for entry in queue.entries()] == [("ended", None)]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_is_known_of_its_agents_is_dropped_but_not_in_check_mode(
+    run: Run, queue: QueueFolder, check_mode: bool
+) -> None:
+    cache = keep(queue, *AGENTS)
+    run(ActionModule, {**BEGUN, "name": "train-llm"}, answers(), check_mode=check_mode)
+    kept = [name for name in AGENTS if cache.load(name, 60)]
+    assert kept == (AGENTS if check_mode else ["agent3"])
+
+
+@pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])
+def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, name: str, changed: bool) -> None:
+    queue.save(requested(1))
+    before = queue.entries()
+    result = run(ActionModule, {**BEGUN, "name": name}, answers(), check_mode=True)
+    assert (result["changed"], queue.entries()) == (changed, before)
+
+
+# ---- when it has gone
+
+
+def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    queue.save(NOTE)
+    result = run(ActionModule, {**ENDED, "record": RECORD, "away": []}, {})
+    (entry,) = queue.entries()
+    assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "ended", RECORD, ())
+    assert said == ["Session train-llm is TERMINATED."]
+    assert (result["record"], result["changed"], result["waiting"]) == (RECORD, False, False)
+
+
+def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
+    queue.save(NOTE)
+    result = run(ActionModule, {**ENDED, "record": RECORD, "away": ["agent2"]}, {})
+    (entry,) = queue.entries()
+    assert (entry.state, entry.agents, result["waiting"]) == ("ending", ("agent2",), True)
+    assert said == [
+        "Session train-llm is TERMINATED.",
+        "  agent2 will be cleared by the next run that can use it.",
+    ]
+
+
+def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
+    run: Run, queue: QueueFolder, said: list[str]
+) -> None:
+    queue.save(NOTE)
+    removed = {"agent1": {"changed": True}, "agent2": {"unreachable": True}, "agent3": {"failed": True}}
+    assert run(ActionModule, {**ENDED, "record": RECORD, "away": ["agent4"], "removed": removed}, {})["waiting"] is True
+    (entry,) = queue.entries()
+    assert (entry.state, entry.agents) == ("ending", ("agent4", "agent2", "agent3"))
+    assert said[1] == "  agent4, agent2, agent3 will be cleared by the next run that can use it."
+
+
+@pytest.mark.usefixtures("said")
+def test_the_record_is_written(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {})
+    assert json.loads(path.read_text()) == RECORD
+
+
+@pytest.mark.parametrize(
+    "record", [NEVER_THERE, {**NEVER_THERE, "id": "other"}, {**NEVER_THERE, "id": MADE.id}], ids=["none", "no", "an id"]
+)
+def test_a_session_that_was_never_there_leaves_no_note(
+    run: Run, queue: QueueFolder, said: list[str], record: dict[str, Any]
+) -> None:
+    run(ActionModule, {**ENDED, "record": record}, {})
+    assert (queue.entries(), said) == ([], ["Session ghost is TERMINATED."])
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize(
+    "entry",
+    [
+        dataclasses.replace(NOTE, state="ended", agents=()),
+        requested(id=MADE.id, state="waiting"),
+        requested(id=MADE.id, state="starting", spec=None),
+    ],
+    ids=["history", "waits", "starts"],
+)
+def test_an_entry_that_says_no_end_is_left_as_it_is(run: Run, queue: QueueFolder, entry: Any) -> None:
+    queue.save(entry)
+    before = queue.entries()
+    run(ActionModule, {**ENDED, "record": RECORD}, {})
+    assert queue.entries() == before
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize(
+    ("changes", "waiting"), [({}, True), ({"state": "ended", "spec": None}, False)], ids=["waits", "history"]
+)
+def test_who_waits_is_told_that_room_is_free(
+    run: Run, queue: QueueFolder, changes: dict[str, Any], waiting: bool
+) -> None:
+    queue.save(NOTE)
+    queue.save(requested(2, **changes))
+    assert run(ActionModule, {**ENDED, "record": RECORD}, {})["waiting"] is waiting
+
+
+@pytest.mark.usefixtures("said")
+def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueFolder) -> None:
+    began = time.time()
+    queue.save(requested(1, state="ended", spec=None, updated_at=began - 1))
+    queue.save(NOTE)
+    ended = run(ActionModule, {**ENDED, "record": RECORD, "began": began}, {})["routes"]
+    assert ended == {"routes": [], "ended": [MADE.id], "news": True}
+
+
+@pytest.mark.usefixtures("said")
+def test_a_session_that_agents_away_still_hold_has_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
+    began = time.time()
+    run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
+    ended = run(ActionModule, {**ENDED, "record": RECORD, "away": ["agent2"], "began": began}, {})["routes"]
+    assert ([entry.state for entry in queue.entries()], ended["ended"], ended["news"]) == (["ending"], [MADE.id], True)
+
+
+@pytest.mark.usefixtures("said", "queue")
+def test_where_nothing_has_ended_gateways_are_told_nothing(run: Run) -> None:
+    ended = run(ActionModule, {**ENDED, "record": NEVER_THERE, "began": time.time()}, {})
+    assert ended["routes"] == {"routes": [], "ended": [], "news": False}
+
+
+def test_check_mode_writes_nothing_and_says_so(run: Run, queue: QueueFolder, said: list[str], tmp_path: Path) -> None:
+    queue.save(NOTE)
+    path = tmp_path / "record.json"
+    run(ActionModule, {**ENDED, "record": RECORD, "path": str(path)}, {}, check_mode=True)
+    assert (queue.entries(), path.exists()) == ([NOTE], False)
+    assert said == ["Session train-llm was not touched: this is check mode."]
