@@ -82,10 +82,10 @@ class HostAction(ActionBase):
         if reply.get("missing"):
             reply = self._exchange(interpreter, self._payload(host_program.archive(), request))
         if "failed" in reply:
-            # What nobody has expected comes with its traceback.
-            self._display.vvv(reply.get("traceback", ""))
-            raise AnsibleActionFail(reply["failed"])
-        if request and not isinstance(reply.get("result"), dict):
+            if reply.get("traceback"):
+                self._display.vvv(str(reply["traceback"]))
+            raise AnsibleActionFail(str(reply["failed"]))
+        if not (isinstance(reply.get("result"), dict) if request else isinstance(reply.get("installed"), bool)):
             raise AnsibleActionFail("the program on this host gave a reply without a result.")
         return reply
 
