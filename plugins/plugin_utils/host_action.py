@@ -25,6 +25,9 @@ HOME = "/usr/local/lib/backendai"
 DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")
 DISCOVERED = "discovered_interpreter_python"
 
+# What Ansible acts upon, wherever it finds it in a result: a host may not add hosts, for others would run on them.
+ANSIBLES_OWN = ("add_host", "add_group", "ansible_", "_ansible_")
+
 # The launcher comes first on standard input, behind the number of its bytes. Nothing is imported from the folder that
 # somebody happens to log in to.
 COMMAND = "import sys;sys.path[:]=filter(None,sys.path);s=sys.stdin.buffer;exec(s.read(int(s.readline())))"
@@ -48,7 +51,7 @@ class HostAction(ActionBase):
             "seconds": seconds,
         }
         reply = self._converse(json.dumps(request).encode(), task_vars)
-        result: dict[str, Any] = reply["result"]
+        result = {name: value for name, value in reply["result"].items() if not name.startswith(ANSIBLES_OWN)}
         return {**result, **self._found_interpreter()}
 
     def install(self, task_vars: dict[str, Any]) -> bool:
@@ -82,10 +85,10 @@ class HostAction(ActionBase):
         if reply.get("missing"):
             reply = self._exchange(interpreter, self._payload(host_program.archive(), request))
         if "failed" in reply:
-            # What nobody has expected comes with its traceback.
-            self._display.vvv(reply.get("traceback", ""))
-            raise AnsibleActionFail(reply["failed"])
-        if request and not isinstance(reply.get("result"), dict):
+            if reply.get("traceback"):
+                self._display.vvv(str(reply["traceback"]))
+            raise AnsibleActionFail(str(reply["failed"]))
+        if not (isinstance(reply.get("result"), dict) if request else isinstance(reply.get("installed"), bool)):
             raise AnsibleActionFail("the program on this host gave a reply without a result.")
         return reply
 

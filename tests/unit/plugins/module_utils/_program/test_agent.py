@@ -1,0 +1,68 @@
+"""What an agent says before anything is planned: its facts, or why it cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
+from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings
+from tests.unit.builders import IMAGE
+from tests.unit.phases import NOWHERE, result_of
+
+SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
+FACTS = {"warnings": ["nvidia-smi fails (no driver), so this agent offers no cuda.device"]}
+
+
+def options(state_path: Path) -> dict[str, Any]:
+    return {
+        "docker_host": NOWHERE,
+        "state_path": str(state_path),
+        "settings": {**SETTINGS, "resource_group": "gpu"},
+        "images": [IMAGE],
+        "paths": ["/mnt"],
+    }
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "connect", lambda address: f"client of {address}")
+
+
+@pytest.mark.usefixtures("connected")
+def test_facts_are_those_of_the_agent_that_the_inventory_describes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def survey(client: str, store: Store, settings: Settings, questions: Questions) -> dict[str, Any]:
+        asked.extend([client, store.firewall_file, settings, questions])
+        return FACTS
+
+    monkeypatch.setattr(agent, "survey_agent", survey)
+    assert result_of("survey", options(tmp_path)) == {"agent": FACTS, "unfit": None}
+    settings, questions = Settings(**{**SETTINGS, "resource_group": "gpu"}), Questions([IMAGE], ["/mnt"])
+    assert asked == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
+
+
+@pytest.mark.usefixtures("connected")
+def test_agent_that_declares_what_is_not_there_is_unfit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "agent_slots: /dev/nope of lab.device is not a device node here"
+
+    def survey(*_reading: object) -> None:
+        raise ValueError(sentence)
+
+    monkeypatch.setattr(agent, "survey_agent", survey)
+    assert result_of("survey", options(tmp_path)) == {"agent": None, "unfit": sentence}
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_agent_whose_engine_is_down_is_unfit_and_no_failure(tmp_path: Path, check_mode: bool) -> None:
+    result = result_of("survey", options(tmp_path), check_mode=check_mode)
+    assert result["agent"] is None
+    assert result["unfit"].startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,81 @@
+"""What a gateway says when it is told of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway import haproxy, routing
+from ansible_collections.backendai.cluster.plugins.module_utils._program import gateway
+from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
+from tests.unit.haproxy import AdminSocket
+from tests.unit.phases import failure_of, result_of
+
+NOTHING: dict[str, Any] = {"routes": [], "ended": [], "exact": False}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of a gateway that is provisioned."""
+    return provisioned(tmp_path / "state")
+
+
+@pytest.fixture
+def running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminSocket]:
+    """Return the HAProxy of the gateway; its table is faked."""
+    Table(partial(monkeypatch.setattr, routing))
+    monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "socket")))
+    admin = haproxy_of(folder)
+    yield admin
+    admin.close()
+
+
+def routes(folder: Path, *, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    return result_of("routes", {**NOTHING, "state_path": str(folder), **options}, check_mode=check_mode)
+
+
+@pytest.mark.usefixtures("running")
+def test_links_are_told_in_the_order_of_the_routes(folder: Path) -> None:
+    result = routes(folder, routes=[OTHER, ROUTE])
+    assert [one["id"] for one in result["links"]] == [TWO, ONE]
+    assert result["links"][1]["apps"] == [
+        {"name": "web", "protocol": "http", "url": "https://train-llm--web.apps.example.org/"}
+    ]
+    assert (result["changed"], result["warnings"]) == (True, [])
+    assert "HAProxy's apps.map: train-llm/web " in result["diff"]["after"]
+    again = routes(folder, routes=[OTHER, ROUTE])
+    assert (again["changed"], again["diff"]) == (False, {"before": "", "after": ""})
+
+
+@pytest.mark.usefixtures("running")
+def test_ended_and_exact_close_doors(folder: Path) -> None:
+    routes(folder, routes=[OTHER, ROUTE])
+    assert routes(folder)["changed"] is False
+    assert routes(folder, ended=[ONE], check_mode=True)["changed"] is True
+    assert len(list((folder / "routes").iterdir())) == 2
+    routes(folder, ended=[ONE])
+    assert [path.stem for path in (folder / "routes").iterdir()] == [TWO]
+    routes(folder, routes=[ROUTE], exact=True)
+    assert [path.stem for path in (folder / "routes").iterdir()] == [ONE]
+
+
+@pytest.mark.usefixtures("running")
+def test_haproxy_that_does_not_run_is_a_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "nowhere")))
+    result = routes(folder, routes=[ROUTE])
+    assert (result["changed"], result["warnings"]) == (True, [routing.NOT_RUNNING])
+
+
+@pytest.mark.usefixtures("running")
+def test_what_cannot_be_a_route_is_refused_with_one_sentence(folder: Path) -> None:
+    options = {**NOTHING, "state_path": str(folder), "routes": [{**ROUTE, "name": "x"}]}
+    assert failure_of("routes", options).startswith("routes[0].name: 'x' must have 4 to 64 characters")
+
+
+def test_host_that_is_no_gateway_fails_with_one_sentence(tmp_path: Path) -> None:
+    sentence = failure_of("routes", {**NOTHING, "state_path": str(tmp_path / "nowhere")})
+    assert sentence.endswith("run backendai.cluster.provision_gateways on this host.")

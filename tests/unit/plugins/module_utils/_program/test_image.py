@@ -1,0 +1,125 @@
+"""What an agent says of one look at one image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._program import image
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen
+from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
+from tests.unit.engine import Engine
+from tests.unit.phases import NOWHERE, failure_of, result_of
+
+HELD = held(plan({"agent1": 1}))
+PULLED = {"before": "", "after": f"image {IMAGE}: pulled\n"}
+NOTHING = {"before": "", "after": ""}
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> dict[str, Any]:
+    """Return the options of a look that only renews the claim."""
+    claim = {"session_id": SESSION_ID, "nonce": "nonce-1", "seconds": 60}
+    nothing = {"name": "", "reference": "", "username": "", "password": ""}
+    return {"docker_host": NOWHERE, "state_path": str(tmp_path), **claim, **nothing}
+
+
+@pytest.fixture
+def pull(look: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a look at an image."""
+    return {**look, "name": IMAGE, "reference": "lab/python@sha256:a"}
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what is asked of the agent: claims that go on, and looks; a pull is under way."""
+    calls: list[Any] = []
+
+    def renew(_store: Any, *claim: Any) -> Held:
+        calls.append(claim)
+        return HELD
+
+    def look_at(_client: Any, docker_host: str, _store: Any, of: Held, wanted: Pull) -> Seen:
+        calls.append((docker_host, of, wanted))
+        return Seen(None, Progress(10_000_000, 30_000_000, 0, 1), started=True)
+
+    monkeypatch.setattr(image, "connect", lambda _address: Engine())
+    monkeypatch.setattr(image, "renew", renew)
+    monkeypatch.setattr(image, "look", look_at)
+    return calls
+
+
+def test_without_an_image_only_the_claim_goes_on(asked: list[Any], look: dict[str, Any]) -> None:
+    assert result_of("pull", look) == {"changed": False, "images": {}, "under_way": []}
+    assert asked == [(SESSION_ID, "nonce-1", 60)]
+
+
+def test_pull_that_is_under_way_is_told(asked: list[Any], pull: dict[str, Any]) -> None:
+    assert result_of("pull", {**pull, "username": "reader", "password": "hunter2"}) == {
+        "changed": True,
+        "diff": PULLED,
+        "images": {},
+        "under_way": [IMAGE],
+        "started": True,
+        "progress": "10.0 of 30.0 MB, 0 of 1 layers",
+    }
+    wanted = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
+    assert asked == [(SESSION_ID, "nonce-1", 60), (NOWHERE, HELD, wanted)]
+
+
+def test_without_a_password_none_is_used(asked: list[Any], pull: dict[str, Any]) -> None:
+    result_of("pull", pull)
+    assert asked[1][2] == Pull(IMAGE, "lab/python@sha256:a", None)
+
+
+def test_image_that_is_there_is_told(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "look", lambda *_look: Seen(KnownImage("sha256:1", "sha256:1")))
+    result = result_of("pull", pull)
+    assert (result["changed"], result["images"], result["under_way"]) == (False, {IMAGE: image_data()}, [])
+    assert result["diff"] == NOTHING
+
+
+@pytest.mark.parametrize("step", ["look", "renew"])
+@pytest.mark.parametrize("error", [ImageUnavailable("no"), NotClaimed("no")])
+def test_what_goes_wrong_is_one_sentence(
+    pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    def fail(*_given: Any) -> Seen:
+        raise error
+
+    monkeypatch.setattr(image, step, fail)
+    assert failure_of("pull", pull) == "no."
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "images", "diff"),
+    [
+        (IMAGE, False, {IMAGE: image_data()}, NOTHING),
+        ("other:1", True, {}, {**PULLED, "after": "image other:1: pulled\n"}),
+    ],
+    ids=["there", "missing"],
+)
+def test_check_mode_tells_what_would_be_pulled_and_needs_no_claim(
+    asked: list[Any], pull: dict[str, Any], name: str, changed: bool, images: dict[str, Any], diff: dict[str, str]
+) -> None:
+    result = result_of("pull", {**pull, "name": name}, check_mode=True)
+    assert (result["changed"], result["images"], result["under_way"]) == (changed, images, [])
+    assert (result["diff"], asked) == (diff, [])
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_engine_that_is_down_fails_with_one_sentence(
+    pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, check_mode: bool
+) -> None:
+    monkeypatch.undo()
+    sentence = failure_of("pull", pull, check_mode=check_mode)
+    assert sentence.startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,199 @@
+"""What came of a request is one reply: a result, a sentence, or what nobody has expected; in time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from docker.errors import APIError, DockerException
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.module_utils._program import main, unit
+from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES, reply_to
+from tests.unit.phases import reply_of
+
+Act = Callable[[dict[str, Any], bool], dict[str, Any]]
+
+
+def reply(act: Act, *, seconds: float = 60, diff: bool = False, check_mode: bool = False) -> dict[str, Any]:
+    """Return the reply to a request whose phase is this function."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "phase", lambda _name: act)
+        asked = {"phase": "survey", "options": {"name": "x"}, "check_mode": check_mode, "diff": diff}
+        return reply_to({**asked, "seconds": seconds})
+
+
+# ---- results
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_every_phase_has_a_function_of_its_name(name: str) -> None:
+    assert main.phase(name).__name__ == name
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_phase_gets_its_options_and_whether_it_is_check_mode(check_mode: bool) -> None:
+    def act(options: dict[str, Any], dry: bool) -> dict[str, Any]:
+        return {"options": options, "dry": dry}
+
+    assert reply(act, check_mode=check_mode) == {"result": {"options": {"name": "x"}, "dry": check_mode}}
+
+
+@pytest.mark.parametrize("diff", [True, False])
+def test_diff_is_sent_where_it_is_wanted(diff: bool) -> None:
+    done = reply(lambda _options, _dry: {"changed": True, "diff": {"after": "all files"}}, diff=diff)
+    assert done == {"result": {"changed": True, **({"diff": {"after": "all files"}} if diff else {})}}
+
+
+# ---- failures
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ClusterError("agent1 is full"), "agent1 is full."),
+        (ValueError("did you mean that?"), "did you mean that?"),
+        (FileNotFoundError(2, "No such file or directory", "/x"), "[Errno 2] No such file or directory: '/x'."),
+        (
+            subprocess.CalledProcessError(1, ["dropbearkey", "-t"], "", "no entropy\n"),
+            "dropbearkey failed: no entropy.",
+        ),
+        (APIError("500", explanation="driver failed"), "the Docker engine refused: driver failed."),
+        (DockerException("bad certificate"), "the Docker engine refused: bad certificate."),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_may_go_wrong_is_one_sentence(error: Exception, sentence: str) -> None:
+    def act(_options: Any, _dry: bool) -> NoReturn:
+        raise error
+
+    assert reply(act) == {"failed": sentence}
+
+
+def test_what_nobody_expects_has_a_traceback() -> None:
+    def act(_options: Any, _dry: bool) -> NoReturn:
+        raise KeyError("slots")
+
+    done = reply(act)
+    assert done["failed"] == "KeyError: 'slots'"
+    assert done["traceback"].startswith("Traceback (most recent call last):\n")
+    assert done["traceback"].endswith("KeyError: 'slots'\n")
+
+
+def test_phase_that_is_unknown_is_a_failure() -> None:
+    done = reply_of("nothing_of_that_name", {})
+    assert done["failed"] == "KeyError: 'nothing_of_that_name'"
+    assert "Traceback" in done["traceback"]
+
+
+# ---- time
+
+
+@pytest.fixture
+def timed() -> Iterator[None]:
+    """Have what a test begins come to its end long before it would by itself."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < 10
+
+
+LATE = {"failed": "it took more than 0.2 seconds, and was broken off."}
+
+
+@pytest.mark.usefixtures("timed")
+def test_phase_that_hangs_is_broken_off() -> None:
+    def act(_options: Any, _dry: bool) -> dict[str, Any]:
+        time.sleep(60)
+        return {}
+
+    assert reply(act, seconds=0.2) == LATE
+
+
+@pytest.mark.usefixtures("timed")
+def test_phase_that_lives_with_errors_is_broken_off_too() -> None:
+    tries: list[None] = []
+
+    def act(_options: Any, _dry: bool) -> dict[str, Any]:
+        while len(tries) < 2:
+            tries.append(None)
+            try:
+                time.sleep(60)
+            except Exception:
+                continue
+        return {}
+
+    assert (reply(act, seconds=0.2), len(tries)) == (LATE, 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return the store of an agent that is provisioned."""
+    (tmp_path / "lock").touch()
+    return Store(str(tmp_path))
+
+
+@pytest.mark.usefixtures("timed")
+def test_phase_that_waits_for_a_lock_is_broken_off(store: Store) -> None:
+    def act(_options: Any, _dry: bool) -> dict[str, Any]:
+        with store.lock():
+            return {}
+
+    with store.lock():
+        assert reply(act, seconds=0.2) == LATE
+    assert reply(act) == {"result": {}}
+
+
+@pytest.mark.usefixtures("timed")
+def test_phase_that_is_broken_off_lets_its_locks_go(store: Store, tmp_path: Path) -> None:
+    def act(_options: Any, _dry: bool) -> dict[str, Any]:
+        with store.lock():
+            time.sleep(60)
+        return {}
+
+    assert reply(act, seconds=0.2) == LATE
+    handle = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(handle)
+
+
+def test_nothing_is_broken_off_that_is_in_time() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    assert reply(lambda _options, _dry: {}, seconds=0.2) == {"result": {}}
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGALRM) == before
+
+
+def test_threads_of_a_phase_may_go_on_when_it_is_broken_off() -> None:
+    ended = threading.Event()
+
+    def act(_options: Any, _dry: bool) -> dict[str, Any]:
+        threading.Thread(target=ended.wait).start()
+        time.sleep(60)
+        return {}
+
+    assert reply(act, seconds=0.2) == LATE
+    ended.set()
+
+
+# ---- units
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_command_is_that_of_units(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    given: list[Any] = []
+
+    def run(arguments: list[str]) -> int:
+        given.append(arguments)
+        return code
+
+    monkeypatch.setattr(unit, "main", run)
+    assert (main.command(["--rules"]), given) == (code, [["--rules"]])

@@ -1,0 +1,261 @@
+"""What an agent does about sessions that are there: ends, repairs, waits, looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._program import session
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.engine import Engine
+from tests.unit.kernel import kernel_of_names
+from tests.unit.phases import NOWHERE, failure_of, result_of
+
+BATCH = plan({"agent1": 1}, command="python train.py")
+LOST = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+DOWN = f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python "
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> dict[str, Any]:
+    """Return how an agent is reached that is provisioned; its engine is down."""
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "lock").touch()
+    return {"docker_host": NOWHERE, "state_path": str(tmp_path)}
+
+
+@pytest.fixture
+def store(agent: dict[str, Any]) -> Store:
+    """Return the store of the agent."""
+    return Store(agent["state_path"])
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """Return the engine of the agent, which answers."""
+    made = Engine()
+    monkeypatch.setattr(session, "connect", lambda address: made if address == NOWHERE else None)
+    with kernel_of_names():
+        yield made
+
+
+CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+
+
+# ---- the end
+
+
+@CHECK_MODE
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("nonce", "goes"), [("nonce-1", True), ("another", False), (None, True)])
+def test_part_is_removed_that_bears_the_nonce_or_where_none_is_asked_for(
+    agent: dict[str, Any], store: Store, nonce: str | None, goes: bool, check_mode: bool
+) -> None:
+    store.save(held(BATCH))
+    asked = {**agent, "sessions": [{"id": SESSION_ID, "nonce": nonce}]}
+    assert result_of("remove", asked, check_mode=check_mode) == {
+        "changed": goes,
+        "diff": {"before": "session train-llm: held\n" if goes else "", "after": ""},
+        "sessions": {SESSION_ID: {}},
+    }
+    assert (store.session(SESSION_ID) is None) is (goes and not check_mode)
+
+
+@pytest.mark.usefixtures("engine")
+def test_part_that_cannot_be_removed_stops_no_other(agent: dict[str, Any], store: Store) -> None:
+    store.save(held(BATCH))
+    (store.folder(LOST)).mkdir()
+    (store.folder(LOST) / "session.json").write_text("{")
+    asked = [{"id": session_id, "nonce": None} for session_id in (LOST, SESSION_ID)]
+    result = result_of("remove", {**agent, "sessions": asked})
+    assert "session.json is damaged" in result["sessions"][LOST]["failed"]
+    assert result["sessions"][LOST]["failed"].endswith(".")
+    assert (result["sessions"][SESSION_ID], store.session(SESSION_ID)) == ({}, None)
+
+
+@CHECK_MODE
+@pytest.mark.usefixtures("engine")
+def test_what_fails_for_one_session_does_not_fail_what_is_due(
+    agent: dict[str, Any], store: Store, check_mode: bool
+) -> None:
+    store.save(held(BATCH))
+    result = result_of("reap", {**agent, "end": [SESSION_ID], "restart": [LOST]}, check_mode=check_mode)
+    assert result == {
+        "changed": True,
+        "diff": {"before": "session train-llm: held\n", "after": ""},
+        "failures": {LOST: f"the session {LOST} is not on this agent"},
+    }
+    assert (store.session(SESSION_ID) is not None) is check_mode
+
+
+@CHECK_MODE
+@pytest.mark.usefixtures("engine")
+def test_claims_whose_time_is_over_go_with_what_is_due(agent: dict[str, Any], store: Store, check_mode: bool) -> None:
+    store.save(held(BATCH, expires_at=1.0))
+    result = result_of("reap", {**agent, "end": [], "restart": []}, check_mode=check_mode)
+    assert (result["changed"], result["failures"]) == (True, {})
+    assert (store.session(SESSION_ID) is not None) is check_mode
+
+
+@CHECK_MODE
+@pytest.mark.usefixtures("engine")
+def test_end_of_a_container_that_is_gone_is_told(agent: dict[str, Any], check_mode: bool) -> None:
+    asked = {**agent, "session_id": SESSION_ID, "patience": 60}
+    assert result_of("wait", asked, check_mode=check_mode) == {"ended": True, "exit_code": None}
+
+
+def test_waiting_is_for_as_long_as_is_asked(
+    agent: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(client: Engine, session_id: str, seconds: float) -> tuple[bool, int | None]:
+        assert (client, session_id, seconds) == (engine, SESSION_ID, 7)
+        return False, None
+
+    monkeypatch.setattr(session, "wait_for_end", wait)
+    result = result_of("wait", {**agent, "session_id": SESSION_ID, "patience": 7})
+    assert result == {"ended": False, "exit_code": None}
+
+
+# ---- looks
+
+
+def parts(phase: str, asked: dict[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
+    return result_of(phase, {"name": "", "session_id": "", "kernel": "", "lines": 100, **asked}, check_mode=check_mode)
+
+
+NAMED = pytest.mark.parametrize("named", [{"name": "train-llm"}, {"session_id": SESSION_ID}], ids=["name", "id"])
+
+
+@NAMED
+@CHECK_MODE
+def test_every_part_of_that_name_or_id_is_verified(
+    agent: dict[str, Any],
+    store: Store,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    named: dict[str, str],
+    check_mode: bool,
+) -> None:
+    def verify(client: Engine, there: Store, of: Held, seconds: int) -> dict[str, Any]:
+        assert (client, there.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
+        return {"verified": of.plan.name, "seconds": seconds}
+
+    store.save(held(BATCH))
+    monkeypatch.setattr(session, "verify_part", verify)
+    wanted = {"verified": "train-llm", "seconds": session.PATIENCE}
+    assert parts("verify", {**agent, **named}, check_mode=check_mode) == {"parts": [wanted], "unfit": None}
+
+
+@NAMED
+@CHECK_MODE
+def test_logs_of_every_part_of_that_name_or_id_are_read(
+    agent: dict[str, Any],
+    store: Store,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    named: dict[str, str],
+    check_mode: bool,
+) -> None:
+    def logs_of(client: Engine, of: Held, kernel: str, lines: int) -> dict[str, Any]:
+        assert client is engine
+        return {"asked": [of.plan.name, kernel, lines]}
+
+    store.save(held(BATCH, expires_at=1.0))
+    monkeypatch.setattr(session, "logs_of", logs_of)
+    asked = {**agent, **named}
+    assert parts("logs", asked, check_mode=check_mode) == {"parts": [{"asked": ["train-llm", "", 100]}], "unfit": None}
+    result = parts("logs", {**asked, "kernel": "sub1", "lines": 7}, check_mode=check_mode)
+    assert result["parts"] == [{"asked": ["train-llm", "sub1", 7]}]
+
+
+LOOKS = pytest.mark.parametrize("phase", ["verify", "logs"])
+
+
+@LOOKS
+def test_agent_that_holds_nothing_of_the_session_needs_no_engine(
+    agent: dict[str, Any], store: Store, phase: str
+) -> None:
+    store.save(held(BATCH))
+    assert parts(phase, {**agent, "name": "other"}) == {"parts": [], "unfit": None}
+
+
+@LOOKS
+@CHECK_MODE
+def test_agent_whose_engine_is_down_is_unfit_and_no_failure(
+    agent: dict[str, Any], store: Store, phase: str, check_mode: bool
+) -> None:
+    store.save(held(BATCH))
+    result = parts(phase, {**agent, "session_id": SESSION_ID}, check_mode=check_mode)
+    assert (result["parts"], result["unfit"].startswith(DOWN)) == ([], True)
+
+
+@LOOKS
+def test_session_that_cannot_be_read_makes_the_agent_unfit(agent: dict[str, Any], store: Store, phase: str) -> None:
+    store.save(held(BATCH))
+    (store.folder(SESSION_ID) / "session.json").write_text("{")
+    result = parts(phase, {**agent, "name": "train-llm"})
+    assert result["parts"] == []
+    assert "session.json is damaged" in result["unfit"]
+
+
+# ---- marks
+
+
+def marking(act: str, agent: dict[str, Any]) -> dict[str, Any]:
+    return {**agent, "session_id": SESSION_ID, "mark": "m", "act": act}
+
+
+@pytest.mark.usefixtures("engine")
+@CHECK_MODE
+def test_check_mode_leaves_no_mark(
+    agent: dict[str, Any], store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
+) -> None:
+    acts: list[str] = []
+
+    def acting(name: str, gives: Any) -> None:
+        def act(_client: Engine, of: SessionPlan, mark: str) -> Any:
+            acts.append(f"{name} {mark} of {of.name}")
+            return gives
+
+        monkeypatch.setattr(session.mount_markers, name, act)
+
+    acting("leave", ["/data"])
+    acting("look", {"main1": {}})
+    acting("remove", ["/data"])
+    store.save(held(BATCH))
+    results = [result_of("mark", marking(act, agent), check_mode=check_mode) for act in ("leave", "look", "remove")]
+    there = [] if check_mode else ["/data"]
+    assert results == [{"left": there}, {"seen": {"main1": {}}}, {"stays": there}]
+    named = "m of train-llm"
+    assert acts == ([f"look {named}"] if check_mode else [f"leave {named}", f"look {named}", f"remove {named}"])
+
+
+def test_mark_for_a_session_that_is_not_here_is_refused(agent: dict[str, Any]) -> None:
+    assert failure_of("mark", marking("look", agent)) == f"the session {SESSION_ID} is not on this agent."
+
+
+# ---- an engine that is down
+
+
+@CHECK_MODE
+@pytest.mark.parametrize(
+    ("phase", "options"),
+    [
+        ("remove", {"sessions": [{"id": SESSION_ID, "nonce": None}]}),
+        ("reap", {"end": [], "restart": []}),
+        ("wait", {"session_id": SESSION_ID, "patience": 1}),
+        ("mark", {"session_id": SESSION_ID, "mark": "m", "act": "look"}),
+    ],
+)
+def test_engine_that_is_down_fails_with_one_sentence(
+    agent: dict[str, Any], store: Store, phase: str, options: dict[str, Any], check_mode: bool
+) -> None:
+    store.save(held(BATCH))
+    sentence = failure_of(phase, {**agent, **options}, check_mode=check_mode)
+    assert sentence.startswith(DOWN)
+    assert sentence.endswith(": start docker on this host, or run backendai.cluster.provision_agents on this host.")

@@ -1,0 +1,240 @@
+"""The steps of a start on an agent: what each gets, what it gives, and where a session goes no further."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
+from ansible_collections.backendai.cluster.plugins.module_utils._program import start
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, Claimed, ClaimRefused
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
+from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
+from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
+
+MADE = plan({"agent1": 1, "agent2": 1})
+BATCH = plan({"agent1": 1}, command="python train.py")
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
+RUNNING = {"main1": {"status": "running", "image_digest": "sha256:1"}}
+THEIRS = {"sub1": {"user": "USER-2", "host": "HOST-2"}}
+CONTENTS = {
+    "hosts": "127.0.0.1 localhost\n",
+    "ssh_config": "Host *\n",
+    "environments": {"main1": "TOKEN=hunter2\n"},
+    "user_keys": ["ssh-ed25519 ALICE"],
+    "bootstrap": "export A=1",
+}
+ALL = ["claim", "apply", "prove", "command"]
+
+
+def of_session(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan = MADE) -> dict[str, Any]:
+    """Return what a request asks about one session."""
+    return {
+        "id": session_id,
+        "nonce": "n",
+        "steps": steps,
+        "agent": "agent1",
+        "plan": {**of.to_dict(), "id": session_id},
+        "request": {"name": "train-llm"},
+        "seconds": 60,
+        "clear": [OTHER_ID],
+        "unproven": True,
+        "public_keys": THEIRS,
+        "images": {"agent2": {IMAGE: image_data()}},
+        "contents": CONTENTS,
+    }
+
+
+def asking(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
+    about = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
+    return {**about, "sessions": [*sessions]}
+
+
+class Agent:
+    """An agent on which every step succeeds; ``calls`` are the steps in their order, with what each was given."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, Any, bool]] = []
+        self.errors: dict[tuple[str, str], Exception] = {}
+        patch.setattr(start, "connect", lambda address: f"client of {address}")
+        for name in ("claim", "apply_claimed", "prove", "start_command"):
+            patch.setattr(start, name, getattr(self, name))
+
+    def claim(self, client: str, _store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> Claimed:
+        assert (client, settings) == (f"client of {NOWHERE}", Settings(**SETTINGS))
+        self._take("claim", wanted.plan.id, wanted, dry)
+        changes = [Change(f"claim {wanted.plan.name} on agent1", None, "1 containers")]
+        return Claimed(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
+
+    def apply_claimed(self, _client: str, _store: Store, wanted: Asked, *, dry: bool) -> list[Change]:
+        self._take("apply", wanted.plan.id, wanted, dry)
+        return [Change("container main1", None, "running")]
+
+    def prove(self, _client: str, _store: Store, *proof: Any, commit: bool) -> dict[str, Any]:
+        self._take("prove", proof[0], proof, not commit)
+        return RUNNING
+
+    def start_command(self, _store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
+        self._take("command", session_id, nonce, dry)
+        return [Change("command of train-llm in main1", None, "started")]
+
+    def _take(self, step: str, session_id: str, given: Any, dry: bool) -> None:
+        self.calls.append((step, given, dry))
+        if (step, session_id) in self.errors:
+            raise self.errors[step, session_id]
+
+    @property
+    def taken(self) -> list[tuple[str, bool]]:
+        """The steps in their order, and whether each was told to change nothing."""
+        return [(step, dry) for step, _given, dry in self.calls]
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Agent:
+    """Return an agent on which every step succeeds."""
+    return Agent(monkeypatch)
+
+
+# ---- one session
+
+
+def test_claim_gives_keys_and_what_it_changes(agent: Agent) -> None:
+    assert result_of("start", asking(of_session(["claim"]))) == {
+        "changed": True,
+        "diff": {"before": "", "after": "claim train-llm on agent1: 1 containers\n"},
+        "sessions": {SESSION_ID: {"steps": ["claim"], "public_keys": {"main1": {"user": "USER-1", "host": "HOST-1"}}}},
+    }
+    wanted = Claim(MADE, {"name": "train-llm"}, "agent1", "n", 60, [OTHER_ID], True)
+    assert agent.calls == [("claim", wanted, False)]
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["claimed before", "claimed by the same request"])
+def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> None:
+    result = result_of("start", asking(of_session(["claim", "apply"] if claimed else ["apply"])))
+    assert (result["changed"], result["sessions"][SESSION_ID]["steps"][-1]) == (True, "apply")
+    own = {"main1": PublicKeys("USER-1", "HOST-1")} if claimed else {}
+    contents = Contents(
+        hosts="127.0.0.1 localhost\n",
+        ssh_config="Host *\n",
+        environments={"main1": "TOKEN=hunter2\n"},
+        keys={"sub1": PublicKeys("USER-2", "HOST-2"), **own},
+        user_keys=("ssh-ed25519 ALICE",),
+        bootstrap="export A=1",
+    )
+    images = {"agent2": {IMAGE: KnownImage("sha256:1", "sha256:1")}}
+    assert agent.calls[-1] == ("apply", Asked(MADE, "agent1", "n", contents, "world", images), False)
+
+
+def test_proof_commits_and_tells_containers(agent: Agent) -> None:
+    result = result_of("start", asking(of_session(["prove"])))
+    assert (result["changed"], result["sessions"][SESSION_ID]) == (False, {"steps": ["prove"], "containers": RUNNING})
+    assert agent.calls == [("prove", (SESSION_ID, "n", start.PROOF_SECONDS), False)]
+
+
+def test_session_of_one_agent_takes_all_steps_in_order(agent: Agent) -> None:
+    result = result_of("start", asking(of_session(ALL, of=BATCH)))
+    assert [step for step, _dry in agent.taken] == ALL
+    assert result["sessions"][SESSION_ID]["steps"] == ALL
+    assert result["diff"]["after"].splitlines() == [
+        "claim train-llm on agent1: 1 containers",
+        "container main1: running",
+        "command of train-llm in main1: started",
+    ]
+
+
+def test_check_mode_claims_and_applies_dry_and_proves_nothing(agent: Agent) -> None:
+    result = result_of("start", asking(of_session(ALL)), check_mode=True)
+    assert agent.taken == [("claim", True), ("apply", True)]
+    # They count as taken: nothing has gone wrong.
+    assert (result["changed"], result["sessions"][SESSION_ID]["steps"]) == (True, ALL)
+    assert "containers" not in result["sessions"][SESSION_ID]
+
+
+# ---- what goes wrong
+
+
+def test_claim_that_is_refused_says_why_and_is_no_failure(agent: Agent) -> None:
+    agent.errors["claim", SESSION_ID] = ClaimRefused("agent1 no longer has room for 1 container of cpu 1, mem 1g")
+    assert result_of("start", asking(of_session(ALL))) == {
+        "changed": False,
+        "diff": {"before": "", "after": ""},
+        "sessions": {
+            SESSION_ID: {"steps": [], "refused": "agent1 no longer has room for 1 container of cpu 1, mem 1g"}
+        },
+    }
+    assert agent.taken == [("claim", False)]
+
+
+@pytest.mark.parametrize("step", ALL)
+def test_step_that_fails_is_the_last_one_and_says_why(agent: Agent, step: str) -> None:
+    agent.errors[step, SESSION_ID] = ValueError("agent_slots: /dev/nope of lab.device is not a device node here")
+    result = result_of("start", asking(of_session(ALL)))["sessions"][SESSION_ID]
+    assert result["failed"] == "agent_slots: /dev/nope of lab.device is not a device node here."
+    assert "refused" not in result
+    assert [taken for taken, _dry in agent.taken] == [*result["steps"], step] == ALL[: ALL.index(step) + 1]
+
+
+@pytest.mark.parametrize("error", [ClaimRefused("full"), ValueError("no")], ids=["refused", "failed"])
+def test_what_goes_wrong_with_one_session_stops_no_other(agent: Agent, error: Exception) -> None:
+    agent.errors["claim", SESSION_ID] = error
+    result = result_of("start", asking(of_session(ALL), of_session(ALL, OTHER_ID)))
+    assert {name: one["steps"] for name, one in result["sessions"].items()} == {SESSION_ID: [], OTHER_ID: ALL}
+
+
+def test_what_nobody_expects_has_a_traceback(agent: Agent) -> None:
+    agent.errors["apply", SESSION_ID] = KeyError("slots")
+    assert reply_of("start", asking(of_session(ALL)))["traceback"].endswith("KeyError: 'slots'\n")
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+@pytest.mark.parametrize("step", ALL)
+def test_engine_that_is_down_fails_with_one_sentence(tmp_path: Path, step: str, check_mode: bool) -> None:
+    asked = asking(of_session([step]), state_path=str(tmp_path))
+    sentence = failure_of("start", asked, check_mode=check_mode)
+    assert sentence.startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
+    assert sentence.endswith(": start docker on this host, or run backendai.cluster.provision_agents on this host.")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- the command, in a real store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Return the store of an agent that is provisioned."""
+    monkeypatch.setattr(start, "connect", lambda _address: None)
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "lock").touch()
+    return Store(str(tmp_path))
+
+
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_command_is_started_once_and_not_in_check_mode(store: Store, tmp_path: Path, check_mode: bool) -> None:
+    store.save(held(BATCH))
+    folder = store.kernel_folder(SESSION_ID, "main1")
+    folder.mkdir()
+    asked = asking({**of_session(["command"], of=BATCH), "nonce": "nonce-1"}, state_path=str(tmp_path))
+    result = result_of("start", asked, check_mode=check_mode)
+    assert result["changed"] is not check_mode
+    assert result["diff"]["after"] == ("" if check_mode else "command of train-llm in main1: started\n")
+    assert (folder / "go").exists() is not check_mode
+    assert result_of("start", asked)["changed"] is check_mode
+
+
+def test_command_of_a_session_that_is_not_here_fails_with_one_sentence(store: Store, tmp_path: Path) -> None:
+    result = result_of("start", asking(of_session(["command"]), state_path=str(tmp_path)))
+    assert store.sessions() == []
+    assert result["sessions"][SESSION_ID] == {
+        "steps": [],
+        "failed": f"the session {SESSION_ID} is not claimed on this agent: its claim expired, or was removed.",
+    }

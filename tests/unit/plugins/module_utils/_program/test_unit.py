@@ -1,0 +1,253 @@
+"""What units of systemd do by the program: sessions and rules are put right, and the journal is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._program import unit
+from ansible_collections.backendai.cluster.plugins.module_utils._program.unit import ENGINE_SECONDS, main
+from tests.unit import agent
+from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.engine import Engine
+from tests.unit.kernel import Kernel
+from tests.unit.uptime import Uptime, uptime_of_numbers
+
+MADE = plan({"agent1": 2, "agent2": 2})
+LINK = str(MADE.network and MADE.network.link)
+ADDRESS = "unix:///engine.sock"
+
+engine, kernel, store = agent.engine, agent.kernel, agent.store
+
+
+def run(store: Store, *arguments: str) -> int:
+    path = str(store.folder(SESSION_ID).parents[1])
+    return main(["--state-path", path, "--docker-host", ADDRESS, *arguments])
+
+
+def stop_main1(engine: Engine) -> None:
+    """Let the container be there, and not run."""
+    bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
+    engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "exited"})
+
+
+@pytest.fixture(autouse=True)
+def connected(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """Let the program reach the engine of lists."""
+    monkeypatch.setattr(unit, "connect", lambda address: engine if address == ADDRESS else None)
+
+
+# ---- sessions
+
+
+def test_what_changed_is_told_to_the_journal_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(held(MADE))
+    assert run(store) == 0
+    assert f"<5>link {LINK}: missing -> vni" in capsys.readouterr().out
+    assert run(store) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--start"]], ids=["heal", "boot"])
+def test_containers_start_at_boot_alone(store: Store, engine: Engine, arguments: list[str]) -> None:
+    store.save(held(MADE))
+    stop_main1(engine)
+    assert run(store, *arguments) == 0
+    assert engine.calls == (["start id-main1"] if arguments else [])
+
+
+def test_engine_is_not_asked_where_it_is_not_needed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(unit, "connect")
+    store.save(held(MADE))
+    assert run(store) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "failures", "code", "journal"),
+    [
+        ([Change("link x", "mtu 1", None)], [], 0, ("<5>link x: mtu 1 -> removed\n", "")),
+        ([], ["x: no", "y: no"], 1, ("", "<3>x: no\n<3>y: no\n")),
+        ([Change("link x", None, "up")], ["y: no"], 1, ("<5>link x: missing -> up\n", "<3>y: no\n")),
+    ],
+)
+def test_changes_and_failures_have_their_priorities_and_failures_an_exit_code(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changes: list[Change],
+    failures: list[str],
+    code: int,
+    journal: tuple[str, str],
+) -> None:
+    monkeypatch.setattr(unit, "restore", lambda *_store, **_how: (changes, failures))
+    assert (run(store), capsys.readouterr()) == (code, journal)
+
+
+def test_agent_that_was_never_provisioned_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.folder(SESSION_ID).parent.rmdir()
+    assert run(store) == 1
+    assert "is missing: run backendai.cluster.provision_agents" in capsys.readouterr().err
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, _seconds: float) -> None:
+        self.now += 10
+
+
+@pytest.mark.parametrize(
+    ("up_at", "arguments", "failure"),
+    [
+        (30.0, ["--start"], ""),
+        (9e9, ["--start"], "<3>train-llm: the engine does not answer.\n"),
+        (30.0, [], "<3>train-llm: the engine does not answer.\n"),
+    ],
+    ids=["boot", "boot, and it never comes", "heal"],
+)
+def test_engine_that_takes_its_time_is_waited_for_at_boot_and_not_for_ever(
+    store: Store,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    up_at: float,
+    arguments: list[str],
+    failure: str,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(unit, "time", clock)
+
+    def connect(_address: str) -> Any:
+        if clock.now < up_at:
+            raise EngineUnavailable("the engine does not answer.")
+        return engine
+
+    monkeypatch.setattr(unit, "connect", connect)
+    # Healing asks the engine for what is over.
+    store.save(held(MADE, expires_at=None if arguments else 1.0))
+    assert run(store, *arguments) == (1 if failure else 0)
+    assert capsys.readouterr().err == failure
+    assert clock.now <= (ENGINE_SECONDS if arguments else 0)
+
+
+# ---- rules
+
+
+OLD, NEW = Firewall(("192.0.2.7/32",)), Firewall(("192.0.2.0/24",))
+MISSING = "<5>firewall table inet backendai: missing -> there\n"
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the program do nothing but rules: no engine is asked, no session put back."""
+    monkeypatch.delattr(unit, "connect")
+    monkeypatch.delattr(unit, "restore")
+
+
+@pytest.fixture
+def uptime(tmp_path: Path) -> Iterator[Uptime]:
+    """Return the uptime of the agent."""
+    with uptime_of_numbers(tmp_path) as numbers:
+        yield numbers
+
+
+def rules(firewall: Firewall | None) -> str:
+    return render(isolation_of([(MADE, "agent1")], ()), firewall, ["eth0"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
+    store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    FirewallState(store).save(OLD, None)
+    assert run(store, "--rules") == 0
+    assert (kernel.links, kernel.table) == (set(), rules(OLD))
+    assert capsys.readouterr() == (MISSING, "")
+    assert run(store, "--rules") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_trial_that_nobody_confirmed_is_ended_by_its_nonce(
+    store: Store, kernel: Kernel, uptime: Uptime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    FirewallState(store).save(OLD, Trial(NEW, "mine", uptime.up + 60, uptime.boot, ""))
+    assert run(store, "--withdraw", "another") == 0
+    assert kernel.table == rules(NEW)
+    assert run(store, "--withdraw", "mine") == 0
+    assert kernel.table == rules(OLD)
+    assert FirewallState(store).trial is None
+    assert capsys.readouterr() == (MISSING * 2, "")
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_trial_does_not_outlive_a_boot(
+    store: Store, kernel: Kernel, uptime: Uptime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(held(MADE))
+    FirewallState(store).save(OLD, Trial(NEW, "mine", uptime.up + 60, uptime.boot, ""))
+    uptime.reboot(up=5.0)
+    assert run(store, "--rules") == 0
+    assert kernel.table == rules(OLD)
+    assert capsys.readouterr() == (MISSING, "")
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
+def test_rules_that_nft_refuses_are_told_to_the_journal(
+    store: Store,
+    kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    def fail(_wanted: str) -> None:
+        raise FirewallError("nft: Error: Operation not permitted")
+
+    monkeypatch.setattr(kernel, "apply_table", fail)
+    assert run(store, *arguments) == 1
+    assert capsys.readouterr() == ("", "<3>nft: Error: Operation not permitted\n")
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
+def test_a_firewall_that_cannot_be_read_is_told_to_the_journal(
+    store: Store, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    store.firewall_file.write_text("{")
+    assert run(store, *arguments) == 1
+    assert capsys.readouterr().err.startswith(f"<3>{store.firewall_file} is damaged (")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--start"], ["--rules"]], ids=["heal", "boot", "rules"])
+def test_a_firewall_that_cannot_be_read_leaves_no_session_unguarded(
+    store: Store, kernel: Kernel, engine: Engine, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    store.save(held(MADE))
+    store.firewall_file.write_text("{")
+    stop_main1(engine)
+    assert run(store, *arguments) == 1
+    assert (kernel.table, kernel.links, engine.calls) == (rules(None), set(), [])
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith(f"<3>{store.firewall_file} is damaged (")
+    assert said.err.endswith("): remove it, and provision this host again.\n")
