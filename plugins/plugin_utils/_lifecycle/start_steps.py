@@ -91,7 +91,7 @@ class Start:
         """
         outcome: dict[str, Any] = {"refused": "", "containers": {}, "left": False}
         for step in ORDER:
-            result = self.results.get(step, {}).get(agent, {})
+            result = self._reply_to(step, agent)
             outcome["refused"] = outcome["refused"] or result.get("refused") or ""
             outcome["containers"] |= result.get("containers") or {}
             if "failed" in result and "failed" not in outcome:
@@ -139,7 +139,7 @@ class Start:
     @functools.cached_property
     def _silent(self) -> list[str]:
         """The agents that are why it did not get further where none failed or refused: they gave no reply."""
-        replies = [reply for step in ORDER for reply in self.results.get(step, {}).values()]
+        replies = [self._reply_to(step, agent) for step in ORDER for agent in self.agents]
         if any("failed" in reply or reply.get("refused") for reply in replies):
             return []
         return next((agents for agents in map(self._unsuccessful, ORDER) if agents), [])
@@ -150,6 +150,13 @@ class Start:
             # A session of one agent has taken this step with an earlier one.
             return self._alone and any(step in taken.get("steps", ()) for taken in self._replies_of(agent))
         return "failed" not in result and not result.get("refused")
+
+    def _reply_to(self, step: str, agent: str) -> Mapping[str, Any]:
+        """Return what an agent replied to a step that it has a part in.
+
+        A failure of the whole task says nothing of sessions, and may be that of another start of the same run.
+        """
+        return self.results.get(step, {}).get(agent, {}) if agent in self._taking_part(step) else {}
 
     def _replies_of(self, agent: str) -> list[Mapping[str, Any]]:
         return [replies[agent] for replies in self.results.values() if agent in replies]
