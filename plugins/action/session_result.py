@@ -84,7 +84,9 @@ class ActionModule(ControlAction):
         lines = summary(record, check_mode=self._task.check_mode)
         for line in [*lines, *described(str(record["name"]), links, args.get("host_key") or "")]:
             self._display.display(line)
-        error = session["error"] or record["error"] or (_failure(record) if waited else None)
+        # That a first start failed does not matter where a later one succeeded.
+        failed = session["error"] if record["status"] != "RUNNING" else None
+        error = failed or record["error"] or (_failure(record) if waited else None)
         if error:
             raise AnsibleActionFail(error)
         return {"record": record, "access": links}
