@@ -55,7 +55,8 @@ class ActionModule(ControlAction):
         plans = [SessionPlan.from_dict(start.decided["plan"]) for start in starts if start.id in running]
         entries = self.entries(self.queue(variables))
         wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
-        freed = bool(args.get("freed")) or any(session["record"]["status"] == "ERROR" for session in sessions)
+        # A start that failed leaves room, and its session may wait again.
+        freed = bool(args.get("freed")) or any(session["error"] for session in sessions)
         told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("told") or ())
         return {
             "again": False,
@@ -83,7 +84,9 @@ class ActionModule(ControlAction):
         lines = summary(record, check_mode=self._task.check_mode)
         for line in [*lines, *described(str(record["name"]), links, args.get("host_key") or "")]:
             self._display.display(line)
-        error = session["error"] or record["error"] or (_failure(record) if waited else None)
+        # That a first start failed does not matter where a later one succeeded.
+        failed = session["error"] if record["status"] != "RUNNING" else None
+        error = failed or record["error"] or (_failure(record) if waited else None)
         if error:
             raise AnsibleActionFail(error)
         return {"record": record, "access": links}

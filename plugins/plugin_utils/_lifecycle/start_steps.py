@@ -11,13 +11,14 @@ nobody to wait for, and one request takes all steps.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND, REMOVE = "claim", "pull", "overlay", "apply", "prove", "command", "remove"
 ORDER = (CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND)
 
-UNREACHABLE = "it became unreachable"
+UNREACHABLE, SILENT = "it became unreachable", "it gave no reply"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """What agents replied about one session: by step, then by agent. An agent that has no part in a step is not there."""
@@ -90,12 +91,15 @@ class Start:
         """
         outcome: dict[str, Any] = {"refused": "", "containers": {}, "left": False}
         for step in ORDER:
-            result = self.results.get(step, {}).get(agent, {})
+            result = self._reply_to(step, agent)
             outcome["refused"] = outcome["refused"] or result.get("refused") or ""
             outcome["containers"] |= result.get("containers") or {}
             if "failed" in result and "failed" not in outcome:
                 outcome["failed"] = result["failed"] or ""
-        outcome["left"] = "failed" in self.results.get(REMOVE, {}).get(agent, {})
+        if agent in self._silent:
+            outcome["failed"] = SILENT
+        removed = self.results.get(REMOVE, {}).get(agent)
+        outcome["left"] = agent in self._silent if removed is None else "failed" in removed
         return outcome
 
     @property
@@ -126,7 +130,19 @@ class Start:
     def _succeeded_before(self, step: str) -> bool:
         """Return whether all agents have succeeded in all steps before one."""
         before = ORDER[: ORDER.index(step)] if step in ORDER else ORDER
-        return all(self._succeeded(name, agent) for name in before for agent in self._taking_part(name))
+        return not any(self._unsuccessful(name) for name in before)
+
+    def _unsuccessful(self, step: str) -> list[str]:
+        """Return the agents that have something to do in a step and have not succeeded in it."""
+        return [agent for agent in self._taking_part(step) if not self._succeeded(step, agent)]
+
+    @functools.cached_property
+    def _silent(self) -> list[str]:
+        """The agents that are why it did not get further where none failed or refused: they gave no reply."""
+        replies = [self._reply_to(step, agent) for step in ORDER for agent in self.agents]
+        if any("failed" in reply or reply.get("refused") for reply in replies):
+            return []
+        return next((agents for agents in map(self._unsuccessful, ORDER) if agents), [])
 
     def _succeeded(self, step: str, agent: str) -> bool:
         result = self.results.get(step, {}).get(agent)
@@ -134,6 +150,13 @@ class Start:
             # A session of one agent has taken this step with an earlier one.
             return self._alone and any(step in taken.get("steps", ()) for taken in self._replies_of(agent))
         return "failed" not in result and not result.get("refused")
+
+    def _reply_to(self, step: str, agent: str) -> Mapping[str, Any]:
+        """Return what an agent replied to a step that it has a part in.
+
+        A failure of the whole task says nothing of sessions, and may be that of another start of the same run.
+        """
+        return self.results.get(step, {}).get(agent, {}) if agent in self._taking_part(step) else {}
 
     def _replies_of(self, agent: str) -> list[Mapping[str, Any]]:
         return [replies[agent] for replies in self.results.values() if agent in replies]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action.session_verdict import ActionModule
+from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
@@ -26,6 +27,9 @@ WAITS = {
     "pending": {"reason": "no room", "shortfall": {"cpu": 1}},
 }
 FAILED = session_record(MADE, "ERROR", error="agent1: no image.")
+Later = Sequence[dict[str, Any]]
+"""The records of the sessions that the run has started after its own."""
+
 LINE = f"  main1    agent1           {MADE.kernels[0].address or '-'}"
 
 
@@ -38,18 +42,35 @@ def history(queue: QueueFolder, record: dict[str, Any], state: str = "ended") ->
     queue.save(requested(id=SESSION_ID, name="train-llm", state=state, spec=None, record=record))
 
 
+def report(
+    run: Run,
+    record: dict[str, Any],
+    later: Later = (),
+    *,
+    error: str | None = None,
+    waited: bool = False,
+    check_mode: bool = False,
+    **args: Any,
+) -> dict[str, Any]:
+    """Return the report on a session whose start was settled like this, and on those that were started later."""
+    settled = {"sessions": [{"record": record, "error": error}], "wait": waited}
+    started = [{"record": other, "error": other["error"]} for other in later]
+    args = {"state": "reported", "result": settled, "later": started, **args}
+    return run(ActionModule, args, {}, check_mode=check_mode)
+
+
 def test_a_session_that_runs_is_said_and_its_record_is_not_written_again(
     run: Run, said: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "record.json"
-    result = run(ActionModule, {"record": RUNS, "path": str(path)}, {})
+    result = report(run, RUNS, path=str(path))
     assert said == ["Session train-llm is RUNNING.", LINE]
     assert (result["record"], result["changed"], path.exists()) == (RUNS, False, False)
 
 
 @pytest.mark.parametrize("error", ["", None])
 def test_a_session_that_waits_is_no_failure(run: Run, said: list[str], error: str | None) -> None:
-    run(ActionModule, {"record": WAITS, "error": error, "started": []}, {})
+    report(run, WAITS, error=error)
     assert said == ["Session train-llm is PENDING.", "  no room"]
 
 
@@ -58,24 +79,39 @@ def test_a_session_that_had_to_wait_and_was_started_meanwhile_is_said_as_it_is(
 ) -> None:
     path = tmp_path / "record.json"
     other = {**RUNS, "id": "other", "name": "other"}
-    result = run(ActionModule, {"record": WAITS, "started": [other, RUNS], "path": str(path)}, {})
+    result = report(run, WAITS, [other, RUNS], path=str(path))
     assert said == ["Session train-llm is RUNNING.", LINE]
     assert (json.loads(path.read_text()), result["record"]) == (RUNS, RUNS)
 
 
+def test_a_session_whose_first_start_failed_and_that_was_started_meanwhile_is_no_failure(
+    run: Run, said: list[str]
+) -> None:
+    assert report(run, WAITS, [RUNS], error="agent1: no image.")["record"] == RUNS
+    assert said == ["Session train-llm is RUNNING.", LINE]
+
+
+def test_a_session_whose_start_failed_and_that_waits_on_fails(run: Run, said: list[str]) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
+        report(run, WAITS, error="agent1: no image.")
+    assert said == ["Session train-llm is PENDING.", "  no room"]
+
+
 def test_starts_of_others_do_not_change_the_record(run: Run, said: list[str]) -> None:
-    run(ActionModule, {"record": WAITS, "started": [{**RUNS, "id": "other", "name": "other"}]}, {})
+    report(run, WAITS, [{**RUNS, "id": "other", "name": "other"}])
     assert said == ["Session train-llm is PENDING.", "  no room"]
 
 
 @pytest.mark.parametrize(
-    "args",
-    [{"record": FAILED, "error": "agent1: no image."}, {"record": FAILED}, {"record": WAITS, "started": [FAILED]}],
+    ("record", "later", "error"),
+    [(FAILED, [], "agent1: no image."), (FAILED, [], None), (WAITS, [FAILED], None)],
     ids=["told", "recorded", "started meanwhile"],
 )
-def test_a_session_that_failed_is_said_and_fails(run: Run, said: list[str], args: dict[str, Any]) -> None:
+def test_a_session_that_failed_is_said_and_fails(
+    run: Run, said: list[str], record: dict[str, Any], later: Later, error: str | None
+) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, args, {})
+        report(run, record, later, error=error)
     assert (str(refused.value), said) == ("agent1: no image.", ["Session train-llm is ERROR."])
 
 
@@ -85,7 +121,7 @@ def test_a_command_that_was_waited_for_and_ended_well_is_said_and_recorded(
 ) -> None:
     history(queue, over(0), state)
     path = tmp_path / "record.json"
-    result = run(ActionModule, {"record": RUNS, "waited": True, "path": str(path)}, {})
+    result = report(run, RUNS, waited=True, path=str(path))
     assert said == ["Session train-llm is TERMINATED."]
     assert json.loads(path.read_text()) == result["record"] == over(0)
 
@@ -96,7 +132,7 @@ def test_a_command_that_was_waited_for_and_did_not_end_well_fails(
 ) -> None:
     history(queue, over(exit_code))
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"record": RUNS, "waited": True}, {})
+        report(run, RUNS, waited=True)
     assert str(refused.value) == f"the session 'train-llm' is over: the command ended with exit code {exit_code}."
     assert said == ["Session train-llm is TERMINATED."]
 
@@ -106,21 +142,21 @@ def test_only_an_end_that_was_waited_for_is_looked_up(
     run: Run, queue: QueueFolder, said: list[str], waited: bool
 ) -> None:
     history(queue, over(0))
-    run(ActionModule, {"record": RUNS, "waited": waited}, {})
+    report(run, RUNS, waited=waited)
     assert said[0] == f"Session train-llm is {'TERMINATED' if waited else 'RUNNING'}."
 
 
 def test_an_end_that_was_waited_for_and_never_seen_is_a_failure(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="starting", spec=None))
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {"record": RUNS, "waited": True}, {})
+        report(run, RUNS, waited=True)
     assert str(refused.value) == "the session 'train-llm' runs on: its agent could not be asked any more."
     assert said == ["Session train-llm is RUNNING.", LINE]
 
 
 def test_check_mode_claims_nothing_and_writes_nothing(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    run(ActionModule, {"record": WAITS, "started": [RUNS], "path": str(path)}, {}, check_mode=True)
+    report(run, WAITS, [RUNS], check_mode=True, path=str(path))
     assert (said, path.exists()) == (["Session train-llm was not touched: this is check mode."], False)
 
 
@@ -142,14 +178,12 @@ PRINTED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "args", [{"record": RUNS}, {"record": WAITS, "started": [RUNS]}], ids=["at once", "started meanwhile"]
-)
+@pytest.mark.parametrize(("record", "later"), [(RUNS, []), (WAITS, [RUNS])], ids=["at once", "started meanwhile"])
 def test_the_ways_in_to_a_session_that_runs_are_said_and_written(
-    run: Run, said: list[str], tmp_path: Path, args: dict[str, Any]
+    run: Run, said: list[str], tmp_path: Path, record: dict[str, Any], later: Later
 ) -> None:
     path = tmp_path / "access.json"
-    result = run(ActionModule, {**args, "links": {"gateway1": [LINK], "gateway2": []}, "access_path": str(path)}, {})
+    result = report(run, record, later, links={"gateway1": [LINK], "gateway2": []}, access_path=str(path))
     assert said == ["Session train-llm is RUNNING.", LINE, *PRINTED]
     assert json.loads(path.read_text()) == result["access"] == ACCESS
     assert result["record"] == RUNS
@@ -157,7 +191,7 @@ def test_the_ways_in_to_a_session_that_runs_are_said_and_written(
 
 @pytest.mark.parametrize("host_key", ["", None, "ssh-ed25519 HOST-main1"])
 def test_whom_users_meet_is_said_where_it_is_known(run: Run, said: list[str], host_key: str | None) -> None:
-    run(ActionModule, {"record": RUNS, "links": {"gateway1": [LINK]}, "host_key": host_key}, {})
+    report(run, RUNS, links={"gateway1": [LINK]}, host_key=host_key)
     known = ["and this into ~/.ssh/known_hosts:", f"  [gateway1]:31001 {host_key}"] if host_key else []
     assert said[2:] == [*PRINTED[:5], *known, *PRINTED[5:]]
 
@@ -167,18 +201,18 @@ def test_without_a_way_in_there_is_nothing_to_say(
     run: Run, said: list[str], tmp_path: Path, links: dict[str, Any] | None
 ) -> None:
     path = tmp_path / "access.json"
-    result = run(ActionModule, {"record": RUNS, "links": links, "access_path": str(path)}, {})
+    result = report(run, RUNS, links=links, access_path=str(path))
     assert said == ["Session train-llm is RUNNING.", LINE]
     assert json.loads(path.read_text()) == result["access"] == []
 
 
 def test_there_is_no_way_in_to_a_session_that_has_ended(run: Run, queue: QueueFolder, said: list[str]) -> None:
     history(queue, over(0))
-    result = run(ActionModule, {"record": RUNS, "waited": True, "links": {"gateway1": [LINK]}}, {})
+    result = report(run, RUNS, waited=True, links={"gateway1": [LINK]})
     assert (said, result["record"]) == (["Session train-llm is TERMINATED."], over(0))
 
 
 def test_a_session_that_failed_is_said_without_a_way_in(run: Run, said: list[str]) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^agent1: no image\.$"):
-        run(ActionModule, {"record": FAILED, "links": {"gateway1": [LINK]}}, {})
+        report(run, FAILED, links={"gateway1": [LINK]})
     assert said == ["Session train-llm is ERROR."]
