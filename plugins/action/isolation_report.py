@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results im
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
 PROBED = "__isolation_probe"
-"""The variable of each outsider that holds the results of ``isolation_probe``, one for each stint."""
+"""The variable of each outsider that holds the results of ``isolation_host``, one for each stint."""
 
 LOOP_VARIABLE = "stint"
 """What the loop over stints calls each of them."""
