@@ -2,17 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read a certificate and its key on the control node, and have them on the gateway."""
+"""Check the variables of a gateway on the control node, and have the certificate that they describe on the gateway."""
 
 from __future__ import annotations
 
+import dataclasses
+import ipaddress
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils.certificate_files import read_pair
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.gateway import parse_gateway
+from ansible_collections.backendai.cluster.plugins.plugin_utils.certificate_files import CERTIFICATE, KEY, read_pair
 
 
 class ActionModule(ActionBase):
@@ -21,11 +26,23 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        args = dict(self._task.args)
-        files = str(args.get("certificate_file") or ""), str(args.get("key_file") or "")
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        given = {name: self._templar.template(variables[name]) for name in variables if name.startswith("gateway_")}
+        address = str(self._templar.template(variables.get("ansible_host") or variables["inventory_hostname"]))
         try:
-            args["certificate"], args["key"] = read_pair(*files)
+            gateway = parse_gateway(given, address)
+            certificate, key = read_pair(str(given.get(CERTIFICATE) or ""), str(given.get(KEY) or ""))
         except SpecError as error:
             raise AnsibleActionFail(str(error)) from None
-        return {**result, **self._execute_module(module_args=args, task_vars=task_vars or {})}
+        args = dict(self._task.args)
+        if args.get("state") == "validated":
+            return {**result, "changed": False, "gateway": dataclasses.asdict(gateway)}
+        args |= {"names": _names(gateway, address), "certificate": certificate, "key": key}
+        return {**result, **self._execute_module(module_args=args, task_vars=variables)}
+
+
+def _names(gateway: Gateway, address: str) -> list[str]:
+    """Return what a certificate has to be for: the host name, those of apps, and the address where it is known."""
+    apps = [f"*.{gateway.domain}"] if gateway.domain else []
+    known = [str(ipaddress.ip_address(address))] if is_address(address) else []
+    return list(dict.fromkeys([gateway.hostname, *apps, *known]))

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import why_silent
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 
-# The variable of each outsider that holds the results of ``isolation_probe``, one for each stint.
+# The variable of each outsider that holds the results of ``isolation_host``, one for each stint.
 PROBED = "__isolation_probe"
 
 # What the loop over stints calls each of them.

@@ -3,22 +3,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Try who may open a connection to a host; the old rules come back unless the new ones are confirmed."""
+"""Apply the rules that say who may open a connection to a host; unless they are confirmed, the old ones come back."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_firewall
-short_description: Try who may open a connection to a host
+short_description: Apply or confirm who may open a connection to a host
 version_added: 0.1.0
 description:
-  - Checks the new rules, prepares the way back, and replaces the rules in one step. They last for O(confirm_timeout)
-    seconds. M(backendai.cluster.agent_firewall_confirm), over a new SSH connection, lets them stay; else the old rules
-    come back by themselves, by a timer of systemd or, without systemd, by a process of their own.
+  - "Internal: called by the roles of this collection."
+  - With O(state=applied), checks the new rules, prepares the way back, and replaces the rules in one step. Until they
+    are confirmed they last for O(confirm_timeout) seconds; then the old ones come back, by a timer of systemd or,
+    without systemd, by a process of their own. Rules that were confirmed before need no confirmation.
+  - With O(state=confirmed), lets new rules stay. That has to come over another SSH connection than the one that applied
+    them, which proves that the operator is not locked out; C(meta=reset_connection) sees to it.
   - The rules are chains of the project's own nftables table. They only drop, so that they hold beside those of Docker,
     ufw and firewalld, whatever those accept. Every packet is looked at, also those of connections that are open
     already.
-  - Rules that are confirmed already are made true again, which needs no confirmation.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
@@ -33,6 +35,21 @@ requirements:
   - iproute2
   - nftables
 options:
+  state:
+    description: Whether to apply rules, or to confirm those that were applied; that takes O(nonce), O(unproven) and
+      O(state_path) alone.
+    type: str
+    choices: [applied, confirmed]
+    default: applied
+  nonce:
+    description: What applying the rules returned. Required with O(state=confirmed).
+    type: str
+  unproven:
+    description:
+      - Whether to confirm although this is no new SSH connection, such as from a console. Nothing shows then that
+        anybody gets in.
+    type: bool
+    default: false
   state_path:
     description: The folder that holds what the host remembers.
     type: path
@@ -105,21 +122,30 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Try the new rules
+- name: Apply the new rules
   backendai.cluster.agent_firewall:
     managers: [192.0.2.0/24]
     gateways: [198.51.100.7]
-  register: tried
+  register: applied
+
+- name: Come in anew
+  ansible.builtin.meta: reset_connection
+
+- name: Confirm the new rules
+  backendai.cluster.agent_firewall:
+    state: confirmed
+    nonce: "{{ applied.nonce }}"
+  when: applied.nonce | length > 0
 """
 
 RETURN = r"""
 nonce:
   description: What the rules are confirmed with; empty where there is nothing to confirm.
-  returned: success
+  returned: with O(state=applied)
   type: str
 managers:
   description: The networks that SSH connections may come from, empty without a firewall.
-  returned: success
+  returned: with O(state=applied)
   type: list
   elements: str
 """
@@ -130,7 +156,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.options import parse_firewall, parse_timeout
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.other_firewalls import other_firewalls
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import try_firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import confirm, try_firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial_timer import start_withdrawal
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
@@ -143,56 +169,70 @@ _ALONE = (
 )
 
 
-def main() -> None:
-    texts = {"type": "list", "elements": "str", "default": []}
-    module = AnsibleModule(
-        argument_spec={
-            **CONNECTION_OPTIONS,
-            "enabled": {"type": "bool", "default": True},
-            "managers": texts,
-            "inventory_managers": texts,
-            "gateways": texts,
-            "peers": texts,
-            "ssh_ports": {"type": "list", "elements": "int", "default": []},
-            "allow": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "protocol": {"type": "str", "choices": ["tcp", "udp", "any"], "default": "tcp"},
-                    "ports": texts,
-                    "sources": texts,
-                },
-            },
-            "interfaces": texts,
-            "confirm_timeout": {"type": "int", "default": 60},
+_TEXTS = {"type": "list", "elements": "str", "default": []}
+OPTIONS: dict[str, dict[str, Any]] = {
+    **CONNECTION_OPTIONS,
+    "state": {"type": "str", "choices": ["applied", "confirmed"], "default": "applied"},
+    "nonce": {"type": "str"},
+    "unproven": {"type": "bool", "default": False},
+    "enabled": {"type": "bool", "default": True},
+    "managers": _TEXTS,
+    "inventory_managers": _TEXTS,
+    "gateways": _TEXTS,
+    "peers": _TEXTS,
+    "ssh_ports": {"type": "list", "elements": "int", "default": []},
+    "allow": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "protocol": {"type": "str", "choices": ["tcp", "udp", "any"], "default": "tcp"},
+            "ports": _TEXTS,
+            "sources": _TEXTS,
         },
-        supports_check_mode=True,
+    },
+    "interfaces": _TEXTS,
+    "confirm_timeout": {"type": "int", "default": 60},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec=OPTIONS, required_if=[("state", "confirmed", ["nonce"])], supports_check_mode=True
     )
+    act = apply_rules if module.params["state"] == "applied" else confirm_rules
+    finish(module, lambda: act(module))
 
-    def run() -> dict[str, Any]:
-        params = module.params
-        connection = ssh_connection()
-        seconds = parse_timeout(params["confirm_timeout"])
-        wanted = parse_firewall(params, params["inventory_managers"], connection.split()) if params["enabled"] else None
 
-        def start_timer(nonce: str, until: int) -> None:
-            start_withdrawal(params["state_path"], params["docker_host"], nonce, until)
+def apply_rules(module: AnsibleModule) -> dict[str, Any]:
+    """Have the rules hold that are asked for, until they are confirmed or taken back."""
+    params, connection = module.params, ssh_connection()
+    seconds = parse_timeout(params["confirm_timeout"])
+    wanted = parse_firewall(params, params["inventory_managers"], connection.split()) if params["enabled"] else None
 
-        for sentence in other_firewalls():
-            module.warn(sentence)
-        store = Store(params["state_path"])
-        if wanted and not params["managers"] and not params["inventory_managers"]:
-            module.warn(_ALONE.format(address=", ".join(wanted.managers)))
-        tried = try_firewall(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
-        return {
-            "changed": bool(tried.changes or tried.nonce),
-            "diff": as_diff(tried.changes),
-            "nonce": tried.nonce,
-            "managers": list(wanted.managers) if wanted else [],
-        }
+    def start_timer(nonce: str, until: int) -> None:
+        start_withdrawal(params["state_path"], params["docker_host"], nonce, until)
 
-    finish(module, run)
+    for sentence in other_firewalls():
+        module.warn(sentence)
+    if wanted and not params["managers"] and not params["inventory_managers"]:
+        module.warn(_ALONE.format(address=", ".join(wanted.managers)))
+    store = Store(params["state_path"])
+    trial = try_firewall(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
+    return {
+        "changed": bool(trial.changes or trial.nonce),
+        "diff": as_diff(trial.changes),
+        "nonce": trial.nonce,
+        "managers": list(wanted.managers) if wanted else [],
+    }
+
+
+def confirm_rules(module: AnsibleModule) -> dict[str, Any]:
+    """Let the rules on trial stay; there are none in check mode."""
+    params = module.params
+    if not module.check_mode:
+        confirm(Store(params["state_path"]), params["nonce"], ssh_connection(), unproven=params["unproven"])
+    return {"changed": False}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ module: agent_network
 short_description: Make the Docker network that every container of an agent joins
 version_added: 0.1.0
 description:
+  - "Internal: called by the roles of this collection."
   - Makes a bridge network on which containers reach the world and never each other. Traffic of sessions has networks of
     its own.
   - A network of ours that differs is made anew while no container is attached to it. One that is not ours is never

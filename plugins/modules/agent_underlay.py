@@ -12,6 +12,7 @@ module: agent_underlay
 short_description: Make the key of an agent's WireGuard device, or remove it
 version_added: 0.1.0
 description:
+  - "Internal: called by the roles of this collection."
   - Makes the key pair on the agent and says where the agent is in the encrypted underlay. The private half stays on the
     agent, and nothing of the project ever reads it.
   - The address follows from the public half, so that agents need not agree on addresses.

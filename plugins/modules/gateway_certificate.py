@@ -3,17 +3,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Give a gateway its certificate."""
+"""Check the variables of a gateway, and give it the certificate that they describe."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_certificate
-short_description: Give a gateway its certificate
+short_description: Check the variables of a gateway, and give it its certificate
 version_added: 0.1.0
 description:
-  - Writes a certificate and its key into one file for root alone, as HAProxy reads them.
-  - Without O(certificate_file), the gateway makes a key and signs a certificate for O(names) itself, which it keeps
+  - "Internal: called by the roles of this collection."
+  - Checks all variables of this host that begin with C(gateway_), which the role P(backendai.cluster.gateway#role)
+    describes, and fails with one sentence for each that cannot be used. The files of C(gateway_certificate) and
+    C(gateway_certificate_key), on the control node, are looked into. With O(state=validated), that is all, and the host
+    is not asked.
+  - With O(state=present), writes a certificate and its key into one file for root alone, as HAProxy reads them.
+  - Without C(gateway_certificate), the gateway makes a key and signs a certificate for its names itself, which it keeps
     until the names change, or it is about to expire within 30 days.
   - A private key that is given travels in an option that is never shown. Have C(ansible_pipelining) on, so that it is
     in no temporary file.
@@ -23,7 +28,7 @@ extends_documentation_fragment:
   - backendai.cluster.attributes
 attributes:
   action:
-    description: Reads and checks the files on the control node.
+    description: Checks variables and files on the control node.
     support: full
   check_mode:
     support: full
@@ -33,55 +38,59 @@ attributes:
     details: Shows names, end and fingerprint of certificates, never a key.
 requirements:
   - python >= 3.9
-  - cryptography
+  - cryptography, also on the control node where a certificate is given
 options:
+  state:
+    description: Whether to check variables and no more, or to have the certificate in its file too.
+    type: str
+    choices: [validated, present]
+    default: present
   path:
-    description: The file on the gateway. Its folder must exist.
+    description: The file on the gateway. Its folder must exist. Required with O(state=present).
     type: path
-    required: true
   names:
-    description: The host names and addresses that a certificate made here is for, that of the gateway first.
+    description:
+      - The host names and addresses that a certificate made here is for, that of the gateway first, which the action
+        fills in.
     type: list
     elements: str
-    required: true
-  certificate_file:
-    description: The file on the control node that holds a certificate in PEM form, with those of its issuers after it.
-    type: path
-    default: ""
-  key_file:
-    description: The file on the control node that holds its private key in PEM form, without a passphrase.
-    type: path
-    default: ""
   certificate:
-    description: What O(certificate_file) holds, which the action fills in.
+    description: What the file of C(gateway_certificate) holds, which the action fills in.
     type: str
     default: ""
   key:
-    description: What O(key_file) holds, which the action fills in.
+    description: What the file of C(gateway_certificate_key) holds, which the action fills in.
     type: str
     default: ""
 """
 
 EXAMPLES = r"""
-- name: Have the gateway make a certificate
+- name: Check the variables of the gateway
   backendai.cluster.gateway_certificate:
-    path: /etc/backendai/gateway/certificate.pem
-    names: [gateway.example.org, 192.0.2.7]
+    state: validated
+  register: checked
 
-- name: Bring a certificate
+- name: Have the certificate
   backendai.cluster.gateway_certificate:
     path: /etc/backendai/gateway/certificate.pem
-    names: [gateway.example.org]
-    certificate_file: files/gateway.pem
-    key_file: files/gateway.key
 """
 
 RETURN = r"""
+gateway:
+  description: Where users find the gateway, as M(backendai.cluster.gateway_routes) reads it on the gateway.
+  returned: with O(state=validated)
+  type: dict
+  sample:
+    hostname: gateway.example.org
+    domain: apps.example.org
+    https_port: 443
+    first_ssh_port: 31001
+    last_ssh_port: 32000
 certificate:
   description:
     - What the certificate says. RV(ignore:expires_at) is in seconds since the epoch; RV(ignore:own) is whether the
       gateway signed it itself; RV(ignore:fingerprint) is its SHA-256, V(null) where it would be made.
-  returned: success
+  returned: with O(state=present)
   type: dict
   sample:
     names: [gateway.example.org, 192.0.2.7]
@@ -105,13 +114,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._module import f
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "required": True},
-            "names": {"type": "list", "elements": "str", "required": True},
-            "certificate_file": {"type": "path", "default": ""},
-            "key_file": {"type": "path", "default": ""},
+            # The action of the same name does what "validated" asks by itself.
+            "state": {"type": "str", "choices": ["validated", "present"], "default": "present"},
+            "path": {"type": "path"},
+            "names": {"type": "list", "elements": "str"},
             "certificate": {"type": "str", "default": ""},
             "key": {"type": "str", "default": "", "no_log": True},
         },
+        required_if=[("state", "present", ["path", "names"])],
         supports_check_mode=True,
     )
 

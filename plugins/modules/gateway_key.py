@@ -12,6 +12,7 @@ module: gateway_key
 short_description: Make the key with which a gateway signs tokens
 version_added: 0.1.0
 description:
+  - "Internal: called by the roles of this collection."
   - Makes a P-256 key on the gateway, where there is none yet, and returns its public half. The private half stays in a
     file for root alone.
 author:

@@ -12,7 +12,8 @@ module: isolation_report
 short_description: Say what is open to outsiders, and fail where that is more than the gateway
 version_added: 0.1.0
 description:
-  - Makes one report of what M(backendai.cluster.isolation_probe) found on all outsiders, shows it, and writes it for
+  - "Internal: called by the playbooks of this collection."
+  - Makes one report of what M(backendai.cluster.isolation_host) returned on all outsiders, shows it, and writes it for
     programs.
   - Fails when anything of an agent, its bridges or its containers answers, when more of a gateway is open than is
     expected, and when anything could not be tried.
@@ -36,12 +37,12 @@ options:
     elements: str
     required: true
   targets:
-    description: The hosts that were tried, as M(backendai.cluster.isolation_stints) returned them.
+    description: The hosts that were tried, as M(backendai.cluster.isolation_plan) returned them.
     type: list
     elements: dict
     required: true
   stints:
-    description: What was to be tried, as M(backendai.cluster.isolation_stints) returned it.
+    description: What was to be tried, as M(backendai.cluster.isolation_plan) returned it.
     type: list
     elements: dict
     required: true
@@ -55,8 +56,8 @@ EXAMPLES = r"""
 - name: Say what is open
   backendai.cluster.isolation_report:
     outsiders: [user1]
-    targets: "{{ decided.targets }}"
-    stints: "{{ decided.stints }}"
+    targets: "{{ planned.targets }}"
+    stints: "{{ planned.stints }}"
     path: report.json
 """
 

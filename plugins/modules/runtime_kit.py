@@ -12,6 +12,7 @@ module: runtime_kit
 short_description: Build the runtime kit that every container mounts
 version_added: 0.1.0
 description:
+  - "Internal: called by the roles of this collection."
   - Copies sshd, an ssh client and a shell, which the distribution's packages have installed on this agent, together
     with their own loader and libraries, to a folder that containers mount at C(/opt/backendai). So any Linux image
     works, whichever C library it has, or none.

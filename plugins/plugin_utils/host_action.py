@@ -61,12 +61,13 @@ class HostAction(ActionBase):
     def options(self, spec: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         """Return values coerced by an argument specification, with its defaults.
 
-        ``prefix`` is what the variables begin with that hold them. Raises :class:`AnsibleActionFail` with a sentence
-        for each problem.
+        ``prefix`` is what the variables begin with that hold them; options of the task have none. Raises
+        :class:`AnsibleActionFail` with a sentence for each problem.
         """
         checked = ArgumentSpecValidator(dict(spec)).validate({name: values[name] for name in spec if name in values})
         if checked.error_messages:
-            raise AnsibleActionFail(" ".join(f"{prefix}*: {text}." for text in checked.error_messages))
+            origin = f"{prefix}*: " if prefix else ""
+            raise AnsibleActionFail(" ".join(f"{origin}{text}." for text in checked.error_messages))
         coerced: dict[str, Any] = checked.validated_parameters
         return coerced
 

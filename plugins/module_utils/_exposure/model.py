@@ -13,7 +13,7 @@ from typing import Any
 # What an address belongs to. Those of a host's bridges and containers are behind the host.
 AGENT, BRIDGE, CONTAINER, GATEWAY = "agent", "bridge", "container", "gateway"
 
-# Seconds for one attempt, in which the kernel sends a second SYN, and for what one call of the module tries.
+# Seconds for one attempt, in which the kernel sends a second SYN, and for one part of what an outsider tries.
 PATIENCE, STINT_SECONDS = 2.5, 60.0
 
 # The states of a door, two of them in the words of nmap: the handshake went through, or something came back; the other
@@ -45,7 +45,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Stint:
-    """What one call of the module tries, as plain data would have it; ``ports`` are TCP ports as they are written."""
+    """A part of what an outsider tries, as plain data would have it; ``ports`` are TCP ports as they are written."""
 
     target: str
     own: tuple[str, ...]

@@ -29,6 +29,8 @@ PHASES = {
     "mark": "session",
     "logs": "session",
     "routes": "gateway",
+    "targets": "exposure",
+    "probe": "exposure",
 }
 """The module of each phase, which has a function of its name; none is imported that is not needed."""
 

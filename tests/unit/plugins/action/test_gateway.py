@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action import gateway_certificate, gateway_settings, session_token
+from ansible_collections.backendai.cluster.plugins.action import gateway_certificate, session_token
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make
 from tests.unit.plugins.action.conftest import Run
 
@@ -32,41 +31,54 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def settings(run: Run, **changes: Any) -> dict[str, Any]:
-    """Run ``gateway_settings`` with ``gateway_*`` variables given without their prefix."""
+def act(run: Run, state: str = "validated", **changes: Any) -> dict[str, Any]:
+    """Run ``gateway_certificate`` with ``gateway_*`` variables given without their prefix."""
+    args = {"state": state, **({"path": "/x"} if state == "present" else {})}
     given = {**DEFAULTS, **{f"gateway_{key}": value for key, value in changes.items()}}
-    return run(
-        gateway_settings.ActionModule, {}, {"inventory_hostname": "gateway1", "ansible_host": "192.0.2.7", **given}
-    )
+    variables = {"inventory_hostname": "gateway1", "ansible_host": "192.0.2.7", **given}
+    return run(gateway_certificate.ActionModule, args, variables)
 
 
-def test_settings_say_where_users_find_the_gateway(run: Run) -> None:
-    result = settings(run, domain="apps.example.org", hostname="door.example.org")
+def test_variables_say_where_users_find_the_gateway(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answering(monkeypatch, gateway_certificate, {})
+    result = act(run, domain="apps.example.org", hostname="door.example.org")
     wanted = {"hostname": "door.example.org", "domain": "apps.example.org", "https_port": 443}
     assert result["gateway"] == {**wanted, "first_ssh_port": 31001, "last_ssh_port": 32000}
-    assert result["names"] == ["door.example.org", "*.apps.example.org", "192.0.2.7"]
-    assert settings(run)["names"] == ["192.0.2.7"]
-    variables = {"inventory_hostname": "gateway1", **DEFAULTS}
-    assert run(gateway_settings.ActionModule, {}, variables)["names"] == ["gateway1"]
+    assert (result["changed"], asked) == (False, [])
 
 
-def test_what_cannot_be_is_refused(run: Run) -> None:
+def test_a_certificate_is_for_every_name_and_the_address_of_the_gateway(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answering(monkeypatch, gateway_certificate, {})
+    act(run, "present", domain="apps.example.org", hostname="door.example.org")
+    act(run, "present")
+    run(gateway_certificate.ActionModule, {"path": "/x"}, {"inventory_hostname": "gateway1", **DEFAULTS})
+    assert [args["names"] for args in asked] == [
+        ["door.example.org", "*.apps.example.org", "192.0.2.7"],
+        ["192.0.2.7"],
+        ["gateway1"],
+    ]
+
+
+@pytest.mark.parametrize("state", ["validated", "present"])
+def test_what_cannot_be_is_refused(run: Run, state: str) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^gateway_https_port: 0 must be a whole number from 1 to 65535\.$"):
-        settings(run, https_port=0)
+        act(run, state, https_port=0)
 
 
-@pytest.mark.parametrize("action", ["settings", "certificate"])
+def test_a_variable_that_is_none_is_refused_with_those_that_are(run: Run) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^gateway_port is not an option of a gateway; allowed are gateway_a"):
+        act(run, port=443)
+
+
+@pytest.mark.parametrize("state", ["validated", "present"])
 def test_a_certificate_that_cannot_be_used_is_refused(
-    run: Run, pair: tuple[Path, Path], tmp_path: Path, action: str
+    run: Run, pair: tuple[Path, Path], tmp_path: Path, state: str
 ) -> None:
     def refused(certificate: Path, key: Path) -> str:
-        args = {"certificate_file": str(certificate), "key_file": str(key), "path": "x", "names": ["x"]}
-        acts: dict[str, Callable[[], object]] = {
-            "settings": lambda: settings(run, certificate=str(certificate), certificate_key=str(key)),
-            "certificate": lambda: run(gateway_certificate.ActionModule, args, {}),
-        }
         with pytest.raises(AnsibleActionFail) as refusal:
-            acts[action]()
+            act(run, state, certificate=str(certificate), certificate_key=str(key))
         assert "\n" not in str(refusal.value)
         return str(refusal.value)
 
@@ -98,10 +110,10 @@ def test_the_gateway_gets_what_the_files_hold(
     run: Run, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answering(monkeypatch, gateway_certificate, {"changed": True})
-    args = {"path": "/x", "names": ["x"], "certificate_file": str(pair[0]), "key_file": str(pair[1])}
-    assert run(gateway_certificate.ActionModule, args, {})["changed"] is True
+    result = act(run, "present", certificate=str(pair[0]), certificate_key=str(pair[1]))
+    assert (result["changed"], asked[0]["path"]) == (True, "/x")
     assert (asked[0]["certificate"], asked[0]["key"]) == tuple(path.read_text() for path in pair)
-    run(gateway_certificate.ActionModule, {"path": "/x", "names": ["x"]}, {})
+    act(run, "present")
     assert (asked[1]["certificate"], asked[1]["key"]) == ("", "")
 
 

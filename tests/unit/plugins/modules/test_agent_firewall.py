@@ -1,4 +1,4 @@
-"""What the modules make of their options: a firewall that is tried, and one that is confirmed."""
+"""What the module makes of its options: a firewall that is applied, and one that is confirmed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def store(
 
 @pytest.fixture
 def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Return what runs the module that tries a firewall."""
+    """Return what applies a firewall, which is on trial then."""
 
     def run(*, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         return result_of("agent_firewall", {"state_path": _path(store), **options}, capsys, check_mode=check_mode)
@@ -99,11 +99,11 @@ def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
 
 @pytest.fixture
 def confirmed(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Return what runs the module that confirms a firewall."""
+    """Return what confirms a firewall."""
 
     def run(nonce: str, *, check_mode: bool = False, **more: object) -> dict[str, Any]:
-        options = {"state_path": _path(store), "nonce": nonce, **more}
-        return result_of("agent_firewall_confirm", options, capsys, check_mode=check_mode)
+        options = {"state": "confirmed", "state_path": _path(store), "nonce": nonce, **more}
+        return result_of("agent_firewall", options, capsys, check_mode=check_mode)
 
     return run
 
@@ -312,5 +312,8 @@ def test_check_mode_confirms_nothing(confirmed: Any, store: Store, uptime: Uptim
 
 
 def test_a_confirmation_is_of_one_trial(capsys: pytest.CaptureFixture[str]) -> None:
-    result = result_of("agent_firewall_confirm", {}, capsys)
-    assert (result["failed"], result["msg"]) == (True, "missing required arguments: nonce")
+    result = result_of("agent_firewall", {"state": "confirmed"}, capsys)
+    assert (result["failed"], result["msg"]) == (
+        True,
+        "state is confirmed but all of the following are missing: nonce",
+    )

@@ -181,3 +181,10 @@ def test_a_certificate_is_made_or_brought(tmp_path: Path, capsys: Captured) -> N
     assert (brought["changed"], brought["certificate"]["names"]) == (True, ["given.example.org"])
     assert pem[place + 40 : place + 80] not in str(brought)
     assert brought["invocation"]["module_args"]["key"] == "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+
+
+@pytest.mark.parametrize("missing", ["path", "names"])
+def test_a_certificate_needs_a_file_and_names(missing: str, capsys: Captured) -> None:
+    args = {name: value for name, value in {"path": "/x", "names": ["x"]}.items() if name != missing}
+    sentence = f"state is present but all of the following are missing: {missing}"
+    assert result_of("gateway_certificate", args, capsys)["msg"] == sentence

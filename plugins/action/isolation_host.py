@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ask an agent or a gateway at which addresses it could be reached, or let an outsider probe them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, GATEWAY_OPTIONS
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+
+# How many seconds each phase may take on a host. A probe takes one minute; where few files may be open at once, or
+# another run is at work on the same outsider, it takes several.
+SECONDS = {"targets": 60, "probe": 1800}
+
+PHASE: dict[str, dict[str, Any]] = {"phase": {"type": "str", "choices": list(SECONDS), "required": True}}
+
+# The options of each phase. What a host says of itself is in its variables, whose names begin with its kind.
+OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "targets": {"kind": {"type": "str", "choices": ["agent", "gateway"], "required": True}},
+    "probe": {
+        "own": {"type": "list", "elements": "str", "required": True},
+        "addresses": {"type": "list", "elements": "str", "required": True},
+        "ports": {"type": "str", "default": "1-65535"},
+        "udp_ports": {"type": "list", "elements": "int", "default": []},
+        "echo": {"type": "bool", "default": True},
+        "rate": {"type": "int", "default": 16000},
+    },
+}
+VARIABLES: dict[str, dict[str, dict[str, Any]]] = {
+    "agent": {
+        "docker_host": CONNECTION_OPTIONS["docker_host"],
+        "wireguard_port": {"type": "int", "default": 51820},
+    },
+    "gateway": {**GATEWAY_OPTIONS, "https_port": {"type": "int", "default": 443}},
+}
+
+
+class ActionModule(HostAction):
+    """The action ``backendai.cluster.isolation_host``."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        phase = self.options(PHASE, self._task.args)["phase"]
+        options = self.options(OPTIONS[phase], self._task.args)
+        if phase == "targets":
+            kind = options["kind"]
+            options |= self.variables(VARIABLES[kind], f"{kind}_", variables)
+        return {**result, "changed": False, **self.ask(phase, options, variables, SECONDS[phase])}

@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is done on hosts to verify isolation: agents and gateways name their addresses, outsiders probe them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.prober import Attempt
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.prober import probe as probe_host
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.targets import of_agent, of_gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
+from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
+
+
+def targets(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
+    """Return the ``addresses`` of this host and of what is behind it, by address what each is; and its ``udp_ports``.
+
+    ``kind`` is ``agent``, with ``docker_host`` and ``wireguard_port``, or ``gateway``, with ``state_path`` and
+    ``https_port``. ``expected`` are the TCP ports that may be open, with what they are for, ``unread`` why something of
+    that is not known.
+    """
+    if options["kind"] == "gateway":
+        return of_gateway(options["state_path"], options["https_port"])
+    return of_agent(options["docker_host"], options["wireguard_port"])
+
+
+def probe(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Try ``ports``, ``udp_ports`` and, with ``echo``, pings of ``addresses``, and return what answers.
+
+    ``own`` are all addresses of the host that is tried, ``rate`` is how many connections are being opened at one
+    moment. In check mode nothing is tried. Raises :class:`ValueError` for options that other hosts have made up: they
+    become words of commands here.
+    """
+    attempt = _attempt(options)
+    if check_mode:
+        return {"answers": [], "ways": {}, "missing": {}, "unseen": [], "near": False}
+    return probe_host(attempt)
+
+
+def _attempt(options: Mapping[str, Any]) -> Attempt:
+    try:
+        ports = parse_ranges(options["ports"])
+    except ValueError as error:
+        raise ValueError(f"ports: {options['ports']!r} {error}") from None
+    for name in ("own", "addresses"):
+        for address in options[name]:
+            if not is_address(address):
+                raise ValueError(f"{name}: {address!r} must be an IPv4 or IPv6 address")
+    if options["rate"] < 1:
+        raise ValueError(f"rate: {options['rate']} must be at least 1")
+    given = {name: options[name] for name in ("own", "addresses", "udp_ports", "echo", "rate")}
+    return Attempt(ports=ports, **given)

@@ -1,0 +1,146 @@
+"""The action that asks hosts about isolation, with the program of this host, which it runs in this process."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.isolation_host import SECONDS, ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure import port_scan, probe_routes
+from ansible_collections.backendai.cluster.plugins.module_utils._program.main import reply_to
+from tests.unit.plugins.action.conftest import Run
+
+LOOPBACK = {"phase": "probe", "own": ["127.0.0.1"], "addresses": ["127.0.0.1"]}
+NO_ENGINE = {"agent_docker_host": "unix:///nowhere/docker.sock"}
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody else's run be waited for, and no route of this host be touched."""
+    monkeypatch.setattr(probe_routes, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(probe_routes, "show", lambda *_words: [{"dev": "lo"}] if "get" in _words else [])
+
+
+@pytest.fixture(autouse=True)
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Have the program reply in this process; return what it is asked."""
+    asked: list[dict[str, Any]] = []
+
+    def exchange(_action: object, _interpreter: str, payload: bytes) -> dict[str, Any]:
+        size, _line, text = payload.partition(b"\n")
+        _header, _line, request = text[int(size) :].partition(b"\n")
+        asked.append(json.loads(request))
+        return reply_to(asked[-1])
+
+    monkeypatch.setattr(ActionModule, "_exchange", exchange)
+    return asked
+
+
+@pytest.fixture
+def service() -> Any:
+    """Return the port of a service of this host."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def host(run: Run, args: dict[str, Any], variables: dict[str, Any] | None = None, **how: bool) -> dict[str, Any]:
+    return run(ActionModule, args, {"ansible_python_interpreter": "python3", **(variables or {})}, **how)
+
+
+def refusal(run: Run, args: dict[str, Any], variables: dict[str, Any] | None = None) -> str:
+    with pytest.raises(AnsibleActionFail) as refused:
+        host(run, args, variables)
+    return str(refused.value)
+
+
+def test_a_probe_says_what_answers_and_how_it_got_there(run: Run, service: int) -> None:
+    result = host(run, {**LOOPBACK, "ports": str(service), "udp_ports": [], "echo": False, "rate": 10})
+    assert result["answers"] == [
+        {"address": "127.0.0.1", "protocol": "tcp", "state": "open", "ports": str(service)},
+    ]
+    assert (result["changed"], result["ways"], result["near"]) == (False, {"127.0.0.1": ""}, True)
+    assert (result["missing"], result["unseen"]) == ({}, ["127.0.0.1"])
+
+
+def test_a_probe_pings_and_sends_datagrams(run: Run, service: int) -> None:
+    result = host(run, {**LOOPBACK, "ports": str(service), "udp_ports": [9]})
+    heard = {(answer["protocol"], answer["state"]) for answer in result["answers"]}
+    assert {("icmp", "open"), ("tcp", "open"), ("udp", "closed")} == heard
+
+
+def test_in_check_mode_nothing_is_tried(
+    run: Run, requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port_scan, "scan", None)
+    result = host(run, LOOPBACK, check_mode=True)
+    assert (result["answers"], result["ways"], result["near"]) == ([], {}, False)
+    assert requests[0]["check_mode"] is True
+
+
+def test_a_probe_tries_all_ports_without_options_that_say_otherwise(run: Run, requests: list[dict[str, Any]]) -> None:
+    host(run, LOOPBACK, check_mode=True)
+    asked = requests[0]["options"]
+    assert (asked["ports"], asked["udp_ports"], asked["echo"], asked["rate"]) == ("1-65535", [], True, 16000)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"ports": "ssh"}, "ports: 'ssh' must be port numbers and ranges such as 22,80,8000-9000."),
+        ({"rate": 0}, "rate: 0 must be at least 1."),
+        ({"own": ["agent1"]}, "own: 'agent1' must be an IPv4 or IPv6 address."),
+        ({"addresses": ["192.0.2.300"]}, "addresses: '192.0.2.300' must be an IPv4 or IPv6 address."),
+    ],
+)
+def test_what_a_probe_cannot_try_is_refused(run: Run, options: dict[str, Any], sentence: str) -> None:
+    assert refusal(run, {**LOOPBACK, **options}) == sentence
+
+
+@pytest.mark.parametrize("missing", ["own", "addresses", "phase"])
+def test_a_probe_needs_addresses(run: Run, requests: list[dict[str, Any]], missing: str) -> None:
+    given = {name: value for name, value in LOOPBACK.items() if name != missing}
+    assert refusal(run, given) == f"missing required arguments: {missing}."
+    assert requests == []
+
+
+def test_an_agent_says_what_is_to_be_tried_also_without_an_engine(run: Run, requests: list[dict[str, Any]]) -> None:
+    args = {"phase": "targets", "kind": "agent"}
+    result = host(run, args, {**NO_ENGINE, "agent_wireguard_port": "51900"})
+    assert "agent" in result["addresses"].values()
+    assert 51900 in result["udp_ports"]
+    assert (result["changed"], result["expected"]) == (False, {})
+    assert "its containers are not known" in result["unread"]
+    assert 51820 in host(run, args, NO_ENGINE)["udp_ports"]
+    assert {request["seconds"] for request in requests} == {SECONDS["targets"]}
+
+
+def test_a_gateway_says_what_is_expected_to_be_open(run: Run, tmp_path: Path) -> None:
+    variables = {"gateway_state_path": str(tmp_path), "gateway_https_port": 8443, "agent_wireguard_port": "none"}
+    result = host(run, {"phase": "targets", "kind": "gateway"}, variables)
+    assert result["expected"] == {"8443": "HTTPS of sessions' apps"}
+    assert "gateway" in result["addresses"].values()
+
+
+@pytest.mark.parametrize(
+    ("args", "variables", "sentence"),
+    [
+        ({"phase": "targets", "kind": "user"}, {}, "value of kind must be one of: agent, gateway, got: user."),
+        ({"phase": "targets"}, {}, "missing required arguments: kind."),
+        ({"phase": "look"}, {}, "value of phase must be one of: targets, probe, got: look."),
+        (
+            {"phase": "targets", "kind": "agent"},
+            {"agent_wireguard_port": "many"},
+            "agent_*: argument 'wireguard_port' is of type str and we were unable to convert to int: ",
+        ),
+    ],
+)
+def test_what_no_host_can_be_asked_is_refused(
+    run: Run, requests: list[dict[str, Any]], args: dict[str, Any], variables: dict[str, Any], sentence: str
+) -> None:
+    assert refusal(run, args, variables).startswith(sentence)
+    assert requests == []
