@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.containers import LOGIN, variables
-from tests.integration.laboratory import AGENTS, everywhere, inside, remains
+from tests.integration.laboratory import AGENTS, at_once, everywhere, inside, remains
 from tests.integration.probes import addresses_of
 from tests.integration.session_requests import FOUR
 from tests.integration.sessions import Sessions, Started, started
@@ -49,13 +50,10 @@ def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Started) -
 
 
 def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: Started) -> None:
-    seen = {
-        (here["hostname"], there["hostname"]): inside(here, *LOGIN, there["hostname"], "hostname; id -un").split()
-        for here in four.kernels
-        for there in four.kernels
-    }
-    assert seen == {pair: [pair[1], "work"] for pair in seen}
-    assert len(seen) == 16
+    pairs = [(here, there["hostname"]) for here in four.kernels for there in four.kernels]
+    said = at_once(*[partial(inside, here, *LOGIN, name, "hostname; id -un") for here, name in pairs])
+    assert [words.split() for words in said] == [[name, "work"] for _here, name in pairs]
+    assert len(said) == 16
 
 
 def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from tests.integration.containers import default_address
 from tests.integration.firewalls import firewall
 from tests.integration.forgery import ALWAYS, FORGED, PEER, TUNNEL, arrived, in_container, world
 from tests.integration.healing import unhealed
-from tests.integration.internals import DEFAULT_NETWORK, HEAL_AGENT, SET_PEERS, TABLE
+from tests.integration.internals import DEFAULT_NETWORK, HEAL_AGENT, PUBLISHED_OF_SESSIONS, SET_PEERS, TABLE
 from tests.integration.laboratory import AGENTS, TIMEOUT, Kernel, Run, address, at_once, everywhere, on, ssh
 from tests.integration.probes import (
     PUBLISHED,
@@ -121,7 +121,7 @@ def test_what_is_closed_to_containers_is_open_to_others(apart: Apart) -> None:
 def test_without_the_firewall_there_are_doors_that_are_closed_with_it(apart: Apart) -> None:
     """So the scan of test_firewall.py can fail; what is published of sessions is closed even then."""
     agent = apart.wide.kernels[0]["agent"]
-    own = on(agent, "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id")
+    own = on(agent, PUBLISHED_OF_SESSIONS)
     found = {port for _address, port in scan([address(agent)], f"22,{PUBLISHED},30000-31000")}
     assert {"22/open", f"{PUBLISHED}/open"} <= found
     assert "->22/tcp" in own
