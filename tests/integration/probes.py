@@ -43,7 +43,7 @@ def reached_by_host(host: str, targets: Sequence[Target]) -> set[Target]:
 
 
 def _answers(printed: str) -> set[Target]:
-    return {(protocol, host, port) for protocol, host, port in json.loads(printed)}
+    return set(map(tuple, json.loads(printed)))
 
 
 def addresses_of(agent: str) -> list[str]:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.integration.containers import default_address
+from tests.integration.containers import default_address, public_keys
 from tests.integration.firewalls import firewall
 from tests.integration.forgery import ALWAYS, FORGED, PEER, TUNNEL, arrived, in_container, world
 from tests.integration.healing import unhealed
@@ -144,6 +144,18 @@ def test_nobody_outside_reaches_containers_but_through_published_ports(apart: Ap
     inner = [*(default_address(agent, name) for name in names), *(kernel["address"] for kernel in kernels)]
     with routed_through(agent, inner):
         assert reached_by_host("user1", all_ways(*inner)) == set()
+
+
+def test_two_sessions_share_no_key(apart: Apart) -> None:
+    wide, other = (
+        [public_keys(kernel, session.record["id"]) for kernel in session.kernels]
+        for session in (apart.wide, apart.other)
+    )
+    # Of each container, a user's and a host's.
+    assert [len(keys) for keys in (*wide, *other)] == [6, 6, 6, 4, 4]
+    assert not wide[0] & other[0]
+    assert all(keys == wide[0] for keys in wide)
+    assert all(keys == other[0] for keys in other)
 
 
 @pytest.mark.parametrize("bridged_filtering", [0, 1])
