@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 
-from tests.integration.internals import DEFAULT_NETWORK
+from tests.integration.internals import DEFAULT_NETWORK, SESSIONS
 from tests.integration.laboratory import Kernel, at_once, inside, on
 
 LOGIN = ("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
@@ -44,3 +44,11 @@ def default_address(agent: str, container: str) -> str:
     """Return the address of a container on the agent's default network; it may change with every start."""
     form = f'{{{{(index .NetworkSettings.Networks "{DEFAULT_NETWORK}").IPAddress}}}}'
     return on(agent, shlex.join(["docker", "inspect", "--format", form, container])).strip()
+
+
+def public_keys(kernel: Kernel, session_id: str) -> set[str]:
+    """Return the public halves of all keys that a container knows of: users' and hosts'."""
+    folder = f"{SESSIONS}/{session_id}/{kernel['hostname']}/ssh"
+    lines = on(kernel["agent"], f"cat {folder}/authorized_keys {folder}/known_hosts").splitlines()
+    words = [line.split() for line in lines]
+    return {line[line.index("ssh-ed25519") + 1] for line in words}

@@ -5,10 +5,17 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import internet_checksum
-
 IPV4, IPV6, UDP = 0x0800, 0x86DD, 17
 SOURCE_PORT = 40000
+
+
+def internet_checksum(data: bytes) -> int:
+    """Return the checksum of IP, ICMP and UDP (RFC 1071)."""
+    words = struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2))
+    total = sum(words)
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 def ethernet(source: str, target: str, packet: bytes) -> bytes:

@@ -51,6 +51,9 @@ DEFAULT_NETWORK, DEFAULT_BRIDGE = "backendai-default", "backendai0"
 WIREGUARD_DEVICE = "baiwg0"
 BRIDGE_PREFIX, TUNNEL_PREFIX = "bai-", "bax-"
 
+#: Lists the ports that an agent publishes of sessions, by the label of their containers.
+PUBLISHED_OF_SESSIONS = "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id"
+
 
 def session_bridge(session_id: str) -> str:
     """Return the name of a session's bridge on its agents."""

@@ -82,19 +82,20 @@ def struck(victim: Victim, moment: Moment, line: list[str]) -> str:
     return printed + rest
 
 
+@dataclasses.dataclass(frozen=True)
 class Life:
     """A session that is killed at while it is created, and while it is ended."""
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
-        self._folder, self._chance = folder, chance
-        self.sessions = Sessions(folder)
+    sessions: Sessions
+    folder: Path
+    chance: random.Random
 
     def struck(self, victim: Victim, playbook: str, wanted: str, **asked: Any) -> str:
         """Kill during a playbook; check that one more run leaves the session as wanted; return what was done."""
-        moment = Moment.chosen(self._chance)
+        moment = Moment.chosen(self.chance)
         variables = {f"session_{key}": value for key, value in asked.items()}
-        output = struck(victim, moment, command(playbook, self._folder, variables))
-        again = self._chance.choice([playbook, "schedule_sessions"])
+        output = struck(victim, moment, command(playbook, self.folder, variables))
+        again = self.chance.choice([playbook, "schedule_sessions"])
         done = f"{playbook}: {victim.kind} on {victim.agent} killed at {moment}, then one {again}"
         run = self.sessions.run(again, **(asked if again == playbook else {}))
         assert run.code == 0, f"{done}:\n{output}\n{run.output}"
@@ -106,21 +107,18 @@ class Life:
 
 def killed_while_it_starts_and_ends(chance: random.Random, folder: Path) -> Iterator[str]:
     """Kill once while a session is created, once while it is ended; yield what was done after each, once it holds."""
-    life = Life(folder, chance)
-    name = {"name": life.sessions.name}
     starting, ending = (Victim(kind, chance.choice(AGENTS)) for kind in chance.sample(VICTIMS, 2))
-    done = "nothing"
-    try:
+    with Sessions(folder) as sessions:
+        life, name = Life(sessions, folder, chance), {"name": sessions.name}
         done = life.struck(starting, "create_session", "RUNNING", **name, **ASKED)
-        whole = life.sessions.create(**ASKED)
+        whole = sessions.create(**ASKED)
         assert whole.code == 0, f"{done}:\n{whole.output}"
         assert (whole.changed == 0) == done.endswith("RUNNING"), f"{done}:\n{whole.output}"
         yield done
         done = life.struck(ending, "terminate_session", "gone", **name)
         yield done
-    finally:
-        ended = life.sessions.terminate()
-    assert ended.code == 0, f"{done}:\n{ended.output}"
-    assert remains() == life.sessions.before, done
-    assert not any(held().values()), done
-    assert {entry["state"] for entry in queue().values()} <= {"ended"}, done
+        ended = sessions.terminate()
+        assert ended.code == 0, f"{done}:\n{ended.output}"
+        assert remains() == sessions.before, done
+        assert not any(held().values()), done
+        assert {entry["state"] for entry in queue().values()} <= {"ended"}, done

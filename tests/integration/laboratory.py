@@ -21,6 +21,7 @@ import yaml
 
 from tests.integration.connections import Connections
 from tests.integration.internals import AGENT_STATE, SESSIONS
+from tests.integration.programs import run_line
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / ".lab" / "inventory.yml"
@@ -193,21 +194,9 @@ def inside(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bo
     return on(kernel["agent"], line, check=check)
 
 
-#: What a session could leave behind on an agent, and how to see it.
-TRACES = {
-    "containers": "docker ps --all --format '{{.Names}}' | sort",
-    "networks": "docker network ls --format '{{.Name}}' | sort",
-    "volumes": "docker volume ls --quiet",
-    "links": "ip -o link show | awk -F': ' '{print $2}' | sed 's/@.*//' | sort",
-    "tables": "nft list tables | sort",
-    "files": f"cd {AGENT_STATE} && find . -printf '%p %m %U %s\\n' | sort",
-}
-
-
 def remains() -> dict[str, str]:
     """Return everything on the agents that a session could leave behind, in a form that can be compared."""
-    line = "; ".join(f"echo '== {name}'; {look}" for name, look in TRACES.items())
-    return dict(zip(AGENTS, everywhere(line), strict=True))
+    return dict(zip(AGENTS, everywhere(run_line("traces", AGENT_STATE)), strict=True))
 
 
 def queue() -> dict[str, dict[str, Any]]:

@@ -43,7 +43,7 @@ def reached_by_host(host: str, targets: Sequence[Target]) -> set[Target]:
 
 
 def _answers(printed: str) -> set[Target]:
-    return {(protocol, host, port) for protocol, host, port in json.loads(printed)}
+    return set(map(tuple, json.loads(printed)))
 
 
 def addresses_of(agent: str) -> list[str]:
@@ -82,7 +82,7 @@ def routed_through(agent: str, addresses: Sequence[str]) -> Iterator[None]:
 def scan(addresses: Sequence[str], ports: str) -> set[tuple[str, str]]:
     """Return what user1 finds among TCP ports, as address and ``port/state``; refusals count."""
     on("user1", "command -v nmap || apt-get install --yes --no-install-recommends nmap")
-    line = f"nmap -Pn -n -sS -p {ports} --min-rate 20000 --max-retries 1 -oG - {' '.join(addresses)}"
+    line = f"nmap -Pn -n -sS -p {ports} --min-rate 40000 --max-retries 1 -oG - {' '.join(addresses)}"
     shown = re.findall(r"^Host: (\S+).*?Ports: (.*?)(?:\t|$)", on("user1", line), re.MULTILINE)
     found = {(host, port) for host, listed in shown for port in re.findall(r"(\d+/\w+)", listed)}
     return {(host, port) for host, port in found if "/filtered" not in port}

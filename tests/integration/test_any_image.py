@@ -69,9 +69,12 @@ def test_it_runs_on_every_agent(three: list[Kernel]) -> None:
 
 
 def test_ssh_reaches_every_image_as_work_and_without_a_question(session: Started, three: list[Kernel]) -> None:
-    for kernel in three:
+    def logged_in(kernel: Kernel) -> list[str]:
+        names = " ".join(others(session, kernel))
+        return shell(kernel, f"for name in {names}; do ssh $name 'hostname; id -un'; done").split()
+
+    for kernel, said in zip(three, at_once(*[partial(logged_in, kernel) for kernel in three]), strict=True):
         names = others(session, kernel)
-        said = shell(kernel, f"for name in {' '.join(names)}; do ssh $name 'hostname; id -un'; done").split()
         assert said == [word for name in names for word in (name, "work")]
         assert len(names) == len(IMAGES)
 
@@ -79,8 +82,8 @@ def test_ssh_reaches_every_image_as_work_and_without_a_question(session: Started
 def test_a_command_over_ssh_has_the_sessions_environment(session: Started, image: str, three: list[Kernel]) -> None:
     main = session.kernels[0]
     own = {"TF_CONFIG": '{"image": 1}', "BACKENDAI_DIST_MASTER_PORT": "31000", "MASTER_PORT": "31000"}
-    for kernel in three:
-        seen = variables(shell(main, f"ssh {kernel['hostname']} env"))
+    printed = at_once(*[partial(shell, main, f"ssh {kernel['hostname']} env") for kernel in three])
+    for kernel, seen in zip(three, map(variables, printed), strict=True):
         assert seen["BACKENDAI_CLUSTER_HOST"] == kernel["hostname"]
         assert seen["BACKENDAI_SESSION_NAME"] == session.record["name"]
         assert seen["NCCL_SOCKET_IFNAME"] == "cluster0"
@@ -89,17 +92,22 @@ def test_a_command_over_ssh_has_the_sessions_environment(session: Started, image
 
 
 def test_a_login_shows_who_and_where_one_is(session: Started, three: list[Kernel]) -> None:
-    main = session.kernels[0]
-    for name in (kernel["hostname"] for kernel in three):
-        # Nobody's terminal is closed before the shell has read from it.
-        assert f"work@{name}" in shell(main, f"(echo exit; sleep 1) | ssh -tt {name}")
+    names = [kernel["hostname"] for kernel in three]
+    # Nobody's terminal is closed before the shell has read from it.
+    logins = [partial(shell, session.kernels[0], f"(echo exit; sleep 1) | ssh -tt {name}") for name in names]
+    for name, shown in zip(names, at_once(*logins), strict=True):
+        assert f"work@{name}" in shown
 
 
 def test_scp_carries_a_file_there_and_back(session: Started, three: list[Kernel]) -> None:
-    for name in others(session, three[0]):
-        there = f"head -c 300000 /dev/urandom > /tmp/given; scp -q /tmp/given {name}:/tmp/taken"
-        back = f"scp -q {name}:/tmp/taken /tmp/returned; cmp /tmp/given /tmp/returned && wc -c < /tmp/returned"
-        assert shell(three[0], f"{there} && {back}").strip() == "300000"
+    def there_and_back(name: str) -> str:
+        given, returned = f"/tmp/given-{name}", f"/tmp/returned-{name}"
+        there = f"head -c 300000 /dev/urandom > {given}; scp -q {given} {name}:/tmp/taken"
+        back = f"scp -q {name}:/tmp/taken {returned}; cmp {given} {returned} && wc -c < {returned}"
+        return shell(three[0], f"{there} && {back}").strip()
+
+    copies = at_once(*[partial(there_and_back, name) for name in others(session, three[0])])
+    assert copies == ["300000"] * len(IMAGES)
 
 
 def test_an_image_keeps_its_own_ssh_and_others_get_one(image: str, three: list[Kernel]) -> None:

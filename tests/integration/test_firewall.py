@@ -23,6 +23,7 @@ from tests.integration.internals import (
     CHAIN_DROP_FORGED,
     FIREWALL_STATE,
     HEAL_AGENT,
+    PUBLISHED_OF_SESSIONS,
     TABLE,
     TRIAL_TIMERS,
     UNIT_FIREWALL,
@@ -84,7 +85,7 @@ def session(access: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def published(agent: str) -> dict[int, int]:
     """Return what an agent publishes of sessions: its own ports by those of the container."""
-    listed = on(agent, "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id")
+    listed = on(agent, PUBLISHED_OF_SESSIONS)
     return {int(inner): int(outer) for outer, inner in re.findall(r":(\d+)->(\d+)/tcp", listed)}
 
 

@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
-from tests.integration.containers import default_address
+from tests.integration.containers import default_address, public_keys
 from tests.integration.firewalls import firewall
 from tests.integration.forgery import ALWAYS, FORGED, PEER, TUNNEL, arrived, in_container, world
 from tests.integration.healing import unhealed
-from tests.integration.internals import DEFAULT_NETWORK, HEAL_AGENT, SET_PEERS, TABLE
+from tests.integration.internals import DEFAULT_NETWORK, HEAL_AGENT, PUBLISHED_OF_SESSIONS, SET_PEERS, TABLE
 from tests.integration.laboratory import AGENTS, TIMEOUT, Kernel, Run, address, at_once, everywhere, on, ssh
 from tests.integration.probes import (
     PUBLISHED,
@@ -121,7 +121,7 @@ def test_what_is_closed_to_containers_is_open_to_others(apart: Apart) -> None:
 def test_without_the_firewall_there_are_doors_that_are_closed_with_it(apart: Apart) -> None:
     """So the scan of test_firewall.py can fail; what is published of sessions is closed even then."""
     agent = apart.wide.kernels[0]["agent"]
-    own = on(agent, "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id")
+    own = on(agent, PUBLISHED_OF_SESSIONS)
     found = {port for _address, port in scan([address(agent)], f"22,{PUBLISHED},30000-31000")}
     assert {"22/open", f"{PUBLISHED}/open"} <= found
     assert "->22/tcp" in own
@@ -144,6 +144,18 @@ def test_nobody_outside_reaches_containers_but_through_published_ports(apart: Ap
     inner = [*(default_address(agent, name) for name in names), *(kernel["address"] for kernel in kernels)]
     with routed_through(agent, inner):
         assert reached_by_host("user1", all_ways(*inner)) == set()
+
+
+def test_two_sessions_share_no_key(apart: Apart) -> None:
+    wide, other = (
+        [public_keys(kernel, session.record["id"]) for kernel in session.kernels]
+        for session in (apart.wide, apart.other)
+    )
+    # Of each container, a user's and a host's.
+    assert [len(keys) for keys in (*wide, *other)] == [6, 6, 6, 4, 4]
+    assert not wide[0] & other[0]
+    assert all(keys == wide[0] for keys in wide)
+    assert all(keys == other[0] for keys in other)
 
 
 @pytest.mark.parametrize("bridged_filtering", [0, 1])

@@ -134,6 +134,7 @@ def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None
 
 @pytest.mark.usefixtures("cdi")
 def test_gpus_come_by_cdi_where_the_engine_knows_them_so(sessions: Sessions) -> None:
+    sessions.only_on("agent3")
     asked = {"designated_agents": ["agent3"], "resources": {"cpu": 1, "mem": MEMORY, "cuda.device": 1}}
     run = sessions.create(**asked)
     assert run.code == 0, run.output

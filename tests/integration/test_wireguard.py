@@ -82,7 +82,7 @@ def sniffed(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[in
         assert tap.stdout
         assert tap.stdout.readline() == "ready\n"
         at_once(*[partial(on, host, line, check=False) for host, line in lines])
-        return {(version, port) for version, port in json.loads(tap.communicate(timeout=TIMEOUT)[0])}
+        return set(map(tuple, json.loads(tap.communicate(timeout=TIMEOUT)[0])))
 
 
 def copy(source: Kernel, target: Kernel) -> tuple[str, str]:

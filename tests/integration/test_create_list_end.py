@@ -1,9 +1,10 @@
-"""Sessions that start: placed, joined, named, with their environment and SSH."""
+"""Sessions from their start to their end: placed, joined, named, with environment and SSH; listed, damaged, ended."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,31 @@ from typing import Any
 import pytest
 
 from tests.integration.containers import LOGIN, variables
-from tests.integration.laboratory import AGENTS, everywhere, inside, remains
+from tests.integration.laboratory import AGENTS, at_once, everywhere, inside, on, remains
 from tests.integration.probes import addresses_of
 from tests.integration.session_requests import FOUR
 from tests.integration.sessions import Sessions, Started, started
 
 pytestmark = pytest.mark.requests
 
+#: Values that are secret, and values that would garble the output where they were hidden in it.
+ENVIRONMENT = {"GREETING": "hello world", "FOUND": "1", "DEBUG": "running", "TOKEN": "a-secret-of-mine"}
 ASKED = {
     **FOUR,
-    "env": {"GREETING": "hello world"},
+    "env": ENVIRONMENT,
     "mounts": [{"source": "/srv/data", "target": "/home/work/data", "read_only": True}],
 }
 
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Four containers over three agents, of two engines, with a folder that all agents have."""
+    """Four containers over three agents, of two engines, with a folder that all agents have; the run told all it could.
+
+    The last test of this file ends it.
+    """
     everywhere("mkdir -p /srv/data && echo here > /srv/data/marker")
     try:
-        with started(tmp_path_factory.mktemp("four"), **ASKED) as session:
+        with started(tmp_path_factory.mktemp("four"), "--diff", "-vvv", **ASKED) as session:
             yield session
     finally:
         everywhere("rm -rf /srv/data")
@@ -49,13 +55,10 @@ def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Started) -
 
 
 def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: Started) -> None:
-    seen = {
-        (here["hostname"], there["hostname"]): inside(here, *LOGIN, there["hostname"], "hostname; id -un").split()
-        for here in four.kernels
-        for there in four.kernels
-    }
-    assert seen == {pair: [pair[1], "work"] for pair in seen}
-    assert len(seen) == 16
+    pairs = [(here, there["hostname"]) for here in four.kernels for there in four.kernels]
+    said = at_once(*[partial(inside, here, *LOGIN, name, "hostname; id -un") for here, name in pairs])
+    assert [words.split() for words in said] == [[name, "work"] for _here, name in pairs]
+    assert len(said) == 16
 
 
 def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict[str, str]:
@@ -95,6 +98,13 @@ def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: Started,
         assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(seen)
 
 
+def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(four: Started) -> None:
+    name, main = four.record["name"], four.kernels[0]
+    assert f"+container backendai-{name}-main1: running, image lab/python:1, address {main['address']}" in four.run.said
+    assert "a-secret-of-mine" not in four.run.output
+    assert "hello world" not in four.run.output
+
+
 def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default_network(four: Started) -> None:
     sub2 = next(kernel["address"] for kernel in four.kernels if kernel["hostname"] == "sub2")
     for kernel in four.kernels:
@@ -129,7 +139,7 @@ def test_a_second_run_changes_nothing_and_check_mode_expects_that(four: Started)
 
 
 def test_another_request_under_the_same_name_is_refused_and_says_what_differs(four: Started) -> None:
-    refused = four.again(cluster_size=2, env={"GREETING": "a-secret-greeting"})
+    refused = four.again(cluster_size=2, env={**ENVIRONMENT, "GREETING": "a-secret-greeting"})
     assert refused.code != 0
     assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.said
     assert "session_cluster_size (is 4, asked 2)" in refused.said
@@ -166,3 +176,32 @@ def test_multi_node_that_fits_on_one_agent_goes_there_and_users_have_templates_o
     seen = variables(inside(record["kernels"][1], "env"))
     assert (seen["BACKENDAI_CLUSTER_MODE"], seen["MASTER_ADDR"]) == ("single-node", "main1")
     assert "192.0.2.7 licence-server" in inside(record["kernels"][1], "cat", "/etc/hosts")
+
+
+def test_a_session_with_a_dead_container_is_listed_as_degraded(four: Started) -> None:
+    """The list is a table for people, and records for programs."""
+    sub = four.kernels[1]
+    on(sub["agent"], f"docker kill {sub['container']}")
+    run = four.made.run("list_sessions")
+    assert run.code == 0, run.output
+    (record,) = [record for record in run.record if record["name"] == four.record["name"]]
+    assert (record["id"], record["status"]) == (four.record["id"], "DEGRADED")
+    assert [kernel["status"] for kernel in record["kernels"]] == ["running", "exited", "running", "running"]
+    (row,) = [line.split() for line in run.output.splitlines() if line.startswith(record["name"])]
+    agents = ",".join(dict.fromkeys(kernel["agent"] for kernel in four.kernels))
+    assert row[1:5] == ["Multi-node", "4", "DEGRADED", agents]
+
+
+def test_a_session_is_ended_once_and_for_all_and_nothing_is_left_of_it(four: Started) -> None:
+    made, name = four.made, four.record["name"]
+    during = remains()
+    checked = made.terminate("--check", "--diff", name=name)
+    assert checked.code == 0, checked.output
+    assert f"-container backendai-{name}-main1: running" in checked.said
+    assert remains() == during != made.before
+    ended = made.terminate(name=name)
+    assert (ended.code, ended.changed > 0) == (0, True), ended.output
+    assert (ended.record["id"], ended.record["status"]) == (four.record["id"], "TERMINATED")
+    assert remains() == made.before
+    again = made.terminate(id=four.record["id"])
+    assert (again.code, again.changed) == (0, 0), again.output
