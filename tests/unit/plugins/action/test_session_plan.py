@@ -15,7 +15,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
@@ -371,66 +371,3 @@ def test_a_session_that_waits_is_told_whether_room_may_come_already(
         queue.save(entry)
     result = run(ActionModule, {**arguments(), "began": NOW}, there)
     assert (result["plan"], result["freed"]) == (None, freed)
-
-
-# ---- what other runs have planned and not claimed yet
-
-
-OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-OTHER = dataclasses.replace(plan({"agent1": 4}, name="other"), id=OTHER_ID)
-DEAD = dataclasses.replace(me(), started="0")
-
-
-def planned_by(owner: Owner, **changes: Any) -> Entry:
-    """Return the entry of a session of four containers that another run has planned."""
-    asked = spec(name="other", cluster_size=4)
-    entry = requested(2, asked, id=OTHER_ID, state="starting", owner=owner, updated_at=time.time(), **changes)
-    return dataclasses.replace(entry, plan=OTHER.to_dict())
-
-
-@pytest.mark.parametrize("kept", [{}, {"spec": None}], ids=["one that waited", "its own"])
-@pytest.mark.parametrize(
-    ("owner", "cpu", "starts"),
-    [(ANOTHER, 7, False), (ANOTHER, 8, True), (DEAD, 7, True), (DEAD, 3, False)],
-    ids=["live, no room for both", "live, room for both", "dead, no room for both", "dead, room for neither"],
-)
-def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not(
-    run: Run, queue: QueueFolder, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
-) -> None:
-    queue.save(planned_by(owner, **kept))
-    planned = run(ActionModule, arguments(), answers(agent1=fit("agent1", cpu)))
-    assert [start["plan"]["name"] for start in planned["starts"]] == ["train-llm"] * starts
-
-
-@pytest.mark.parametrize(("owner", "freed"), [(ANOTHER, True), (DEAD, False)], ids=["live", "dead"])
-def test_room_may_come_where_a_live_run_has_planned_what_it_may_not_claim(
-    run: Run, queue: QueueFolder, owner: Owner, freed: bool
-) -> None:
-    queue.save(planned_by(owner))
-    planned = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
-    assert (planned["plan"], planned["freed"]) == (None, freed)
-
-
-def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueFolder) -> None:
-    queue.save(planned_by(ANOTHER))
-    claimed = held_session(OTHER, "agent1", committed=False)
-    there = answers(agent1=fit("agent1", 8, taken={"cpu": 4}, containers=4, sessions=[claimed]))
-    assert len(run(ActionModule, arguments(), there)["starts"]) == 1
-
-
-def test_the_subnet_of_what_another_run_has_planned_is_not_given_away_again(run: Run, queue: QueueFolder) -> None:
-    asked = {"cluster_size": 4, "cluster_mode": "multi-node", "name": "other"}
-    across = dataclasses.replace(plan({"agent1": 2, "agent2": 2}, **asked), id=OTHER_ID)
-    queue.save(dataclasses.replace(planned_by(ANOTHER), plan=across.to_dict()))
-    there = answers(agent1=fit("agent1", 4), agent2=fit("agent2", 4))
-    network = run(ActionModule, arguments(), there)["plan"]["network"]
-    assert across.network is not None
-    assert (network["subnet"] != across.network.subnet, network["vni"] != across.network.vni) == (True, True)
-
-
-def test_the_plan_of_an_earlier_attempt_takes_none_of_the_sessions_own_room(run: Run, queue: QueueFolder) -> None:
-    there = answers(agent1=fit("agent1", 4))
-    first = run(ActionModule, arguments(), there)
-    second = run(ActionModule, {**arguments(), "attempt": 2}, there)
-    assert [(start["id"], start["agents"]) for start in second["starts"]] == [(first["id"], ["agent1"])]
-    assert [entry.id for entry in queue.entries()] == [first["id"]]

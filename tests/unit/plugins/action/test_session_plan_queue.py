@@ -13,7 +13,6 @@ from ansible_collections.backendai.cluster.plugins.action import session_plan
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
@@ -23,7 +22,6 @@ from tests.unit.builders import (
     POOLS,
     SESSION_ID,
     agent_facts,
-    held_session,
     holders,
     plan,
     requested,
@@ -175,45 +173,3 @@ def test_check_mode_decides_and_notes_nothing(run: Run, queue: QueueFolder) -> N
     before = queue.entries()
     assert len(run(ActionModule, ARGUMENTS, answers(), check_mode=True)["starts"]) == 2
     assert queue.entries() == before
-
-
-# ---- what other runs have planned and not claimed yet
-
-
-OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-LIVE = dataclasses.replace(me(), host="manager2 - boot pid:[1]")
-DEAD = dataclasses.replace(me(), started="0")
-
-
-def planned_by(owner: Owner) -> Entry:
-    """Return the entry of a session of one container that another run has planned for itself."""
-    made = dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID)
-    changes = {"id": OTHER_ID, "state": "starting", "owner": owner, "updated_at": time.time(), "spec": None}
-    return dataclasses.replace(requested(3, spec(name="other"), **changes), plan=made.to_dict())
-
-
-@pytest.mark.parametrize(
-    ("owner", "started"),
-    [(LIVE, ["session-1"]), (me(), ["session-1"]), (DEAD, ["session-1", "session-2"])],
-    ids=["live", "this run", "dead"],
-)
-def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not(
-    run: Run, queue: QueueFolder, owner: Owner, started: list[str]
-) -> None:
-    for number in (1, 2):
-        queue.save(requested(number))
-    other = planned_by(owner)
-    queue.save(other)
-    result = run(ActionModule, ARGUMENTS, answers())
-    assert [start["plan"]["name"] for start in result["starts"]] == started
-    assert queue.entry(OTHER_ID) == other
-
-
-def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1))
-    other = planned_by(LIVE)
-    queue.save(other)
-    made = dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID)
-    claimed = held_session(made, "agent1", committed=False)
-    there = answers(agent1=agent_facts("agent1", 2, taken={"cpu": 1}, containers=1, sessions=[claimed]))
-    assert [start["plan"]["name"] for start in run(ActionModule, ARGUMENTS, there)["starts"]] == ["session-1"]

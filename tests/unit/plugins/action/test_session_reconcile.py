@@ -181,6 +181,9 @@ def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueF
 # ---- what gateways are told
 
 
+IMPORT_PLAYBOOK = "ansible.builtin.import_playbook"
+
+
 def told_by_the_role() -> tuple[str, list[str]]:
     """Return the variable that the role registers the result in, and those that it says have told gateways."""
     from ansible.template import Templar, trust_as_template
@@ -218,10 +221,11 @@ def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: Q
 
 
 @pytest.mark.usefixtures("said")
-def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run) -> None:
-    there = answers(**routed())
-    assert run(ActionModule, {**ARGUMENTS, "began": 0.0}, there)["routes"]["routes"] == []
-    told = run(ActionModule, {**ARGUMENTS, "began": 0.0, "all_routes": True}, there)["routes"]
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run, check_mode: bool) -> None:
+    there, args = answers(**routed()), {**ARGUMENTS, "began": "0.0"}
+    assert run(ActionModule, args, there, check_mode=check_mode)["routes"]["routes"] == []
+    told = run(ActionModule, {**args, "all_routes": True}, there, check_mode=check_mode)["routes"]
     assert ([route["id"] for route in told["routes"]], told["ended"], told["news"]) == ([SESSION_ID], [], True)
 
 
@@ -262,6 +266,19 @@ def test_what_a_run_finds_and_then_notes_as_done_is_news_until_gateways_are_told
     there = answers()
     there["hostvars"]["localhost"] = {registered: first}
     assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [SESSION_ID], "news": True}
+
+
+@pytest.mark.parametrize(("result", "news"), [(None, True), ({"waiting": True}, True), ({"waiting": False}, False)])
+def test_a_run_that_reconciles_only_once_tells_gateways_only_once(result: dict[str, Any] | None, news: bool) -> None:
+    from ansible.template import Templar, trust_as_template
+
+    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_waiting.yml").read_text())
+    (routes, _of_starts) = [
+        play["vars"]["__session_routes"] for play in plays if "gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
+    ]
+    localhost = {"__session_reconcile": {"routes": {"news": True}}, **({"__session_result": result} if result else {})}
+    templar = Templar(loader=DataLoader(), variables={"hostvars": {"localhost": localhost}})
+    assert templar.template(trust_as_template(routes)) == ({"news": True} if news else {})
 
 
 @pytest.mark.usefixtures("said", "queue")

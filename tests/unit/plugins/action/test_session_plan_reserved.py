@@ -1,0 +1,124 @@
+"""What another run has planned takes room before agents say so, as long as that run lives."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
+from tests.unit.builders import POOLS, agent_facts, held_session, plan, requested, result, spec
+from tests.unit.plugins.action.conftest import Run
+
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+OTHER = dataclasses.replace(plan({"agent1": 4}, name="other"), id=OTHER_ID)
+LIVE = dataclasses.replace(me(), host="manager2 - boot pid:[1]")
+DEAD = dataclasses.replace(me(), started="0")
+SIZE: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node"}
+
+
+def planned_by(owner: Owner, made: SessionPlan = OTHER, **changes: Any) -> Entry:
+    """Return the entry of a session of four containers that another run has planned."""
+    asked = spec(name="other", cluster_size=4)
+    entry = requested(9, asked, id=OTHER_ID, state="starting", owner=owner, updated_at=time.time(), **changes)
+    return dataclasses.replace(entry, plan=made.to_dict())
+
+
+def surveyed(cpu: int = 8, *others: str, **changes: Any) -> dict[str, Any]:
+    """Return the variables of a run that has read agents with that many cores each; agent1 is changed."""
+    agents = {"agent1": agent_facts("agent1", cpu, **changes), **{name: agent_facts(name, cpu) for name in others}}
+    return {"hostvars": {name: {"__session_agent": result(facts)} for name, facts in agents.items()}}
+
+
+def planned(run: Run, there: dict[str, Any], **args: Any) -> dict[str, Any]:
+    """Return the plan of a session of four containers that is asked for."""
+    asked = dataclasses.asdict(spec(**SIZE))
+    given = {"spec": asked, "pools": dataclasses.asdict(POOLS), "agents": list(there["hostvars"])}
+    return run(ActionModule, {**given, **args}, there)
+
+
+def started(run: Run, there: dict[str, Any]) -> list[str]:
+    """Return the names of the waiting sessions that start."""
+    args = {"queue": True, "pools": dataclasses.asdict(POOLS), "agents": list(there["hostvars"])}
+    return [start["plan"]["name"] for start in run(ActionModule, args, there)["starts"]]
+
+
+# ---- for a session that is asked for
+
+
+@pytest.mark.parametrize("kept", [{}, {"spec": None}], ids=["one that waited", "its own"])
+@pytest.mark.parametrize(
+    ("owner", "cpu", "starts"),
+    [(LIVE, 7, False), (LIVE, 8, True), (DEAD, 7, True), (DEAD, 3, False)],
+    ids=["live, no room for both", "live, room for both", "dead, no room for both", "dead, room for neither"],
+)
+def test_what_a_live_run_has_planned_takes_room_and_what_a_dead_one_has_does_not(
+    run: Run, queue: QueueFolder, owner: Owner, cpu: int, starts: bool, kept: dict[str, Any]
+) -> None:
+    queue.save(planned_by(owner, **kept))
+    names = [start["plan"]["name"] for start in planned(run, surveyed(cpu))["starts"]]
+    assert names == ["train-llm"] * starts
+
+
+@pytest.mark.parametrize(("owner", "freed"), [(LIVE, True), (DEAD, False)], ids=["live", "dead"])
+def test_room_may_come_where_a_live_run_has_planned_what_it_may_not_claim(
+    run: Run, queue: QueueFolder, owner: Owner, freed: bool
+) -> None:
+    queue.save(planned_by(owner))
+    waits = planned(run, surveyed(3))
+    assert (waits["plan"], waits["freed"]) == (None, freed)
+
+
+def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueFolder) -> None:
+    queue.save(planned_by(LIVE))
+    claimed = held_session(OTHER, "agent1", committed=False)
+    there = surveyed(8, taken={"cpu": 4}, containers=4, sessions=[claimed])
+    assert len(planned(run, there)["starts"]) == 1
+
+
+def test_the_network_of_what_another_run_has_planned_is_not_given_away_again(run: Run, queue: QueueFolder) -> None:
+    across = plan({"agent1": 2, "agent2": 2}, name="other")
+    assert across.network is not None
+    first = dataclasses.replace(across.network, subnet="10.128.0.0/29", vni=4096)
+    queue.save(planned_by(LIVE, dataclasses.replace(across, id=OTHER_ID, network=first)))
+    two = dataclasses.replace(POOLS, network="10.128.0.0/28", first_vni=4096, last_vni=4097)
+    network = planned(run, surveyed(4, "agent2"), pools=dataclasses.asdict(two))["plan"]["network"]
+    assert (network["subnet"], network["vni"]) == ("10.128.0.8/29", 4097)
+
+
+def test_the_plan_of_an_earlier_attempt_takes_none_of_the_sessions_own_room(run: Run, queue: QueueFolder) -> None:
+    first = planned(run, surveyed(4))
+    second = planned(run, surveyed(4), attempt=2)
+    assert [(start["id"], start["agents"]) for start in second["starts"]] == [(first["id"], ["agent1"])]
+    assert [entry.id for entry in queue.entries()] == [first["id"]]
+
+
+# ---- for sessions that wait
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [(LIVE, ["session-1"]), (me(), ["session-1"]), (DEAD, ["session-1", "session-2"])],
+    ids=["live", "this run", "dead"],
+)
+def test_what_a_live_run_has_planned_takes_room_of_those_that_wait(
+    run: Run, queue: QueueFolder, owner: Owner, names: list[str]
+) -> None:
+    for number in (1, 2):
+        queue.save(requested(number))
+    other = planned_by(owner, spec=None)
+    queue.save(other)
+    assert started(run, surveyed(5)) == names
+    assert queue.entry(OTHER_ID) == other
+
+
+def test_what_waits_starts_beside_what_another_run_has_claimed(run: Run, queue: QueueFolder) -> None:
+    queue.save(requested(1))
+    queue.save(planned_by(LIVE))
+    claimed = held_session(OTHER, "agent1", committed=False)
+    assert started(run, surveyed(5, taken={"cpu": 4}, containers=4, sessions=[claimed])) == ["session-1"]

@@ -1,0 +1,199 @@
+"""Several starts are settled at once, refused ones are planned anew, and gateways are told of the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
+from tests.unit.builders import SESSION_ID, requested
+from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.settled_starts import (
+    CLAIMED,
+    FAILED,
+    GONE,
+    MADE,
+    OTHER,
+    OTHER_ID,
+    PROVEN,
+    REFUSED,
+    RUNS,
+    WHY,
+    Steps,
+    decided,
+    replies,
+    settle,
+    starts,
+)
+
+# ---- several starts at once
+
+
+@pytest.mark.parametrize(
+    ("steps", "statuses", "errors"),
+    [
+        (PROVEN, ["RUNNING", "RUNNING"], [None, None]),
+        (REFUSED, ["PENDING", "RUNNING"], [None, None]),
+        (FAILED, ["PENDING", "RUNNING"], [WHY, None]),
+    ],
+    ids=["both run", "one is refused", "one failed"],
+)
+def test_what_came_of_each_start_is_said_and_noted(
+    run: Run,
+    queue: QueueFolder,
+    said: list[str],
+    steps: Steps,
+    statuses: list[str],
+    errors: list[str | None],
+) -> None:
+    starts(queue)
+    starts(queue, id=OTHER_ID, name="other")
+    alone: Steps = {"claim": {"agent1": {"steps": ["claim", "apply", "prove"], "containers": {"main1": RUNS}}}}
+    there = replies((OTHER, alone), (MADE, steps))
+    args = {"state": "settled", "began": 0.0, "starts": [decided(), decided(OTHER)]}
+    settled = run(ActionModule, args, there)
+    records = [session["record"] for session in settled["sessions"]]
+    assert [record["name"] for record in records] == ["train-llm", "other"]
+    assert [record["status"] for record in records] == statuses
+    assert [session["error"] for session in settled["sessions"]] == errors
+    waits = [SESSION_ID] if "PENDING" in statuses else []
+    assert [(entry.id, entry.state) for entry in queue.entries()] == [(session_id, "waiting") for session_id in waits]
+    lines = [line for line in said if line.startswith("Session")]
+    names = zip(("train-llm", "other"), statuses, strict=True)
+    assert lines == [f"Session {name} is {status}." for name, status in names]
+
+
+@pytest.mark.usefixtures("said", "queue")
+def test_without_any_start_there_is_nothing_to_settle(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    args = {"state": "settled", "began": time.time(), "starts": [], "path": str(path)}
+    settled = run(ActionModule, args, replies())
+    assert (settled["sessions"], settled["again"], settled["wait"], settled["waiting"]) == ([], False, False, False)
+    assert json.loads(path.read_text()) is None
+
+
+@pytest.mark.usefixtures("said")
+def test_what_agents_replied_to_an_earlier_attempt_does_not_count(run: Run) -> None:
+    start = {**decided(), "nonce": "nonce of a later attempt"}
+    (session,) = settle(run, PROVEN, starts=[start])["sessions"]
+    assert session["record"]["status"] == "ERROR"
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {},
+        {"claim": {"agent1": {}}},
+        CLAIMED,
+        {**CLAIMED, "prove": {"agent1": {"containers": {"main1": RUNS}}}},
+    ],
+    ids=["nobody", "one at the claim", "nobody at the proof", "one at the proof"],
+)
+def test_a_session_does_not_run_where_an_agent_gave_no_reply(run: Run, steps: Steps) -> None:
+    (session,) = settle(run, steps, starts=[decided()], pending=None)["sessions"]
+    assert session["record"]["status"] == "ERROR"
+    assert "agent2 may still hold a part of it" in session["error"]
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize("step", ["pull", "overlay"])
+def test_a_step_that_another_start_of_the_run_took_and_this_one_does_not_take_does_not_count(
+    run: Run, step: str
+) -> None:
+    (session,) = settle(run, {**PROVEN, step: {"agent1": GONE}})["sessions"]
+    assert (session["record"]["status"], session["error"]) == ("RUNNING", None)
+
+
+# ---- other runs were faster
+
+
+def test_what_was_refused_is_planned_anew_and_its_entry_is_left_alone(
+    run: Run, queue: QueueFolder, said: list[str], tmp_path: Path
+) -> None:
+    starts(queue)
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()}
+    path = tmp_path / "record.json"
+    settled = settle(run, REFUSED, retry=True, freed=True, path=str(path))
+    assert (settled["again"], settled["refused"], settled["sessions"]) == (True, ["no room"], [])
+    assert (settled["changed"], settled["wait"], settled["waiting"]) == (False, False, False)
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in queue.path.iterdir()} == before
+    assert (said, path.exists()) == ([], False)
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize(
+    ("steps", "retry"),
+    [(REFUSED, False), (FAILED, True), (PROVEN, True), (None, True)],
+    ids=["refused, and that is it", "failed", "runs", "no room"],
+)
+def test_nothing_else_is_planned_anew(run: Run, queue: QueueFolder, steps: Steps | None, retry: bool) -> None:
+    starts(queue)
+    before = queue.entries()
+    settled = settle(run, steps, retry=retry)
+    assert (settled["again"], len(settled["sessions"])) == (False, 1)
+    assert (queue.entries() == before) is (steps is None)
+
+
+@pytest.mark.usefixtures("said", "queue")
+def test_a_refusal_on_one_agent_is_no_reason_to_plan_anew_where_another_failed(run: Run) -> None:
+    steps: Steps = {"claim": {"agent1": {"failed": "no image."}, "agent2": {"refused": "no room"}}}
+    settled = settle(run, steps, retry=True)
+    assert (settled["again"], settled["sessions"][0]["record"]["status"]) == (False, "ERROR")
+
+
+# ---- what gateways are told
+
+
+PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),))
+
+
+@pytest.mark.usefixtures("said", "queue")
+@pytest.mark.parametrize(
+    ("steps", "routed"), [(PROVEN, True), (REFUSED, False), (FAILED, False)], ids=["runs", "refused", "failed"]
+)
+def test_gateways_are_told_of_sessions_that_run(run: Run, steps: Steps, routed: bool) -> None:
+    told = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
+    assert told == {"routes": [route_of(PUBLISHED)] if routed else [], "ended": [], "news": routed}
+
+
+@pytest.mark.usefixtures("said", "queue")
+def test_a_session_that_waits_or_publishes_nothing_is_no_news(run: Run) -> None:
+    for steps in (PROVEN, None):
+        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "news": False}
+
+
+@pytest.mark.usefixtures("said")
+def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, queue: QueueFolder) -> None:
+    began = time.time() - 60
+    queue.save(requested(2, state="ended", spec=None, updated_at=began + 1))
+    queue.save(requested(3, state="ended", spec=None, updated_at=began - 1))
+    ended = [requested(2).id]
+    args = {"state": "settled", "starts": [decided()], "began": began, "told": ["__session_reconcile", "__other"]}
+    first = run(ActionModule, args, replies((MADE, PROVEN)))
+    assert first["routes"] == {"routes": [], "ended": ended, "news": True}
+    later = replies((MADE, PROVEN), __session_reconcile=first, __other={"again": True})
+    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "news": False}
+    queue.save(requested(4, state="ended", spec=None, updated_at=began + 2))
+    assert run(ActionModule, args, later)["routes"]["news"] is True
+
+
+@pytest.mark.usefixtures("said")
+def test_a_start_that_failed_for_good_has_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
+    starts(queue, spec=None)
+    told = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
+    assert told == {"routes": [], "ended": [SESSION_ID], "news": True}
+
+
+@pytest.mark.usefixtures("said")
+def test_a_session_that_was_ended_meanwhile_is_not_routed(run: Run, queue: QueueFolder) -> None:
+    starts(queue, state="ending", spec=None, owner=None, agents=("agent1",))
+    told = settle(run, PROVEN, starts=[decided(PUBLISHED)])["routes"]
+    assert (told["routes"], told["ended"]) == ([], [SESSION_ID])

@@ -1,0 +1,158 @@
+"""Which sessions gateways lead to from now on, to which no more, and whether they have been told already."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import reachable, routes_of, told_by
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
+from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, readings, requested
+
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+SSH = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),)
+
+
+def published(session_id: str = SESSION_ID, **changes: Any) -> SessionPlan:
+    return dataclasses.replace(plan({"agent1": 1}), **{"id": session_id, "published": SSH, **changes})
+
+
+def over(session_id: str = SESSION_ID, state: str = "ended", at: float = NOW) -> Entry:
+    """Return the entry of a session that is over since then."""
+    return requested(id=session_id, name="train-llm", state=state, spec=None, updated_at=at)
+
+
+def ids(told: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the ids of the sessions that are routed, and of those that have ended."""
+    return [route["id"] for route in told["routes"]], told["ended"]
+
+
+def held(**state: Any) -> list[str]:
+    """Return the ids of the reachable sessions where one agent holds a session in this state."""
+    there = agent_facts("agent1", sessions=[held_session(published(), "agent1", **state)])
+    return [made.id for made in reachable(readings(agent1=there))]
+
+
+# ---- routes
+
+
+def test_a_session_that_was_started_is_routed() -> None:
+    made = published()
+    assert routes_of([made], [], NOW) == {"routes": [route_of(made)], "ended": [], "news": True}
+
+
+def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
+    assert routes_of([], [], 0.0) == {"routes": [], "ended": [], "news": False}
+
+
+def test_a_session_that_publishes_nothing_is_not_routed() -> None:
+    assert ids(routes_of([published(published=()), published(OTHER_ID)], [], NOW)) == ([OTHER_ID], [])
+
+
+def test_of_two_sessions_of_one_name_the_newer_one_is_routed() -> None:
+    older = published()
+    newer = published(OTHER_ID, created_at=older.created_at + 1)
+    for plans in ([newer, older], [older, newer]):
+        assert ids(routes_of(plans, [], NOW)) == ([OTHER_ID], [])
+
+
+def test_sessions_of_other_names_are_all_routed() -> None:
+    plans = [published(), published(OTHER_ID, name="other")]
+    assert sorted(ids(routes_of(plans, [], NOW))[0]) == [OTHER_ID, SESSION_ID]
+
+
+# ---- what is over
+
+
+@pytest.mark.parametrize("state", ["ending", "ended"])
+def test_a_session_that_is_over_is_not_routed(state: str) -> None:
+    told = routes_of([published(), published(OTHER_ID, name="other")], [over(state=state)], NOW)
+    assert ids(told) == ([OTHER_ID], [SESSION_ID])
+
+
+@pytest.mark.parametrize("state", ["waiting", "starting"])
+def test_a_session_that_is_to_begin_is_not_over(state: str) -> None:
+    assert ids(routes_of([published()], [requested(id=SESSION_ID, state=state)], 0.0)) == ([SESSION_ID], [])
+
+
+@pytest.mark.parametrize(
+    ("since", "ended"),
+    [(NOW + 61, []), (NOW + 1, [OTHER_ID]), (NOW, [OTHER_ID, SESSION_ID]), (0.0, [OTHER_ID, SESSION_ID])],
+)
+def test_only_what_has_ended_since_then_is_told(since: float, ended: list[str]) -> None:
+    entries = [over(OTHER_ID, at=NOW + 60), over(SESSION_ID, at=NOW)]
+    told = routes_of([], entries, since)
+    assert (told["ended"], told["news"]) == (ended, bool(ended))
+
+
+def test_what_was_over_before_is_not_routed_either() -> None:
+    assert ids(routes_of([published()], [over(at=NOW)], NOW + 1)) == ([], [])
+
+
+# ---- what has been told
+
+
+@pytest.mark.parametrize(
+    ("told", "news"),
+    [([], True), ([OTHER_ID], True), ([SESSION_ID], False), ([SESSION_ID, OTHER_ID], False)],
+    ids=["nothing", "another one", "it", "it and another one"],
+)
+def test_an_end_that_has_been_told_is_no_news(told: list[str], news: bool) -> None:
+    assert routes_of([], [over()], 0.0, told) == {"routes": [], "ended": [SESSION_ID], "news": news}
+
+
+def test_a_route_is_always_news() -> None:
+    told = routes_of([published(OTHER_ID)], [over()], 0.0, [SESSION_ID, OTHER_ID])
+    assert (ids(told), told["news"]) == (([OTHER_ID], [SESSION_ID]), True)
+
+
+@pytest.mark.parametrize(
+    ("results", "ended"),
+    [
+        ([], set()),
+        ([None, {}, {"again": True}, {"routes": None}, {"routes": {}}], set()),
+        ([{"routes": {"ended": ["a", "b"]}}, None, {"routes": {"ended": ["b", "c"]}}], {"a", "b", "c"}),
+    ],
+    ids=["no results", "results without routes", "several results"],
+)
+def test_what_results_have_told_of_is_collected(results: list[dict[str, Any] | None], ended: set[str]) -> None:
+    assert told_by(results) == ended
+
+
+# ---- whom users can reach
+
+
+@pytest.mark.parametrize(
+    ("state", "there"),
+    [
+        ({}, True),
+        ({"stopped": {"main1": ("exited", 1)}}, True),
+        ({"committed": False}, False),
+        ({"committed": False, "expired": True}, False),
+    ],
+    ids=["running", "degraded", "being made", "given up"],
+)
+def test_users_reach_a_session_once_it_is_proven(state: dict[str, Any], there: bool) -> None:
+    assert held(**state) == [SESSION_ID] * there
+
+
+def test_what_several_agents_hold_is_one_session() -> None:
+    agents: dict[str, AgentFacts] = holders(plan({"agent1": 1, "agent2": 1}))
+    other = held_session(published(OTHER_ID, name="other"), "agent2")
+    agents["agent2"] = dataclasses.replace(agents["agent2"], sessions=(*agents["agent2"].sessions, other))
+    assert sorted(made.id for made in reachable(readings(**agents))) == [OTHER_ID, SESSION_ID]
+
+
+def test_where_agents_hold_nothing_nobody_is_reached() -> None:
+    assert reachable(readings("agent1", "agent2")) == []
+
+
+def test_what_agents_hold_although_it_is_over_is_not_routed() -> None:
+    there = agent_facts("agent1", sessions=[held_session(published(), "agent1")])
+    assert ids(routes_of(reachable(readings(agent1=there)), [over(state="ending")], 0.0)) == ([], [SESSION_ID])
