@@ -83,7 +83,7 @@ class ActionModule(HostAction):
             look = self._follow({**options, **image}, until, variables)
             result["changed"] |= look["changed"]
             result["again"] |= look["changed"] and not self._task.check_mode
-            result["diff"] += [look["diff"]] if look.get("diff") else []
+            result["diff"] += [look["diff"]] if look["changed"] and look.get("diff") else []
             reply["images"] |= look["images"]
             if look["under_way"]:
                 return

@@ -1,4 +1,4 @@
-"""The action looks until images are there, shows how far they are, and gives each agent its turn."""
+"""The action asks an agent until images are there, shows how far they are, and gives each agent its turn."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action import session_image
 from ansible_collections.backendai.cluster.plugins.action.session_image import ActionModule
-from tests.unit.builders import IMAGE, SESSION_ID, image_data
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS
+from tests.unit.builders import IMAGE, SESSION_ID, image_data, plan
 from tests.unit.plugins.action.conftest import Run
 
-ARGS = {"session_id": SESSION_ID, "nonce": "n", "seconds": 600}
+MADE = plan({"agent1": 1, "agent2": 1}).to_dict()
+# A session that its agents have claimed: its public keys are known.
+START = {"id": SESSION_ID, "nonce": "n", "agents": ["agent1", "agent2"], "plan": MADE, "public_keys": {"main1": {}}}
+ASKED = {"session_id": SESSION_ID, "nonce": "n", "seconds": 600}
+PLAIN = {**ASKED, "username": "", "password": ""}
 OTHER = "registry:5000/other:1"
 STARTED = {
     "changed": True,
@@ -60,66 +65,73 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def sent() -> list[dict[str, Any]]:
-    """Return the options that reach the module, look by look."""
+    """Return the requests that reach the agent, look by look, without where its engine and its state are."""
     return []
 
 
 @pytest.fixture
 def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
-    """Return what runs the action against these answers of the module."""
+    """Return what runs the action against these replies, and returns its result with that of the session."""
     assert clock.slept == []
 
     def pull_from(
-        answers: list[dict[str, Any]] | Iterator[dict[str, Any]],
-        args: dict[str, Any],
+        replies: list[dict[str, Any]] | Iterator[dict[str, Any]],
+        images: list[str],
         variables: dict[str, Any] | None = None,
         *,
+        found: dict[str, Any] | None = None,
         check_mode: bool = False,
+        **args: Any,
     ) -> dict[str, Any]:
-        answering = iter(answers)
+        replying = iter(replies)
 
         class Asked(ActionModule):
-            def _execute_module(self, module_args: dict[str, Any], **_how: Any) -> dict[str, Any]:
-                sent.append(module_args)
-                return next(answering)
+            def ask(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
+                assert phase == "pull"
+                sent.append({name: options[name] for name in options if name not in CONNECTION_OPTIONS})
+                reply = next(replying)
+                if "failed" in reply:
+                    raise AnsibleActionFail(reply["failed"])
+                return reply
 
+        start = {**START, "pulls": {"agent2": images, "agent3": [IMAGE]}, "images": found or {}}
         about = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
-        return run(Asked, {**ARGS, **args}, {**about, **(variables or {})}, check_mode=check_mode)
+        about["hostvars"] = {agent: {} for agent in START["agents"]}
+        asked = {"starts": [start], "claim_ttl": 600, **args}
+        result = run(Asked, asked, {**about, **(variables or {})}, check_mode=check_mode)
+        return {**result, **result["sessions"][SESSION_ID]}
 
     return pull_from
 
 
 def test_an_agent_that_lacks_nothing_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([{"changed": False, "images": {}, "under_way": []}], {"images": [], "found": {"agent1": {}}})
-    assert sent == [ARGS]
-    assert {key: result[key] for key in ("changed", "images", "under_way", "diff")} == {
-        "changed": False,
-        "images": {},
-        "under_way": [],
-        "diff": [],
-    }
+    result = pull([{"changed": False, "images": {}, "under_way": []}], [], found={"agent1": {}})
+    assert sent == [{**PLAIN, "name": "", "reference": ""}]
+    assert (result["changed"], result["images"], result["again"], result["diff"]) == (False, {}, False, [])
+
+
+def test_an_agent_without_a_part_in_any_pull_is_not_asked(run: Run) -> None:
+    about = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
+    start = {**START, "pulls": {}, "images": {}}
+    assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, about)["skipped"] is True
 
 
 def test_a_pull_is_looked_after_until_the_image_is_there(pull: Pull, clock: Clock) -> None:
-    result = pull([STARTED, *[under_way()] * 7, there()], {"images": [IMAGE]})
+    result = pull([STARTED, *[under_way()] * 7, there()], [IMAGE])
     assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]
-    assert {key: result[key] for key in ("changed", "images", "under_way", "diff")} == {
-        "changed": True,
-        "images": {IMAGE: image_data()},
-        "under_way": [],
-        "diff": [{"after": "pulled"}],
-    }
+    assert (result["changed"], result["images"]) == (True, {IMAGE: image_data()})
+    assert (result["again"], result["diff"]) == (True, [{"after": "pulled"}])
 
 
 def test_an_image_that_was_there_after_all_is_no_change(pull: Pull) -> None:
-    result = pull([there()], {"images": [IMAGE]})
+    result = pull([there()], [IMAGE])
     assert (result["changed"], result["diff"], result["images"]) == (False, [], {IMAGE: image_data()})
 
 
 def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([STARTED, there(), STARTED, there(OTHER)], {"images": [IMAGE, OTHER]})
+    result = pull([STARTED, there(), STARTED, there(OTHER)], [IMAGE, OTHER])
     assert [one["name"] for one in sent] == [IMAGE, IMAGE, OTHER, OTHER]
-    assert (sorted(result["images"]), result["under_way"]) == ([IMAGE, OTHER], [])
+    assert sorted(result["images"]) == [IMAGE, OTHER]
 
 
 # ---- what people see
@@ -127,7 +139,7 @@ def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, 
 
 def test_how_far_a_pull_is_is_shown_when_something_moved(pull: Pull, said: list[str]) -> None:
     looks = ["", "1.0 of 3.0 MB, 0 of 1 layers", "1.0 of 3.0 MB, 0 of 1 layers", "", "2.0 of 3.0 MB, 0 of 1 layers"]
-    pull([STARTED, *map(under_way, looks), there()], {"images": [OTHER]})
+    pull([STARTED, *map(under_way, looks), there()], [OTHER])
     assert said == [
         "agent2: pulling registry:5000/other:1: 1.0 of 3.0 MB, 0 of 1 layers",
         "agent2: pulling registry:5000/other:1: 2.0 of 3.0 MB, 0 of 1 layers",
@@ -135,12 +147,12 @@ def test_how_far_a_pull_is_is_shown_when_something_moved(pull: Pull, said: list[
 
 
 def test_a_pull_that_ends_before_the_first_look_at_it_is_not_shown(pull: Pull, said: list[str]) -> None:
-    pull([STARTED, there()], {"images": [IMAGE]})
+    pull([STARTED, there()], [IMAGE])
     assert said == []
 
 
 def test_a_pull_that_is_under_way_is_shown_at_once(pull: Pull, said: list[str]) -> None:
-    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), there()], {"images": [IMAGE]})
+    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), there()], [IMAGE])
     assert said == ["agent2: pulling lab/python:1: 1.0 of 3.0 MB, 0 of 1 layers"]
 
 
@@ -162,33 +174,33 @@ def test_a_turn_ends_long_before_the_claims_of_others_do(
     pull: Pull, clock: Clock, agents: int, forks: int, seconds: int, turn: float
 ) -> None:
     about = {"ansible_play_batch": [f"agent{number}" for number in range(agents)], "ansible_forks": forks}
-    result = pull(forever(), {"images": [IMAGE, OTHER], "seconds": seconds}, about)
+    result = pull(forever(), [IMAGE, OTHER], about, claim_ttl=seconds)
     assert turn - 5 < clock.now - 1000 <= turn
-    assert (result["changed"], result["under_way"], result.get("failed")) == (True, [IMAGE, OTHER], None)
+    assert (result["changed"], result["images"], result.get("failed")) == (True, {}, None)
 
 
 def test_where_agents_take_turns_the_later_ones_are_shorter(pull: Pull, clock: Clock) -> None:
     about = {"ansible_play_batch": ["agent"] * 10, "ansible_forks": 5}
     answers = forever()
     next(answers)
-    pull(answers, {"images": [IMAGE]}, about)
+    pull(answers, [IMAGE], about)
     assert 95 < clock.now - 1000 <= 100
 
 
 def test_what_is_there_when_the_turn_ends_is_not_asked_for_again(pull: Pull) -> None:
-    result = pull(iter([STARTED, there(), *[under_way()] * 50]), {"images": [IMAGE, OTHER]})
-    assert (list(result["images"]), result["under_way"]) == ([IMAGE], [OTHER])
+    result = pull(iter([STARTED, there(), *[under_way()] * 50]), [IMAGE, OTHER])
+    assert list(result["images"]) == [IMAGE]
 
 
 def test_check_mode_asks_once(pull: Pull, clock: Clock) -> None:
-    result = pull([{**STARTED, "under_way": []}], {"images": [IMAGE]}, check_mode=True)
-    assert (result["changed"], result["under_way"], clock.slept) == (True, [], [])
+    result = pull([{**STARTED, "under_way": []}], [IMAGE], check_mode=True)
+    assert (result["changed"], result["again"], clock.slept) == (True, False, [])
 
 
 @pytest.mark.parametrize("answers", [[], [STARTED, under_way()]], ids=["at once", "later"])
 def test_a_pull_that_fails_fails_with_its_sentence(pull: Pull, answers: list[dict[str, Any]]) -> None:
-    result = pull([*answers, {"failed": True, "msg": "no."}], {"images": [IMAGE, OTHER]})
-    assert (result["failed"], result["msg"], result["under_way"]) == (True, "no.", [])
+    result = pull([*answers, {"failed": "no."}], [IMAGE, OTHER])
+    assert (result["failed"], result["images"]) == ("no.", {})
 
 
 # ---- what is pulled, and with which password
@@ -196,29 +208,27 @@ def test_a_pull_that_fails_fails_with_its_sentence(pull: Pull, answers: list[dic
 
 def test_what_another_agent_has_from_a_registry_is_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
     found = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
-    pull([there(), there(OTHER)], {"images": [IMAGE, OTHER], "found": found})
+    pull([there(), there(OTHER)], [IMAGE, OTHER], found=found)
     assert [(one["name"], one["reference"]) for one in sent] == [(IMAGE, "lab/python@sha256:a"), (OTHER, OTHER)]
 
 
 def test_an_agent_gets_the_password_of_the_images_own_registry_alone(pull: Pull, sent: list[dict[str, Any]]) -> None:
     registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
-    pull([there(), there(OTHER)], {"images": [IMAGE, OTHER], "registries": registries})
-    plain = {**ARGS, "name": IMAGE, "reference": IMAGE}
-    assert sent == [plain, {**ARGS, "name": OTHER, "reference": OTHER, **READER}]
+    pull([there(), there(OTHER)], [IMAGE, OTHER], registries=registries)
+    plain = {**PLAIN, "name": IMAGE, "reference": IMAGE}
+    assert sent == [plain, {**ASKED, "name": OTHER, "reference": OTHER, **READER}]
 
 
 def test_registries_that_are_wrong_are_named_and_not_shown(pull: Pull, sent: list[dict[str, Any]]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        pull([], {"images": [IMAGE], "registries": {"localhost": {"password": "hunter2"}}})
+        pull([], [IMAGE], registries={"localhost": {"password": "hunter2"}})
     assert str(refused.value) == "session_registries.localhost.username must be one line of text."
     assert sent == []
 
 
 def test_nothing_is_pulled_where_agents_have_other_bits_already(pull: Pull, sent: list[dict[str, Any]]) -> None:
     found = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
-    with pytest.raises(AnsibleActionFail) as refused:
-        pull([], {"images": [IMAGE], "found": found})
-    assert str(refused.value) == (
+    assert pull([], [IMAGE], found=found)["failed"] == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"
         " remove it there (docker rmi) or name it by its digest."
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_step import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import environment_text
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
 from tests.unit.builders import SESSION_ID, plan, spec
@@ -21,8 +22,8 @@ class Sent(ActionModule):
         asked = options["sessions"]
         return {"phase": phase, "asked": asked, "sessions": {session["id"]: {} for session in asked}}
 
-    def _rendered(self, kind: str, *_seen: Any) -> str:
-        return kind
+    def _rendered(self, kind: str, seen: Any, _variables: Any) -> str:
+        return environment_text(seen["environment"]) if kind == "environment" else kind
 
 
 def result_with(token: str, name: str = "train-llm") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host import pro
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
 from tests.unit.kernel import Kernel, kernel_of_names
-from tests.unit.plugins.modules.test_failures import result_of
+from tests.unit.module_runs import result_of
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 SAME = (

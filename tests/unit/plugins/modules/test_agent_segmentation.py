@@ -9,7 +9,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
-from tests.unit.plugins.modules.test_failures import result_of
+from tests.unit.module_runs import result_of
 
 NAME = "ansible_collections.backendai.cluster.plugins.modules.agent_segmentation"
 USERS = {"user1": "192.0.2.31", "user2": "users.example", "192.0.2.32": ""}

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import setup
-from tests.unit.plugins.modules.test_failures import result_of
+from tests.unit.module_runs import result_of
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 

@@ -10,11 +10,11 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
 from tests.unit.builders import REPOSITORY
 
-RECONCILE = "ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile"
+RESTORE = "ansible_collections.backendai.cluster.plugins.module_utils._session.restore"
 
 
 def test_what_heals_an_agent_does_not_pay_for_the_sdk() -> None:
-    program = f"import sys; sys.path.insert(0, '.venv/collections'); import {RECONCILE}; print('docker' in sys.modules)"
+    program = f"import sys; sys.path.insert(0, '.venv/collections'); import {RESTORE}; print('docker' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert run.stdout == "False\n"
 

@@ -145,6 +145,7 @@ def test_a_file_that_is_none_says_what_to_do(store: Store) -> None:
 def test_what_is_saved_is_plain_data(store: Store) -> None:
     FirewallState(store).save(OLD, Trial(None, "n", UNTIL, "boot", "a 1 b 22"))
     assert json.loads(store.firewall_file.read_text()) == {
+        "version": 1,
         "confirmed": {
             "managers": ["192.0.2.7/32"],
             "gateways": [],

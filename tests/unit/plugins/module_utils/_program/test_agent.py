@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings
-from tests.unit.builders import IMAGE
+from tests.unit.builders import IMAGE, agent_facts
 from tests.unit.phases import NOWHERE, result_of
 
 SETTINGS = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
-FACTS = {"warnings": ["nvidia-smi fails (no driver), so this agent offers no cuda.device"]}
+FACTS = agent_facts("agent1", warnings=["nvidia-smi fails (no driver), so this agent offers no cuda.device"])
 
 
 def options(state_path: Path) -> dict[str, Any]:
@@ -39,12 +40,12 @@ def test_facts_are_those_of_the_agent_that_the_inventory_describes(
 ) -> None:
     asked: list[Any] = []
 
-    def survey(client: str, store: Store, settings: Settings, questions: Questions) -> dict[str, Any]:
+    def survey(client: str, store: Store, settings: Settings, questions: Questions) -> AgentFacts:
         asked.extend([client, store.firewall_file, settings, questions])
         return FACTS
 
     monkeypatch.setattr(agent, "survey_agent", survey)
-    assert result_of("survey", options(tmp_path)) == {"agent": FACTS, "unfit": None}
+    assert result_of("survey", options(tmp_path)) == {"agent": FACTS.to_dict(), "unfit": None}
     settings, questions = Settings(**{**SETTINGS, "resource_group": "gpu"}), Questions([IMAGE], ["/mnt"])
     assert asked == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
 

@@ -81,5 +81,6 @@ def test_the_real_program_puts_rules_right_without_ansible(host: Host, tmp_path:
         host.before = "ulimit -f 0"
     # Neither site-packages nor the checkout can be seen: only what Python brings.
     done = host.unit("--state-path", str(tmp_path), "--docker-host", "unix:///nowhere", "--rules")
-    sentence = f"<3>{tmp_path}/sessions is missing: run backendai.cluster.provision_agents on this host.\n"
+    why = f"{tmp_path} is not ready (No such file or directory)"
+    sentence = f"<3>{why}: run backendai.cluster.provision_agents on this host.\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)

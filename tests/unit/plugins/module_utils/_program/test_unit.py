@@ -97,7 +97,7 @@ def test_changes_and_failures_have_their_priorities_and_failures_an_exit_code(
 def test_agent_that_was_never_provisioned_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.folder(SESSION_ID).parent.rmdir()
     assert run(store) == 1
-    assert "is missing: run backendai.cluster.provision_agents" in capsys.readouterr().err
+    assert "is not ready (No such file or directory): run backendai.cluster.provision_agents" in capsys.readouterr().err
 
 
 class Clock:

@@ -96,7 +96,7 @@ def applied(engine: Any, store: Store, agent: str) -> list[str]:
     """Make an agent's slice true and return what changed, files left out."""
     here = [kernel.hostname for kernel in MADE.kernels_on(agent)]
     environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in here}
-    contents = Contents("hosts\n", "Host *\n", environments, dict.fromkeys(here, ""), public_keys(MADE), ())
+    contents = Contents("hosts\n", "Host *\n", environments, public_keys(MADE), ())
     changes = apply_claimed(engine, store, Asked(MADE, agent, "nonce-1", contents, "backendai-default"), dry=False)
     return [change.subject for change in changes if not change.subject.startswith("file ")]
 

@@ -106,7 +106,7 @@ def test_who_runs_the_command_is_told_it_and_nobody_else(
     store: Store, here: Held, files: list[tuple[str, str, int]]
 ) -> None:
     hostnames = [kernel.hostname for kernel in MADE.kernels]
-    contents = Contents("", "", {name: {} for name in hostnames}, dict.fromkeys(hostnames, ""), public_keys(MADE), ())
+    contents = Contents("", "", {name: {} for name in hostnames}, public_keys(MADE), ())
     wanted = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", Host())
     commands = [file for file in wanted.files if file.path.name == "command"]
     assert [(one.path.parent.name, one.content, one.mode) for one in commands] == files
