@@ -245,7 +245,7 @@ def test_variables_are_templated(way: Way) -> None:
 @pytest.mark.parametrize(
     ("values", "prefix", "sentence"),
     [
-        ({}, "", "*: missing required arguments: number."),
+        ({}, "", "missing required arguments: number."),
         ({}, "agent_", "agent_*: missing required arguments: number."),
         ({"number": "many"}, "agent_", "agent_*: argument 'number' is of type"),
     ],
