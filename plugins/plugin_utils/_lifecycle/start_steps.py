@@ -11,7 +11,7 @@ nobody to wait for, and one request takes all steps.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND, REMOVE = "claim", "pull", "overlay", "apply", "prove", "command", "remove"
@@ -153,6 +153,11 @@ def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
             if reply is not None:
                 results.setdefault(step, {})[agent] = reply
     return Start(decided, results)
+
+
+def failures(starts: Iterable[Start], why: str) -> dict[str, dict[str, Any]]:
+    """Return the replies about sessions where a task has failed as a whole: whose failures they are has to be known."""
+    return {start.id: {"nonce": start.decided["nonce"], "failed": why} for start in starts}
 
 
 def variable_of(step: str) -> str:
