@@ -10,10 +10,10 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
     disagreement,
@@ -23,7 +23,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.images im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, registry_of
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import Start, start_from
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+    PULL,
+    UNREACHABLE,
+    Start,
+    failures,
+    start_from,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 
@@ -41,20 +47,24 @@ class ActionModule(HostAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         variables, args = task_vars or {}, self._task.args
+        agent = variables["inventory_hostname"]
         listed = [start_from(decided, variables["hostvars"]) for decided in args["starts"]]
-        starts = [start for start in listed if start.pulls_on(variables["inventory_hostname"])]
-        if not starts:
+        starts, sessions = [start for start in listed if start.pulls_on(agent)], _of_turn_before(listed, agent)
+        if not starts and not sessions:
             return {**result, "skipped": True}
+        result |= {"changed": False, "diff": [], "sessions": sessions, "again": False}
         credentials = _credentials(args.get("registries") or {})
         until = time.monotonic() + int(args["claim_ttl"]) / 3 / _batches(variables)
-        result |= {"changed": False, "diff": [], "sessions": {}, "again": False}
         for start in starts:
             reply = {"nonce": start.decided["nonce"], "images": {}}
             try:
                 self._have(start, credentials, until, variables, result, reply)
             except AnsibleActionFail as error:
                 reply["failed"] = str(error)
-            result["sessions"][start.id] = reply
+            except AnsibleConnectionFailure as error:
+                sessions |= failures(starts, UNREACHABLE)
+                return {**result, "unreachable": True, "msg": str(error)}
+            sessions[start.id] = reply
         return result
 
     def _have(
@@ -106,6 +116,15 @@ class ActionModule(HostAction):
             time.sleep(pause)
             look = self.ask("pull", options, variables, LOOK_SECONDS)
         return {**look, "changed": first.get("changed", False), "diff": first.get("diff")}
+
+
+def _of_turn_before(starts: Sequence[Start], agent: str) -> dict[str, dict[str, Any]]:
+    """Return what the agent replied about sessions in the turn before: it may have been their last one."""
+    return {
+        start.id: {**start.results[PULL][agent], "nonce": start.decided["nonce"]}
+        for start in starts
+        if agent in start.results.get(PULL, {})
+    }
 
 
 def _credentials(given: Any) -> dict[str, Credential]:

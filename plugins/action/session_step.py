@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
     parse_environment,
@@ -23,7 +23,9 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     OVERLAY,
     PULL,
     REMOVE,
+    UNREACHABLE,
     Start,
+    failures,
     start_from,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
@@ -46,16 +48,31 @@ class ActionModule(HostAction):
         variables, step = task_vars or {}, str(self._task.args["step"])
         agent, hostvars = variables["inventory_hostname"], variables["hostvars"]
         listed = [start_from(decided, hostvars) for decided in self._task.args["starts"]]
-        starts = [start for start in listed if agent in start.agents]
-        asked = [one for start in starts for one in self._asked(start, step, agent, variables)]
-        if not asked:
+        starts = [start for start in listed if agent in start.agents and self._steps(start, step, agent)]
+        if not starts:
             return {**result, "skipped": True}
+        try:
+            return {**result, **self._take(starts, step, agent, variables)}
+        except AnsibleConnectionFailure as error:
+            return {**result, "unreachable": True, "msg": str(error), "sessions": failures(starts, UNREACHABLE)}
+        except AnsibleActionFail as error:
+            raise AnsibleActionFail(str(error), result={"sessions": failures(starts, str(error))}) from None
+
+    def _steps(self, start: Start, step: str, agent: str) -> list[str]:
+        """Return the steps of a session that the agent takes now."""
+        if step == REMOVE:
+            return [REMOVE] if start.failed and not self._task.check_mode else []
+        return start.steps_of(agent, step)
+
+    def _take(self, starts: Sequence[Start], step: str, agent: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """Let the agent take its steps of these sessions, and return what came of it."""
+        asked = [self._asked(start, self._steps(start, step, agent), agent, variables) for start in starts]
         seconds = STEP_SECONDS + int(self._task.args["claim_ttl"])
         phase = step if step in (OVERLAY, REMOVE) else "start"
         done = self.ask(phase, {**self._host(variables), "sessions": asked}, variables, seconds)
-        nonces = {one["id"]: one["nonce"] for one in asked}
-        sessions = {name: {**reply, "nonce": nonces[name]} for name, reply in done["sessions"].items()}
-        return {**result, **done, "sessions": sessions}
+        replies = done.get("sessions") or {}
+        mine = {start.id: start.decided["nonce"] for start in starts if start.id in replies}
+        return {**done, "sessions": {name: {**replies[name], "nonce": nonce} for name, nonce in mine.items()}}
 
     def _host(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the inventory says of the agent."""
@@ -66,14 +83,8 @@ class ActionModule(HostAction):
             "default_network": network,
         }
 
-    def _asked(self, start: Start, step: str, agent: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return what the agent is asked about one session, if anything."""
-        if step == REMOVE:
-            reached = start.failed and not self._task.check_mode
-            return [{"id": start.id, "nonce": start.decided["nonce"]}] if reached else []
-        steps = start.steps_of(agent, step)
-        if not steps:
-            return []
+    def _asked(self, start: Start, steps: list[str], agent: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return what the agent is asked about one session."""
         decided = start.decided
         asked = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
         if {CLAIM, APPLY, OVERLAY} & {*steps}:
@@ -84,7 +95,7 @@ class ActionModule(HostAction):
         if APPLY in steps:
             asked |= {"public_keys": start.public_keys, "images": self._images(start)}
             asked["contents"] = self._contents(start, agent, variables)
-        return [asked]
+        return asked
 
     def _images(self, start: Start) -> dict[str, Any]:
         """Return the images that the session's agents have, by agent and name, those that were pulled among them."""

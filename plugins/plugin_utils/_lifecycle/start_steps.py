@@ -11,14 +11,13 @@ nobody to wait for, and one request takes all steps.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND, REMOVE = "claim", "pull", "overlay", "apply", "prove", "command", "remove"
 ORDER = (CLAIM, PULL, OVERLAY, APPLY, PROVE, COMMAND)
 
-UNREACHABLE, SILENT = "it became unreachable", "it gave no reply"
+UNREACHABLE, SILENT = "it became unreachable", "it gave no answer"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """What agents replied about one session: by step, then by agent. An agent that has no part in a step is not there."""
@@ -67,10 +66,9 @@ class Start:
         if agent not in self._taking_part(step) or not self._succeeded_before(step):
             return []
         if self._alone:
-            # The first step that is asked for takes all others along.
-            asked = any(agent in self.results.get(name, {}) for name in ORDER)
+            # The first task takes all steps along.
             wanted = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._taking_part(name)]
-            return [] if asked else [name for name in wanted if name != CLAIM or not self.committed]
+            return [name for name in wanted if name != CLAIM or not self.committed] if step == CLAIM else []
         return [step]
 
     def pulls_on(self, agent: str) -> bool:
@@ -91,15 +89,12 @@ class Start:
         """
         outcome: dict[str, Any] = {"refused": "", "containers": {}, "left": False}
         for step in ORDER:
-            result = self._reply_to(step, agent)
+            result = self._result(step, agent)
             outcome["refused"] = outcome["refused"] or result.get("refused") or ""
             outcome["containers"] |= result.get("containers") or {}
-            if "failed" in result and "failed" not in outcome:
+            if "failed" in result:
                 outcome["failed"] = result["failed"] or ""
-        if agent in self._silent:
-            outcome["failed"] = SILENT
-        removed = self.results.get(REMOVE, {}).get(agent)
-        outcome["left"] = agent in self._silent if removed is None else "failed" in removed
+        outcome["left"] = "failed" in self.results.get(REMOVE, {}).get(agent, {})
         return outcome
 
     @property
@@ -130,36 +125,20 @@ class Start:
     def _succeeded_before(self, step: str) -> bool:
         """Return whether all agents have succeeded in all steps before one."""
         before = ORDER[: ORDER.index(step)] if step in ORDER else ORDER
-        return not any(self._unsuccessful(name) for name in before)
+        return all(self._succeeded(name, agent) for name in before for agent in self._taking_part(name))
 
-    def _unsuccessful(self, step: str) -> list[str]:
-        """Return the agents that have something to do in a step and have not succeeded in it."""
-        return [agent for agent in self._taking_part(step) if not self._succeeded(step, agent)]
-
-    @functools.cached_property
-    def _silent(self) -> list[str]:
-        """The agents that are why it did not get further where none failed or refused: they gave no reply."""
-        replies = [self._reply_to(step, agent) for step in ORDER for agent in self.agents]
-        if any("failed" in reply or reply.get("refused") for reply in replies):
-            return []
-        return next((agents for agents in map(self._unsuccessful, ORDER) if agents), [])
+    def _result(self, step: str, agent: str) -> Mapping[str, Any]:
+        """Return what came of a step on an agent: nothing where it was not its turn, a failure where it was silent."""
+        if agent not in self._taking_part(step) or not self._succeeded_before(step):
+            # What is there has been left by an earlier start.
+            return {}
+        return self.results.get(step, {}).get(agent, {} if self._succeeded(step, agent) else {"failed": SILENT})
 
     def _succeeded(self, step: str, agent: str) -> bool:
+        if self._alone and step != CLAIM:
+            return step in self.results.get(CLAIM, {}).get(agent, {}).get("steps", ())
         result = self.results.get(step, {}).get(agent)
-        if result is None:
-            # A session of one agent has taken this step with an earlier one.
-            return self._alone and any(step in taken.get("steps", ()) for taken in self._replies_of(agent))
-        return "failed" not in result and not result.get("refused")
-
-    def _reply_to(self, step: str, agent: str) -> Mapping[str, Any]:
-        """Return what an agent replied to a step that it has a part in.
-
-        A failure of the whole task says nothing of sessions, and may be that of another start of the same run.
-        """
-        return self.results.get(step, {}).get(agent, {}) if agent in self._taking_part(step) else {}
-
-    def _replies_of(self, agent: str) -> list[Mapping[str, Any]]:
-        return [replies[agent] for replies in self.results.values() if agent in replies]
+        return result is not None and "failed" not in result and not result.get("refused")
 
 
 def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:
@@ -176,6 +155,11 @@ def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
     return Start(decided, results)
 
 
+def failures(starts: Iterable[Start], why: str) -> dict[str, dict[str, Any]]:
+    """Return the replies about sessions where a task has failed as a whole: whose failures they are has to be known."""
+    return {start.id: {"nonce": start.decided["nonce"], "failed": why} for start in starts}
+
+
 def variable_of(step: str) -> str:
     """Return the variable of an agent that holds the result of a step."""
     return f"__session_{step}"
@@ -185,10 +169,9 @@ def _reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -> Map
     """Return what an agent replied about a session in one task; ``None`` where it was not asked."""
     if not result or result.get("skipped"):
         return None
+    if "sessions" in result:
+        reply = result["sessions"].get(session_id)
+        return reply if reply and reply.get("nonce") == nonce else None
     if result.get("unreachable"):
         return {"failed": UNREACHABLE}
-    sessions = result.get("sessions")
-    if sessions is None:
-        return {"failed": str(result.get("msg") or "it failed without a word")}
-    reply = sessions.get(session_id)
-    return reply if reply and reply.get("nonce") == nonce else None
+    return {"failed": str(result.get("msg") or "it failed without a word")}

@@ -1,0 +1,255 @@
+"""Sessions start in step on all of their agents, whatever goes wrong and whatever an earlier start has left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import outcome_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+    APPLY,
+    CLAIM,
+    COMMAND,
+    ORDER,
+    OVERLAY,
+    PROVE,
+    PULL,
+    REMOVE,
+    UNREACHABLE,
+    Start,
+    start_from,
+    variable_of,
+)
+from tests.unit.builders import plan
+from tests.unit.starts import AGENTS, KEYS, TIMED_OUT, Run, decided, takes_part
+
+# ---- every start there is
+
+
+@some.composite
+def sessions(draw: some.DrawFn, number: int) -> dict[str, Any]:
+    agents = draw(some.lists(some.sampled_from(AGENTS), min_size=1, max_size=3, unique=True))
+    pulling = draw(some.lists(some.sampled_from(agents), max_size=2, unique=True))
+    return decided(
+        number,
+        agents,
+        pulls={agent: ["lab/python:1"] for agent in pulling},
+        public_keys=draw(some.sampled_from([{}, {}, KEYS])),
+        manager=draw(some.sampled_from([None, "", *agents])),
+        command=draw(some.sampled_from(["", "train"])),
+        scope=draw(some.sampled_from(["main", "all"])),
+    )
+
+
+FAULTS = some.dictionaries(
+    some.tuples(some.sampled_from(["session-1", "session-2"]), some.sampled_from(ORDER), some.sampled_from(AGENTS)),
+    some.just("failed"),
+    max_size=3,
+)
+REFUSALS = some.dictionaries(
+    some.tuples(some.sampled_from(["session-1", "session-2"]), some.just(CLAIM), some.sampled_from(AGENTS)),
+    some.just("refused"),
+    max_size=2,
+)
+LOST = some.dictionaries(
+    some.tuples(some.sampled_from(ORDER), some.sampled_from(AGENTS)),
+    some.sampled_from(["unreachable", "failed"]),
+    max_size=2,
+)
+# What an earlier start of this run, or an earlier attempt of this one, has left in the variables of an agent.
+OF_BEFORE: list[Any] = [
+    {"skipped": True},
+    {"sessions": {"session-1": {"nonce": "nonce-0", "steps": [*ORDER]}}},
+    {"sessions": {"session-1": {"nonce": "nonce-0", "failed": "no"}, "session-0": {"nonce": "nonce-0"}}},
+    {"unreachable": True, "sessions": {"session-1": {"nonce": "nonce-0", "failed": UNREACHABLE}}},
+]
+WITHOUT_A_WORD: list[Any] = [TIMED_OUT, {"unreachable": True, "msg": "no route to host"}]
+
+
+def leftovers(steps: Sequence[str], values: list[Any]) -> some.SearchStrategy[dict[tuple[str, str], Any]]:
+    return some.dictionaries(
+        some.tuples(some.sampled_from(AGENTS), some.sampled_from(steps)), some.sampled_from(values)
+    )
+
+
+@some.composite
+def runs(draw: some.DrawFn) -> Run:
+    started = [draw(sessions(number)) for number in range(1, draw(some.integers(1, 2)) + 1)]
+    faults = {**draw(FAULTS), **draw(REFUSALS)}
+    turns, one_by_one = draw(some.integers(1, 3)), draw(some.booleans())
+    return Run(started, faults, draw(LOST), turns, one_by_one)
+
+
+def with_leftovers(run: Run, left: Mapping[tuple[str, str], Any]) -> Run:
+    variables: dict[str, dict[str, Any]] = {agent: {} for agent in AGENTS}
+    for (agent, step), value in left.items():
+        variables[agent][variable_of(step)] = value
+    return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, variables)
+
+
+EVERY = leftovers([*ORDER, REMOVE], [*OF_BEFORE, *WITHOUT_A_WORD])
+
+
+@given(runs(), EVERY)
+def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run: Run, left: Any) -> None:
+    run = with_leftovers(run, left).play()
+    for one in run.sessions:
+        of_session = [(agent, steps) for name, agent, steps in run.requests if name == one["id"] and steps != [REMOVE]]
+        for agent, steps in of_session:
+            assert all(agent in takes_part(one, step) for step in steps)
+            before = ORDER[: ORDER.index(steps[0])]
+            assert {(one["id"], name, other) for name in before for other in takes_part(one, name)} <= run.done
+            # Several steps at once are for nobody but who is alone.
+            assert len(steps) == 1 or one["agents"] == [agent]
+
+
+@given(runs(), EVERY)
+def test_no_command_starts_where_a_proof_has_failed_on_any_agent(run: Run, left: Any) -> None:
+    run = with_leftovers(run, left).play()
+    for one in run.sessions:
+        if any(name == one["id"] and step == COMMAND for name, step, _agent in run.done):
+            assert {(one["id"], PROVE, agent) for agent in one["agents"]} <= run.done
+
+
+@given(runs(), EVERY)
+def test_what_goes_wrong_anywhere_is_taken_away_everywhere_and_nothing_else_is(run: Run, left: Any) -> None:
+    run = with_leftovers(run, left).play()
+    for one in run.sessions:
+        all_done = {(one["id"], step, agent) for step in ORDER for agent in takes_part(one, step)} <= run.done
+        asked = {agent for name, agent, steps in run.requests if (name, steps) == (one["id"], [REMOVE])}
+        assert asked == (set() if all_done else {*one["agents"]})
+
+
+@given(runs(), EVERY)
+def test_record_says_what_became_of_the_session(run: Run, left: Any) -> None:
+    run = with_leftovers(run, left).play()
+    for one in run.sessions:
+        start = run.start(one)
+        outcomes = {agent: start.outcome_on(agent) for agent in one["agents"]}
+        status = outcome_of(plan(), outcomes, known=False).status
+        assert (status == "RUNNING") is not start.failed
+        assert (status == "PENDING") is bool(start.refusals)
+        if status == "RUNNING":
+            assert {*outcome_of(plan(), outcomes, known=False).containers} == {*one["agents"]}
+
+
+@given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
+def test_what_an_earlier_start_has_left_does_not_count(run: Run, left: Any, without_a_word: Any) -> None:
+    clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one).play()
+    other = with_leftovers(run, {**left, **without_a_word}).play()
+    assert (other.requests, other.done, other.removed) == (clean.requests, clean.done, clean.removed)
+    for one in run.sessions:
+        for agent in one["agents"]:
+            assert other.start(one).outcome_on(agent) == clean.start(one).outcome_on(agent)
+
+
+@given(runs(), EVERY)
+def test_session_of_one_agent_takes_all_steps_in_one_request_and_none_later(run: Run, left: Any) -> None:
+    run = with_leftovers(run, left).play()
+    for one in run.sessions:
+        if len(one["agents"]) > 1 or takes_part(one, PULL) or takes_part(one, OVERLAY):
+            continue
+        asked = [steps for name, _agent, steps in run.requests if name == one["id"] and steps != [REMOVE]]
+        assert asked == [[step for step in (CLAIM, APPLY, PROVE, COMMAND) if takes_part(one, step)]]
+
+
+@given(runs(), EVERY)
+def test_committed_sessions_make_no_claim(run: Run, left: Any) -> None:
+    run = with_leftovers(run, left).play()
+    committed = {one["id"] for one in run.sessions if one["public_keys"]}
+    assert not [name for name, _agent, steps in run.requests if CLAIM in steps and name in committed]
+
+
+@given(runs())
+def test_sessions_do_not_stop_each_other(run: Run) -> None:
+    both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one).play()
+    for one in run.sessions:
+        alone = Run([one], run.faults, {}, run.turns, run.one_by_one).play()
+        assert {fault for fault in both.done if fault[0] == one["id"]} == alone.done
+
+
+@pytest.mark.parametrize("fault", [*((step, "failed") for step in ORDER), (CLAIM, "refused")])
+@pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
+def test_next_attempt_starts_from_nothing(agents: Sequence[str], fault: tuple[str, str]) -> None:
+    step, what = fault
+    pulls = {agent: ["x"] for agent in agents} if step == PULL else {}
+    one = decided(agents=agents, command="train", manager=agents[0] if step == OVERLAY else "", pulls=pulls)
+    first = Run([one], {("session-1", step, agents[0]): what}).play()
+    assert first.start(one).failed
+    again = Run([{**one, "nonce": "again"}], variables=first.variables).play()
+    assert not again.start(again.sessions[0]).failed
+    assert again.requests == Run([one]).play().requests
+
+
+# ---- what is known of a start
+
+
+def test_keys_are_those_of_all_claims() -> None:
+    one = decided()
+    claims = {"agent1": {"public_keys": {"main1": {"user": "U1"}}}, "agent2": {"public_keys": {"sub1": {"user": "U2"}}}}
+    assert Start(one, {CLAIM: claims}).public_keys == {"main1": {"user": "U1"}, "sub1": {"user": "U2"}}
+    assert Start({**one, "public_keys": KEYS}, {}).public_keys == KEYS
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({"sessions": {"session-1": {"nonce": "nonce-1", "failed": "agent1 is full."}}}, "agent1 is full."),
+        ({"unreachable": True, "msg": "no route"}, "it became unreachable"),
+        ({"failed": True, "msg": "it took too long"}, "it took too long"),
+        ({"failed": True}, "it failed without a word"),
+        ({"skipped": True}, "it gave no answer"),
+        (None, "it gave no answer"),
+        ({"sessions": {}}, "it gave no answer"),
+    ],
+)
+@pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
+def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[str, Any] | None, why: str) -> None:
+    one, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
+    variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
+    start = start_from(one, variables)
+    wanted = {"refused": "", "containers": {}, "left": False, "failed": why}
+    assert (start.outcome_on("agent1"), start.failed) == (wanted, True)
+    # Nobody else has to say why, and nothing was refused.
+    assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
+    assert start.refusals == []
+
+
+def test_outcome_has_the_containers_of_an_agent_that_succeeded() -> None:
+    run = Run([decided(command="train", scope="all")]).play()
+    assert run.start(run.sessions[0]).outcome_on("agent2") == {
+        "refused": "",
+        "containers": {"agent2": {}},
+        "left": False,
+    }
+
+
+def test_refusal_is_no_failure() -> None:
+    run = Run([decided()], {("session-1", CLAIM, "agent2"): "refused"}).play()
+    start = run.start(run.sessions[0])
+    assert (start.failed, start.refusals) == (True, ["claim on agent2"])
+    assert [("failed" in start.outcome_on(agent)) for agent in AGENTS[:2]] == [False, False]
+
+
+def test_refusal_beside_a_failure_is_not_tried_again() -> None:
+    faults = {("session-1", CLAIM, "agent2"): "refused", ("session-1", CLAIM, "agent1"): "failed"}
+    assert Run([decided()], faults).play().start(decided()).refusals == []
+
+
+@pytest.mark.parametrize("result", [{"failed": True, "msg": "no"}, {"unreachable": True}])
+def test_removal_that_failed_may_have_left_something(result: dict[str, Any]) -> None:
+    run = Run([decided()], {("session-1", APPLY, "agent1"): "failed"}).play()
+    assert [run.start(decided()).outcome_on(agent)["left"] for agent in AGENTS[:2]] == [False, False]
+    run.variables["agent2"][variable_of(REMOVE)] = result
+    assert [run.start(decided()).outcome_on(agent)["left"] for agent in AGENTS[:2]] == [False, True]
+
+
+def test_pull_that_fails_in_one_turn_is_told_after_the_next() -> None:
+    one = decided(pulls={"agent1": ["x"], "agent2": ["x"]})
+    run = Run([one], {("session-1", PULL, "agent1"): "failed"}, turns=3).play()
+    assert run.start(one).outcome_on("agent1")["failed"] == "pull on agent1"
+    assert [steps for _name, _agent, steps in run.requests].count([PULL]) == 2

@@ -1,0 +1,140 @@
+"""A run of the playbook that starts sessions, without hosts: what agents are asked, and what comes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+    APPLY,
+    CLAIM,
+    COMMAND,
+    OVERLAY,
+    PROVE,
+    PULL,
+    REMOVE,
+    UNREACHABLE,
+    Start,
+    start_from,
+    variable_of,
+)
+
+AGENTS = ("agent1", "agent2", "agent3")
+KEYS = {"main1": {"user": "USER", "host": "HOST"}}
+TIMED_OUT = {"failed": True, "msg": "the task took too long"}
+
+
+def decided(number: int = 1, agents: Sequence[str] = AGENTS[:2], **changes: Any) -> dict[str, Any]:
+    """Return a session that a run starts; ``manager``, ``command`` and ``scope`` are those of its plan."""
+    about = {"manager": None, "command": "", "scope": "main", **changes}
+    manager = about.pop("manager")
+    network = None if manager is None else {"manager": manager}
+    kernels = [{"hostname": f"c{rank}", "agent": agent} for rank, agent in enumerate(agents)]
+    command, scope = about.pop("command"), about.pop("scope")
+    of = {"network": network, "command": command, "command_scope": scope, "kernels": kernels}
+    own = {"id": f"session-{number}", "nonce": f"nonce-{number}", "agents": [*agents]}
+    return {**own, "plan": of, "pulls": {}, "public_keys": {}, **about}
+
+
+Fault = tuple[str, str, str]
+"""A session, one of its steps, and an agent."""
+
+
+@dataclasses.dataclass
+class Run:
+    """A run that starts sessions. ``faults`` says which step of which session fails, or is refused, on an agent.
+
+    ``lost`` are the tasks, by step and agent, that come to nothing: ``unreachable``, or ``failed`` without a word about
+    sessions. ``turns`` is for how many turns an agent pulls. ``one_by_one`` are agents that see what those before them
+    did in the same task.
+    """
+
+    sessions: list[dict[str, Any]]
+    faults: Mapping[Fault, str] = dataclasses.field(default_factory=dict)
+    lost: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    turns: int = 1
+    one_by_one: bool = False
+    variables: dict[str, dict[str, Any]] = dataclasses.field(default_factory=lambda: {agent: {} for agent in AGENTS})
+    requests: list[tuple[str, str, list[str]]] = dataclasses.field(default_factory=list)
+    done: set[Fault] = dataclasses.field(default_factory=set)
+    removed: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+
+    def play(self) -> Run:
+        """Go through the tasks of a start."""
+        self._task(CLAIM)
+        if any(one["pulls"] for one in self.sessions):
+            for turn in range(self.turns):
+                self._task(PULL, turn)
+        if any(one["pulls"] or (one["plan"]["network"] or {}).get("manager") for one in self.sessions):
+            self._task(OVERLAY)
+        for step in (APPLY, PROVE, COMMAND, REMOVE):
+            self._task(step)
+        return self
+
+    def start(self, one: Mapping[str, Any]) -> Start:
+        return start_from(one, self.variables)
+
+    def _task(self, step: str, turn: int = 0) -> None:
+        results = {}
+        for agent in AGENTS:
+            results[agent] = self._result(step, agent, turn)
+            if self.one_by_one:
+                self.variables[agent][variable_of(step)] = results[agent]
+        for agent, result in results.items():
+            self.variables[agent][variable_of(step)] = result
+
+    def _result(self, step: str, agent: str, turn: int) -> dict[str, Any]:
+        asked = [(one, self._steps(one, step, agent)) for one in self.sessions if agent in one["agents"]]
+        asked = [(one, steps) for one, steps in asked if steps]
+        kept = self._kept(step, agent, [one["id"] for one, _steps in asked]) if turn else {}
+        if not asked:
+            return {"changed": False, "sessions": kept} if kept else {"changed": False, "skipped": True}
+        self.requests += [(one["id"], agent, steps) for one, steps in asked]
+        lost = self.lost.get((step, agent))
+        if lost == "failed":
+            return TIMED_OUT
+        if lost:
+            failed = {one["id"]: {"nonce": one["nonce"], "failed": UNREACHABLE} for one, _steps in asked}
+            return {"unreachable": True, "msg": "no route to host", "sessions": failed}
+        return {"sessions": {**kept, **{one["id"]: self._reply(one, steps, agent) for one, steps in asked}}}
+
+    def _kept(self, step: str, agent: str, asked: Iterable[str]) -> dict[str, Any]:
+        """Return what an earlier turn gave for sessions that have none now."""
+        replies = {one["id"]: self.start(one).results.get(step, {}).get(agent) for one in self.sessions}
+        return {name: reply for name, reply in replies.items() if reply and name not in asked}
+
+    def _steps(self, one: Mapping[str, Any], step: str, agent: str) -> list[str]:
+        start = self.start(one)
+        if step == REMOVE:
+            return [REMOVE] if start.failed else []
+        if step == PULL:
+            return [PULL] if start.pulls_on(agent) else []
+        return start.steps_of(agent, step)
+
+    def _reply(self, one: Mapping[str, Any], steps: list[str], agent: str) -> dict[str, Any]:
+        reply: dict[str, Any] = {"nonce": one["nonce"], "steps": []}
+        for step in steps:
+            fault = self.faults.get((one["id"], step, agent))
+            if fault:
+                return {**reply, fault: f"{step} on {agent}"}
+            if step == REMOVE:
+                self.removed.add((one["id"], agent))
+            reply["steps"] = [*reply["steps"], step]
+            if step == PROVE:
+                reply["containers"] = {agent: {}}
+            self.done.add((one["id"], step, agent))
+        return reply
+
+
+def takes_part(one: Mapping[str, Any], step: str) -> list[str]:
+    """Return the agents that have something to do in a step, as the design says it."""
+    committed, command = bool(one["public_keys"]), one["plan"]["command"]
+    runs_it = one["agents"] if one["plan"]["command_scope"] == "all" else one["agents"][:1]
+    manager = (one["plan"]["network"] or {}).get("manager")
+    return {
+        CLAIM: [] if committed else one["agents"],
+        PULL: one["agents"] if one["pulls"] else [],
+        OVERLAY: [manager] if manager else [],
+        COMMAND: runs_it if command else [],
+    }.get(step, one["agents"])
