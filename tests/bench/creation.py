@@ -82,7 +82,7 @@ class Sessions:
         nonce = uuid.uuid4().hex
         spec = parse_spec({**self._variables, "session_name": f"{PREFIX}{number:04}"})
         with self._watch.over("survey"):
-            facts = survey(self._client, self._store, self._settings, Questions(spec.images))
+            facts = survey(self._client, self._store, self._settings, Questions(spec.images), self._agent)
         with self._watch.over("plan"):
             readings = Readings({self._agent: facts}, {})
             decision = decide(spec, readings, self._pools, str(uuid.uuid4()), "bench", time.time())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.backendai.cluster.plugins.modules import agent_info
 from tests.unit.builders import agent_facts
@@ -33,3 +34,8 @@ def test_an_agent_that_declares_what_is_not_there_is_unfit(
     monkeypatch.setattr(agent_info, "survey", survey)
     result = result_of("agent_info", {"state_path": str(tmp_path)}, capsys)
     assert (result.get("failed", False), result["agent"], result["unfit"]) == (False, None, sentence)
+
+
+def test_every_fact_is_documented_and_nothing_else_is() -> None:
+    documented = yaml.safe_load(agent_info.RETURN)["agent"]["contains"]
+    assert list(documented) == list(agent_facts("agent1").to_dict())
