@@ -165,6 +165,8 @@ def _wrong_value(facts: AgentFacts) -> str:
 
 def _are_valid(parse: Callable[[str], object], texts: Iterable[str]) -> bool:
     try:
-        return all(parse(text) is not None for text in texts)
+        for text in texts:
+            parse(text)
     except ValueError:
         return False
+    return True

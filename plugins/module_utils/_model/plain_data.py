@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.errors im
 
 T = TypeVar("T")
 
-
 _EXACT = frozenset({str, int, float, bool, type(None)})
+"""The Python types of values that are plain data as they are."""
 
 
 class _Type(NamedTuple):
