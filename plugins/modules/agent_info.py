@@ -62,14 +62,44 @@ agent:
   description: The agent's facts; V(null) when it is not fit.
   returned: success
   type: dict
-  sample:
-    architecture: amd64
-    capacity: {cpu: 16, mem: 24696061952, cuda.device: 1}
-    devices: [{slot: cuda.device, id: GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, numa: 0, free: true}]
-    engine: 20.10.24
-    infiniband: false
-    taken: {cpu: 4, mem: 4294967296}
-    warnings: []
+  contains:
+    resource_group: {type: str, description: The resource group that it belongs to.}
+    schedulable: {type: bool, description: Whether it takes new sessions.}
+    architecture: {type: str, description: Its architecture as images name it., sample: amd64}
+    engine: {type: str, description: The version of its Docker engine., sample: 20.10.24}
+    kit: {type: str, description: The version of its runtime kit.}
+    program: {type: str, description: The digest of the program that restores its sessions; V(null) without one.}
+    online_cpus: {type: list, elements: int, description: The numbers of its cores.}
+    capacity: {type: dict, description: "What sessions can have, by slot: bytes of memory, counts of the rest."}
+    taken: {type: dict, description: "What sessions have of it, by slot."}
+    devices:
+      description: What slots of devices count. RV(ignore:numa) is V(null) where the NUMA node is not known.
+      type: list
+      elements: dict
+      sample: [{slot: cuda.device, id: GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, numa: 0, free: true}]
+    warnings: {type: list, elements: str, description: What its operator should know.}
+    containers: {type: int, description: How many containers of sessions it holds.}
+    max_containers: {type: int, description: How many it may hold; V(0) for no limit.}
+    underlay:
+      description: Where it meets its peers; V(null) where no address is known.
+      type: dict
+      sample: {address: 192.0.2.1, interface: eth0, mtu: 1500, mac: "52:54:00:12:34:56", public_key: "", endpoint: ""}
+    addresses: {type: list, elements: str, description: The addresses at which the agent itself can be reached.}
+    udp_ports: {type: dict, description: "Who uses UDP ports that are not the collection's, by number."}
+    swarm: {type: dict, description: Its place in a Docker Swarm; V(null) where it is in none.}
+    tcp_ports: {type: list, elements: int, description: The TCP ports that are used or claimed.}
+    allow_host_network: {type: bool, description: Whether containers may share its network.}
+    infiniband: {type: bool, description: Whether it has device nodes of InfiniBand.}
+    networks: {type: list, elements: str, description: The address ranges in use.}
+    vnis: {type: list, elements: int, description: The VXLAN network identifiers in use.}
+    images: {type: dict, description: "The O(images) by name: id, digest and reference, or V(null) for a missing one."}
+    missing_paths: {type: list, elements: str, description: Those of the O(paths) that are not folders.}
+    sessions:
+      description:
+        - "The sessions that it holds: RV(ignore:plan), RV(ignore:request), RV(ignore:committed), RV(ignore:expired),
+          RV(ignore:public_keys) and RV(ignore:containers), the last two by hostname."
+      type: list
+      elements: dict
 unfit:
   description: Why the agent cannot hold containers, one sentence; V(null) when it can.
   returned: success

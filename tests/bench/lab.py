@@ -76,7 +76,7 @@ def in_parallel(calls: Iterable[Callable[[], T]], at_most: int = 16) -> list[T]:
 
 def host_variables(host: str) -> dict[str, Any]:
     """Return the inventory's variables of a host."""
-    return laboratory.host_variables(host)
+    return dict(laboratory.host_variables(host))
 
 
 def underlay_address(agent: str) -> str:

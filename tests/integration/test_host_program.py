@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from tests.integration.laboratory import (
     INVENTORY,
     ROOT,
     ansible,
-    at_once,
     everywhere,
     on,
     unwrapped,
@@ -171,12 +171,11 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
     given = tmp_path / "asked.json"
     given.write_text(json.dumps({**asked, "session_cluster_mode": "multi-node"}))
     play = partial(ansible, "ansible-playbook", "-i", INVENTORY, "-e", f"@{given}", **older)
-    created, by_older = at_once(
-        partial(sessions.create, cluster_size=3, cluster_mode="multi-node", image=BUSYBOX),
-        partial(play, "backendai.cluster.create_session"),
-    )
+    with ThreadPoolExecutor(1) as pool:
+        by_older = pool.submit(play, "backendai.cluster.create_session")
+        created = sessions.create(cluster_size=3, cluster_mode="multi-node", image=BUSYBOX)
     assert created.code == 0, created.output
-    assert by_older.returncode == 0, by_older.stdout
+    assert by_older.result().returncode == 0, by_older.result().stdout
     assert everywhere(f"readlink {PROGRAMS}/current") == current
     added = [
         set(now.split()) - set(before.split()) for now, before in zip(everywhere(f"ls {PROGRAMS}"), known, strict=True)
@@ -184,12 +183,11 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
     assert [len(programs) for programs in added] == [1] * len(AGENTS)
 
     # Each ends what the other has started.
-    ended, by_older = at_once(
-        partial(sessions.terminate, name=asked["session_name"]),
-        partial(play, "backendai.cluster.terminate_session", "-e", f"session_name={sessions.name}"),
-    )
+    with ThreadPoolExecutor(1) as pool:
+        by_older = pool.submit(play, "backendai.cluster.terminate_session", "-e", f"session_name={sessions.name}")
+        ended = sessions.terminate(name=asked["session_name"])
     assert ended.code == 0, ended.output
-    assert by_older.returncode == 0, by_older.stdout
+    assert by_older.result().returncode == 0, by_older.result().stdout
     everywhere("; ".join(f"rm -r {PROGRAMS}/{name}" for name in set.union(*added)), check=False)
 
 

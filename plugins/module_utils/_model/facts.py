@@ -64,8 +64,9 @@ class AgentFacts:
     and ``program`` the digest of the program that restores its sessions, ``None`` where it is not installed.
 
     ``capacity`` and ``taken`` are slots: bytes for memory, counts for the rest; ``capacity`` has what is reserved for
-    the agent itself already taken off. ``online_cpus`` are the numbers of its cores, whatever the overcommit.
-    ``max_containers`` 0 stands for no limit. ``warnings`` are sentences for the operator.
+    the agent itself already taken off, and ``free`` is what is left, never negative. ``online_cpus`` are the numbers
+    of its cores, and ``online_cpu_count`` bounds one container, whatever the overcommit. ``max_containers`` 0 stands
+    for no limit. ``warnings`` are sentences for the operator.
 
     ``addresses`` are those at which the agent itself can be reached, of both families, and ``udp_ports`` says who uses
     a UDP port there that is not ours. ``tcp_ports`` are the TCP ports that somebody listens at or a session has
@@ -103,17 +104,15 @@ class AgentFacts:
     images: dict[str, KnownImage | None]
     missing_paths: tuple[str, ...]
     sessions: tuple[HeldSession, ...]
+    free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
+    online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 
-    @functools.cached_property
-    def free(self) -> dict[str, int]:
-        """What is left of each slot, never negative."""
+    def __post_init__(self) -> None:
+        # No properties, because a decision looks at these of every agent, several times.
         taken = self.taken
-        return {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in self.capacity.items()}
-
-    @functools.cached_property
-    def online_cpu_count(self) -> int:
-        """How many cores one container can have at most."""
-        return len(self.online_cpus)
+        free = {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in self.capacity.items()}
+        object.__setattr__(self, "free", free)
+        object.__setattr__(self, "online_cpu_count", len(self.online_cpus))
 
     @functools.cached_property
     def holdings(self) -> tuple[Holding, ...]:
@@ -166,6 +165,8 @@ def _wrong_value(facts: AgentFacts) -> str:
 
 def _are_valid(parse: Callable[[str], object], texts: Iterable[str]) -> bool:
     try:
-        return all(parse(text) is not None for text in texts)
+        for text in texts:
+            parse(text)
     except ValueError:
         return False
+    return True

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Dataclasses as plain data, and back: their fields are the only schema of what is sent and stored of them.
+"""Dataclasses as plain data, and back: what they are made of is the only schema of what is sent and stored of them.
 
 The type of a field is ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a ``tuple[X, ...]``,
 ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them ``| None``.
@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.errors im
 
 T = TypeVar("T")
 
-
 _EXACT = frozenset({str, int, float, bool, type(None)})
+"""The Python types of values that are plain data as they are."""
 
 
 class _Type(NamedTuple):
@@ -62,7 +62,7 @@ def to_plain(value: Any) -> Any:
         return list(value) if _EXACT.issuperset(map(type, value)) else [_item(item) for item in value]
     if isinstance(value, frozenset):
         return sorted(value)
-    return {name: _item(getattr(value, name)) for name in value.__dataclass_fields__}
+    return {field.name: _item(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
 
 
 def _item(value: Any) -> Any:
@@ -92,6 +92,7 @@ def _type_of(kind: type[Any]) -> _Type:
         fields = [
             (field.name, _type(ast.parse(str(field.type), mode="eval").body, scope), _is_required(field))
             for field in dataclasses.fields(kind)
+            if field.init
         ]
         _DATACLASSES[kind] = _Type(functools.partial(_read_dataclass, kind, fields))
     return _DATACLASSES[kind]

@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import STOPPED
 
 Parts = Mapping[str, HeldSession]
-"""What the agents hold of one session, by inventory name; never empty."""
+"""What agents hold of one session, by their names in the inventory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _holding(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
 
 
 def plan_of(parts: Parts) -> SessionPlan:
-    """Return the plan of a session: all its agents have the same."""
+    """Return the plan of a session that at least one agent holds: all of them have the same."""
     return next(iter(parts.values())).plan
 
 

@@ -105,9 +105,5 @@ def _contents(plan: SessionPlan, keys: dict[str, Any]) -> Contents:
     hosts = "".join(f"{kernel.address} {kernel.hostname}\n" for kernel in plan.kernels)
     names = " ".join(kernel.hostname for kernel in plan.kernels)
     environments = {kernel.hostname: session_environment(plan, kernel) for kernel in plan.kernels}
-    files = {
-        hostname: "".join(f"{name}={value}\n" for name, value in environment.items())
-        for hostname, environment in environments.items()
-    }
     ssh_config = f"Host {names}\n    User work\n    IdentityFile ~/.ssh/id_ed25519\n    StrictHostKeyChecking yes\n"
-    return Contents(f"127.0.0.1 localhost\n{hosts}", ssh_config, environments, files, keys, ())
+    return Contents(f"127.0.0.1 localhost\n{hosts}", ssh_config, environments, keys, ())

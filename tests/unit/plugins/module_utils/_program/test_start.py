@@ -126,7 +126,7 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
     contents = Contents(
         hosts="127.0.0.1 localhost\n",
         ssh_config="Host *\n",
-        environments={"main1": "TOKEN=hunter2\n"},
+        environments={"main1": {"TOKEN": "hunter2"}},
         keys={"sub1": PublicKeys("USER-2", "HOST-2"), **own},
         user_keys=("ssh-ed25519 ALICE",),
         bootstrap="export A=1",

@@ -1,0 +1,13 @@
+"""What the module says of itself."""
+
+from __future__ import annotations
+
+import yaml
+
+from ansible_collections.backendai.cluster.plugins.modules import agent_info
+from tests.unit.builders import agent_facts
+
+
+def test_every_fact_is_documented_and_nothing_else_is() -> None:
+    documented = yaml.safe_load(agent_info.RETURN)["agent"]["contains"]
+    assert list(documented) == list(agent_facts("agent1").to_dict())
