@@ -122,7 +122,7 @@ class Run:
                 self.removed.add((one["id"], agent))
             reply["steps"] = [*reply["steps"], step]
             if step == PROVE:
-                reply["containers"] = {agent: {}}
+                reply["containers"] = {agent: {"status": "running", "image_digest": None}}
             self.done.add((one["id"], step, agent))
         return reply
 

@@ -94,7 +94,8 @@ class Start:
             outcome["containers"] |= result.get("containers") or {}
             if "failed" in result:
                 outcome["failed"] = result["failed"] or ""
-        outcome["left"] = "failed" in self.results.get(REMOVE, {}).get(agent, {})
+        removed = self.results.get(REMOVE, {}).get(agent)
+        outcome["left"] = outcome.get("failed") == SILENT if removed is None else "failed" in removed
         return outcome
 
     @property

@@ -30,7 +30,7 @@ THEIRS = {"sub1": {"user": "USER-2", "host": "HOST-2"}}
 CONTENTS = {
     "hosts": "127.0.0.1 localhost\n",
     "ssh_config": "Host *\n",
-    "environments": {"main1": "TOKEN=hunter2\n"},
+    "environments": {"main1": {"TOKEN": "hunter2"}},
     "user_keys": ["ssh-ed25519 ALICE"],
     "bootstrap": "export A=1",
 }
