@@ -212,7 +212,7 @@ def test_outcome_says_why_an_agent_failed(agents: Sequence[str], result: dict[st
     one, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
     variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
     start = start_from(one, variables)
-    wanted = {"refused": "", "containers": {}, "left": why == SILENT, "failed": why}
+    wanted = {"refused": "", "containers": {}, "left": why == "it gave no answer", "failed": why}
     assert (start.outcome_on("agent1"), start.failed) == (wanted, True)
     # Nobody else has to say why, and nothing was refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
