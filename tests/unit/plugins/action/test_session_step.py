@@ -1,0 +1,234 @@
+"""What an agent is asked in a step of a start, and what of its answer is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+
+from ansible_collections.backendai.cluster.plugins.action.session_step import STEP_SECONDS, ActionModule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
+from tests.unit.builders import IMAGE, image_data, plan, spec
+from tests.unit.plugins.action.conftest import Run
+from tests.unit.rendering import TEMPLATES, Rendering
+
+ASKED = spec(cluster_size=3, cluster_mode="multi-node", env={"TOKEN": "hunter2"}, authorized_keys=["ssh-ed25519 ALICE"])
+MADE = plan({"agent1": 2, "agent2": 1})
+ALONE = plan({"agent1": 1}, command="train")
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+KEYS = {"main1": {"user": "USER", "host": "HOST"}}
+
+
+def start(of: Any = MADE, **changes: Any) -> dict[str, Any]:
+    """Return a session that a run starts."""
+    images = {"agent1": {IMAGE: image_data()}, "agent2": {}}
+    decision = Decision(of, False, {}, {}, len(of.agents), images)
+    return {**start_of(decision, ASKED, [OTHER_ID], unproven=True), "nonce": "n", **changes}
+
+
+class Host:
+    """Agents that answer; ``asked`` is what they were asked, with how many seconds."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.asked: list[tuple[str, dict[str, Any], int]] = []
+        self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda one: {"steps": one["steps"]}
+        self.variables: dict[str, dict[str, Any]] = {
+            "agent1": {},
+            "agent2": {},
+            "localhost": {"__session_request": {"specs": {ASKED.name: dataclasses.asdict(ASKED)}}},
+        }
+
+    def take(self, step: str, *starts: dict[str, Any], agent: str = "agent1", **how: Any) -> dict[str, Any]:
+        """Return the result of a step on an agent, and keep it for the next one; ``about`` are its variables."""
+        host = self
+
+        class Asking(Rendering, ActionModule):
+            def ask(self, phase: str, options: Any, task_vars: dict[str, Any], seconds: int) -> dict[str, Any]:
+                assert task_vars["inventory_hostname"] == agent
+                host.asked.append((phase, options, seconds))
+                return {"changed": True, "sessions": {one["id"]: host.answer(one) for one in options["sessions"]}}
+
+        about = how.pop("about", {})
+        args = {"step": step, "starts": [*starts], "claim_ttl": "600", "templates": TEMPLATES}
+        given = {"inventory_hostname": agent, "hostvars": self.variables, **about}
+        result = self._run(Asking, args, given, **how)
+        self.variables[agent][f"__session_{step}"] = result
+        return result
+
+    @property
+    def sessions(self) -> list[dict[str, Any]]:
+        """What the agents were asked about sessions at last."""
+        listed: list[dict[str, Any]] = self.asked[-1][1]["sessions"]
+        return listed
+
+
+@pytest.fixture
+def host(run: Run) -> Host:
+    return Host(run)
+
+
+# ---- what is asked
+
+
+def test_claim_is_asked_with_all_that_it_needs_and_no_secret(host: Host) -> None:
+    one = start()
+    result = host.take("claim", one)
+    assert host.sessions == [
+        {
+            "id": MADE.id,
+            "nonce": "n",
+            "steps": ["claim"],
+            "agent": "agent1",
+            "plan": MADE.to_dict(),
+            "request": one["request"],
+            "clear": [OTHER_ID],
+            "unproven": True,
+            "seconds": 600,
+        }
+    ]
+    assert (host.asked[0][0], host.asked[0][2]) == ("start", STEP_SECONDS + 600)
+    assert "hunter2" not in f"{host.asked}"
+    assert result["sessions"] == {MADE.id: {"steps": ["claim"], "nonce": "n"}}
+
+
+def test_apply_is_asked_with_files_keys_and_images(host: Host) -> None:
+    host.answer = lambda _one: {"public_keys": KEYS}
+    for agent in ("agent1", "agent2"):
+        host.take("claim", start(), agent=agent)
+    host.take("apply", start())
+    (one,) = host.sessions
+    assert {"steps", "plan", "public_keys", "images", "contents"} <= one.keys()
+    assert not {"request", "clear", "seconds"} & one.keys()
+    assert (one["public_keys"], one["images"]) == (KEYS, {"agent1": {IMAGE: image_data()}, "agent2": {}})
+    assert one["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
+
+
+def test_images_that_were_pulled_are_known_to_all(host: Host) -> None:
+    pulling = start(pulls={"agent2": [IMAGE]})
+    for agent in ("agent1", "agent2"):
+        host.take("claim", pulling, agent=agent)
+        images = {IMAGE: image_data(2)} if agent == "agent2" else {}
+        host.variables[agent]["__session_pull"] = {"sessions": {MADE.id: {"nonce": "n", "images": images}}}
+    host.take("apply", pulling)
+    assert host.sessions[0]["images"] == {"agent1": {IMAGE: image_data()}, "agent2": {IMAGE: image_data(2)}}
+    assert pulling["images"]["agent2"] == {}
+
+
+@pytest.mark.parametrize("step", ["prove", "command"])
+def test_later_steps_need_no_plan(host: Host, step: str) -> None:
+    with_command = start(plan({"agent1": 2, "agent2": 1}, command="train"))
+    for earlier in ("claim", "apply", *(["prove"] if step == "command" else [])):
+        for agent in ("agent1", "agent2"):
+            host.take(earlier, with_command, agent=agent)
+    host.take(step, with_command)
+    assert host.sessions == [{"id": MADE.id, "nonce": "n", "steps": [step], "agent": "agent1"}]
+
+
+def test_overlay_is_asked_of_the_agent_that_makes_it(host: Host) -> None:
+    assert MADE.network
+    managed = dataclasses.replace(MADE, network=dataclasses.replace(MADE.network, manager="agent2"))
+    for agent in ("agent1", "agent2"):
+        host.take("claim", start(managed), agent=agent)
+    assert host.take("overlay", start(managed)).get("skipped") is True
+    host.take("overlay", start(managed), agent="agent2")
+    assert host.asked[-1][0] == "overlay"
+    assert host.sessions[0]["plan"] == managed.to_dict()
+
+
+def test_session_of_one_agent_takes_all_steps_in_one_request(host: Host) -> None:
+    host.take("claim", start(ALONE))
+    (one,) = host.sessions
+    assert one["steps"] == ["claim", "apply", "prove", "command"]
+    assert {"request", "contents", "images"} <= one.keys()
+    assert [host.take(step, start(ALONE)).get("skipped") for step in ("apply", "prove", "command")] == [True] * 3
+
+
+def test_sessions_of_a_run_take_a_step_in_one_request(host: Host) -> None:
+    elsewhere = start(plan({"agent2": 1}))
+    other = start(dataclasses.replace(MADE, id=OTHER_ID), nonce="m")
+    result = host.take("claim", start(), elsewhere, other)
+    assert [one["id"] for one in host.sessions] == [MADE.id, OTHER_ID]
+    assert {name: one["nonce"] for name, one in result["sessions"].items()} == {MADE.id: "n", OTHER_ID: "m"}
+
+
+def test_agent_that_has_nothing_to_do_is_not_asked(host: Host) -> None:
+    assert host.take("claim", start(plan({"agent2": 1})))["skipped"] is True
+    assert host.take("apply", start())["skipped"] is True
+    assert host.asked == []
+
+
+# ---- the way back
+
+
+@pytest.mark.parametrize("fault", [{"failed": "no."}, {"refused": "no room"}], ids=["failed", "refused"])
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
+def test_what_went_wrong_on_one_agent_is_removed_on_all(host: Host, fault: dict[str, str], check_mode: bool) -> None:
+    host.take("claim", start())
+    host.answer = lambda _one: fault
+    host.take("claim", start(), agent="agent2")
+    for agent in ("agent1", "agent2"):
+        assert host.take("remove", start(), agent=agent, check_mode=check_mode).get("skipped", False) is check_mode
+    removals = [options["sessions"] for phase, options, _seconds in host.asked if phase == "remove"]
+    assert [(one["id"], one["nonce"]) for (one,) in removals] == ([] if check_mode else [(MADE.id, "n")] * 2)
+
+
+def test_what_went_well_is_not_removed(host: Host) -> None:
+    for step in ("claim", "apply", "prove"):
+        for agent in ("agent1", "agent2"):
+            host.take(step, start(), agent=agent)
+    assert host.take("remove", start())["skipped"] is True
+
+
+def failing(error: Exception) -> Callable[[dict[str, Any]], NoReturn]:
+    def fail(_one: dict[str, Any]) -> NoReturn:
+        raise error
+
+    return fail
+
+
+def test_request_that_fails_names_its_sessions(host: Host) -> None:
+    host.answer = failing(AnsibleActionFail("start docker."))
+    with pytest.raises(AnsibleActionFail) as failed:
+        host.take("claim", start())
+    assert {"failed": True, "msg": "start docker."}.items() <= failed.value.result.items()
+    assert failed.value.result["sessions"] == {MADE.id: {"nonce": "n", "failed": "start docker."}}
+
+
+def test_agent_that_is_unreachable_names_its_sessions(host: Host) -> None:
+    host.answer = failing(AnsibleConnectionFailure("no route to host"))
+    result = host.take("claim", start())
+    assert (result["unreachable"], result["msg"]) == (True, "no route to host")
+    assert result["sessions"] == {MADE.id: {"nonce": "n", "failed": "it became unreachable"}}
+
+
+def test_agent_has_a_say_about_the_sessions_that_it_was_asked_for_alone(host: Host, run: Run) -> None:
+    class Lying(ActionModule):
+        def ask(self, *_asked: Any) -> dict[str, Any]:
+            return {"sessions": {OTHER_ID: {"steps": ["claim"]}}}
+
+    args = {"step": "claim", "starts": [start()], "claim_ttl": 600, "templates": TEMPLATES}
+    assert run(Lying, args, {"inventory_hostname": "agent1", "hostvars": host.variables})["sessions"] == {}
+
+
+# ---- the agent
+
+
+def test_agent_is_what_its_variables_say(host: Host) -> None:
+    host.take("claim", start(), about={"agent_docker_host": "unix:///d", "agent_cpu_overcommit": "8"})
+    options = host.asked[0][1]
+    assert (options["docker_host"], options["state_path"]) == ("unix:///d", "/var/lib/backendai")
+    assert (options["settings"]["cpu_overcommit"], options["settings"]["resource_group"]) == (8, "default")
+    assert options["default_network"] == "backendai-default"
+    host.take("claim", start(), about={"agent_default_network": "world"})
+    assert host.asked[1][1]["default_network"] == "world"
+
+
+def test_variable_that_is_wrong_is_one_sentence(host: Host) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^agent_\*: .*cpu_overcommit.*\.$"):
+        host.take("claim", start(), about={"agent_cpu_overcommit": "many"})
+    assert host.asked == []

@@ -1,0 +1,142 @@
+"""The files of containers are rendered on the control node, from the role's templates or from the user's."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action.session_step import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+    session_environment,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
+from tests.unit.builders import plan, spec
+from tests.unit.plugins.action.conftest import Run
+from tests.unit.rendering import TEMPLATES, Rendering
+
+MADE = plan({"agent1": 2, "agent2": 1})
+ENV = {"TOKEN": "hunter2", "ODD": "{{ 1 + 1 }} '\"$x", "UNICODE": "\u2028é"}
+ASKED = spec(cluster_size=3, env=ENV, authorized_keys=["ssh-ed25519 ALICE"], bootstrap_script="export A=1\n")
+
+
+class Sent(Rendering, ActionModule):
+    """The action, short of its way to an agent."""
+
+    def ask(self, _phase: str, options: Any, _task_vars: dict[str, Any], _seconds: int) -> dict[str, Any]:
+        return {"sent": options, "sessions": {}}
+
+
+def contents(
+    run: Run,
+    made: SessionPlan = MADE,
+    asked: SessionSpec = ASKED,
+    waited: SessionSpec | None = None,
+    **templates: str,
+) -> dict[str, Any]:
+    """Return the contents that reach agent1 for a session that is asked for, or was ``waited`` for."""
+    start = start_of(Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], unproven=False)
+    proven = {"sessions": {made.id: {"nonce": start["nonce"], "steps": []}}}
+    specs = {made.name: dataclasses.asdict(waited)} if waited else {}
+    request = {"specs": {made.name: dataclasses.asdict(asked)}}
+    control = {"__session_request": request, "__session_queue_plan": {"specs": specs}}
+    hostvars = {"localhost": control, **{agent: {"__session_claim": proven} for agent in made.agents}}
+    step = "apply" if len(made.agents) > 1 else "claim"
+    args = {"step": step, "starts": [start], "claim_ttl": 600, "templates": {**TEMPLATES, **templates}}
+    result = run(Sent, args, {"inventory_hostname": "agent1", "hostvars": hostvars})
+    found: dict[str, Any] = result["sent"]["sessions"][0]["contents"]
+    return found
+
+
+def test_every_container_is_in_every_hosts_file_under_its_session_address(run: Run) -> None:
+    assert contents(run)["hosts"].splitlines() == [
+        "127.0.0.1 localhost",
+        *(f"{kernel.address} {kernel.hostname}" for kernel in MADE.kernels),
+    ]
+
+
+def test_session_of_one_finds_itself(run: Run) -> None:
+    assert contents(run, plan({"agent1": 1}))["hosts"].splitlines() == ["127.0.0.1 localhost", "127.0.0.1 main1"]
+
+
+def test_environment_file_of_each_container_here_is_its_environment(run: Run) -> None:
+    environments = contents(run)["environments"]
+    assert list(environments) == ["main1", "sub1"]
+    for kernel in MADE.kernels_on("agent1"):
+        assert environments[kernel.hostname] == {**ENV, **session_environment(MADE, kernel)}
+
+
+def test_environment_of_a_role_goes_to_its_containers_alone(run: Run) -> None:
+    roles = {"main": {}, "worker": {"replicas": 2, "env": {"TOKEN": "hunter3", "SHARD": "1"}}}
+    made = plan({"agent1": 2, "agent2": 1}, cluster_size=1, roles=roles)
+    environments = contents(run, made, spec(env=ENV, roles=roles))["environments"]
+    assert {name: (one["TOKEN"], one.get("SHARD")) for name, one in environments.items()} == {
+        "main1": ("hunter2", None),
+        "worker1": ("hunter3", "1"),
+    }
+
+
+def test_request_itself_does_not_reach_the_agent_but_keys_and_script_of_the_user_do(run: Run) -> None:
+    found = contents(run)
+    assert set(found) == {"hosts", "ssh_config", "environments", "user_keys", "bootstrap"}
+    assert (found["user_keys"], found["bootstrap"]) == (["ssh-ed25519 ALICE"], ASKED.bootstrap_script)
+
+
+def test_session_that_has_waited_has_its_own_request_whatever_it_is_called(run: Run) -> None:
+    waited = dataclasses.replace(ASKED, env={"TOKEN": "hunter4"})
+    assert waited.name == ASKED.name
+    environments = contents(run, waited=waited)["environments"]
+    assert environments["main1"]["TOKEN"] == "hunter4"
+
+
+def test_session_that_was_queued_since_the_run_began_has_its_request(run: Run) -> None:
+    waited = dataclasses.replace(ASKED, env={"TOKEN": "hunter4"}, name="later")
+    environments = contents(run, dataclasses.replace(MADE, name="later"), ASKED, waited)["environments"]
+    assert environments["main1"]["TOKEN"] == "hunter4"
+
+
+def test_ssh_asks_nothing_and_checks_host_keys(run: Run) -> None:
+    lines = [line.strip() for line in contents(run)["ssh_config"].splitlines()]
+    assert lines[0] == "Host main1 sub1 sub2"
+    assert {"User work", "StrictHostKeyChecking yes"} <= set(lines)
+    assert not [line for line in lines if line.startswith("Port")]
+
+
+def test_ssh_is_told_the_port_of_each_container_that_shares_its_agents_network(run: Run) -> None:
+    shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
+    found = contents(run, shared)
+    lines = [line.strip() for line in found["ssh_config"].splitlines()]
+    assert lines[0] == "Host main1 sub1 sub2"
+    assert lines[-6:] == [
+        line for kernel in shared.kernels for line in (f"Host {kernel.hostname}", f"Port {kernel.ssh_port}")
+    ]
+    assert found["hosts"].splitlines()[1:] == ["192.0.2.1 main1", "192.0.2.1 sub1", "192.0.2.2 sub2"]
+
+
+def test_template_of_a_user_takes_the_place_of_the_roles(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("WHO={{ kernel.hostname }} of {{ plan.name }}: {{ environment.TOKEN }}\n")
+    environments = contents(run, environment=str(tmp_path / "mine.j2"))["environments"]
+    assert environments == {
+        "main1": {"WHO": "main1 of train-llm: hunter2"},
+        "sub1": {"WHO": "sub1 of train-llm: hunter2"},
+    }
+
+
+@pytest.mark.parametrize("kind", ["hosts", "ssh_config", "environment"])
+@pytest.mark.parametrize(
+    "content", [None, "{{ nothing_of_that_name }}\n", "{% if %}\n"], ids=["absent", "undefined", "broken"]
+)
+def test_template_that_cannot_be_rendered_is_named(run: Run, tmp_path: Path, content: str | None, kind: str) -> None:
+    path = tmp_path / "mine.j2"
+    if content:
+        path.write_text(content)
+    with pytest.raises(AnsibleActionFail) as refused:
+        contents(run, **{kind: str(path)})
+    assert str(refused.value).startswith(f"the template {str(path)!r} cannot be rendered: ")
+    assert refused.value.result["sessions"][MADE.id]["failed"] == str(refused.value)

@@ -1,0 +1,30 @@
+"""An action that renders templates short of Ansible's own importer and of a play."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ansible.errors import AnsibleFileNotFound
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
+
+from tests.unit.builders import REPOSITORY
+
+TEMPLATES = {"hosts": "hosts.j2", "ssh_config": "ssh_config.j2", "environment": "environment.j2"}
+
+
+class Rendering(ActionBase):
+    """Templates are looked for in the role, as they would be in a play."""
+
+    def __init__(self, *made_of: Any) -> None:
+        super().__init__(*made_of)
+        # Full names need Ansible's own importer, which would take the collection's place among the tests' imports.
+        by_short_name = SimpleNamespace(get=lambda name, **settings: lookup_loader.get(name.split(".")[-1], **settings))
+        self._shared_loader_obj = SimpleNamespace(lookup_loader=by_short_name)
+
+    def _find_needle(self, dirname: str, needle: str) -> str:
+        found = REPOSITORY / "roles/session" / dirname / needle
+        if not found.exists():
+            raise AnsibleFileNotFound(file_name=needle)
+        return str(found)
