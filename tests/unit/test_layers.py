@@ -1,0 +1,83 @@
+"""The folder of a file says where it runs and what it is about, so imports point in one direction only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.builders import REPOSITORY
+
+PLUGINS = REPOSITORY / "plugins"
+OURS = "ansible_collections.backendai.cluster.plugins"
+#: Each room may import those before it.
+HOST_ROOMS = (
+    "_model",
+    "_host",
+    "_docker",
+    "_network",
+    "_wireguard",
+    "_firewall",
+    "_session",
+    "_gateway",
+    "_exposure",
+    "_program",
+)
+PURE = ("_placement", "_planner", "_request", "_lifecycle")
+
+
+def modules_imported_by(path: Path) -> set[str]:
+    """Return the modules that a file names in its imports, wherever in it they are."""
+    return set(_named(ast.parse(path.read_text())))
+
+
+def _named(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def files_of(folder: str) -> list[Path]:
+    """Return the files of Python below a folder of the plugins, of which there are some."""
+    found = sorted((PLUGINS / folder).rglob("*.py"))
+    assert found, folder
+    return found
+
+
+def ours(path: Path) -> set[str]:
+    """Return what a file imports of the collection, such as ``module_utils._model.plan.Kernel``."""
+    return {name.removeprefix(f"{OURS}.") for name in modules_imported_by(path) if name.startswith(f"{OURS}.")}
+
+
+def test_every_room_of_hosts_has_its_place() -> None:
+    rooms = {path.name for path in (PLUGINS / "module_utils").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms == set(HOST_ROOMS)
+
+
+@pytest.mark.parametrize("path", files_of("module_utils"), ids=lambda path: str(path.relative_to(PLUGINS)))
+def test_what_runs_on_hosts_imports_nothing_of_the_control_node(path: Path) -> None:
+    assert not [name for name in ours(path) if not name.startswith("module_utils.")]
+
+
+@pytest.mark.parametrize("room", HOST_ROOMS)
+def test_imports_between_rooms_of_hosts_point_down(room: str) -> None:
+    allowed = {f"module_utils.{name}" for name in HOST_ROOMS[: HOST_ROOMS.index(room) + 1]}
+    for path in files_of(f"module_utils/{room}"):
+        imported = {".".join(name.split(".")[:2]) for name in ours(path)}
+        assert imported <= allowed, path
+
+
+@pytest.mark.parametrize("room", ["module_utils/_model", *(f"plugin_utils/{name}" for name in PURE)])
+def test_pure_rooms_import_neither_ansible_nor_the_engine(room: str) -> None:
+    for path in files_of(room):
+        assert not [name for name in modules_imported_by(path) if re.match(r"(ansible|docker)\b(?!_)", name)], path
+
+
+def test_no_module_imports_what_is_for_the_control_node() -> None:
+    for path in files_of("modules"):
+        assert not [name for name in ours(path) if not name.startswith("module_utils.")], path
