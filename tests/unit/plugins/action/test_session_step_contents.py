@@ -38,7 +38,7 @@ def contents(
     made: SessionPlan = MADE,
     asked: SessionSpec = ASKED,
     waited: SessionSpec | None = None,
-    **templates: str,
+    templates: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the contents that reach agent1 for a session that is asked for, or was ``waited`` for."""
     start = start_of(Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], unproven=False)
@@ -48,7 +48,7 @@ def contents(
     control = {"__session_request": request, "__session_queue_plan": {"specs": specs}}
     hostvars = {"localhost": control, **{agent: {"__session_claim": proven} for agent in made.agents}}
     step = "apply" if len(made.agents) > 1 else "claim"
-    args = {"step": step, "starts": [start], "claim_ttl": 600, "templates": {**TEMPLATES, **templates}}
+    args = {"step": step, "starts": [start], "claim_ttl": 600, "templates": {**TEMPLATES, **(templates or {})}}
     result = run(Sent, args, {"inventory_hostname": "agent1", "hostvars": hostvars})
     found: dict[str, Any] = result["sent"]["sessions"][0]["contents"]
     return found
@@ -121,7 +121,7 @@ def test_ssh_is_told_the_port_of_each_container_that_shares_its_agents_network(r
 
 def test_template_of_a_user_takes_the_place_of_the_roles(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("WHO={{ kernel.hostname }} of {{ plan.name }}: {{ environment.TOKEN }}\n")
-    environments = contents(run, environment=str(tmp_path / "mine.j2"))["environments"]
+    environments = contents(run, templates={"environment": str(tmp_path / "mine.j2")})["environments"]
     assert environments == {
         "main1": {"WHO": "main1 of train-llm: hunter2"},
         "sub1": {"WHO": "sub1 of train-llm: hunter2"},
@@ -137,6 +137,6 @@ def test_template_that_cannot_be_rendered_is_named(run: Run, tmp_path: Path, con
     if content:
         path.write_text(content)
     with pytest.raises(AnsibleActionFail) as refused:
-        contents(run, **{kind: str(path)})
+        contents(run, templates={kind: str(path)})
     assert str(refused.value).startswith(f"the template {str(path)!r} cannot be rendered: ")
     assert refused.value.result["sessions"][MADE.id]["failed"] == str(refused.value)
