@@ -9,7 +9,9 @@ import json
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._program import launcher
@@ -32,7 +34,7 @@ def command(arguments):
 """
 """The main module of a program that says what it was asked, and where it runs from."""
 
-EMPTY: dict[str, Any] = {}
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 def archive_of(main: str = ECHO) -> bytes:
@@ -62,13 +64,13 @@ class Host:
         return self.home / f"{hashlib.sha256(archive).hexdigest()}-{sys.implementation.cache_tag}"
 
     def begin(
-        self, archive: bytes, *, send: bool = True, request: dict[str, Any] | None = EMPTY, **header: Any
+        self, archive: bytes, *, send: bool = True, request: Mapping[str, Any] | None = EMPTY, **header: Any
     ) -> subprocess.Popen[bytes]:
         """Begin a task that asks a program, with its archive or without, and leave it to go on."""
         sent = header.pop("sent", archive if send else b"")
         about = {"digest": hashlib.sha256(archive).hexdigest(), "release": "1.0.0", "home": str(self.home)}
         described = {**about, "size": len(sent), "provision": False, "check": False, **header}
-        asked = b"" if request is None else json.dumps(request).encode()
+        asked = b"" if request is None else json.dumps(dict(request)).encode()
         payload = b"%d\n%s%s\n%s%s" % (len(self.text), self.text, json.dumps(described).encode(), sent, asked)
         pipe, environment = subprocess.PIPE, {"TMPDIR": str(self.cwd), "PATH": "/usr/bin:/bin"}
         command = self._command("-c", COMMAND)

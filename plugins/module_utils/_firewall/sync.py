@@ -29,12 +29,13 @@ def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False
     Claims that ran out count until they are removed. While a session cannot be read, perhaps because another version of
     the collection wrote it, the rules that are there stay, so that it goes on; where there are none, it is cut off. The
     rules between containers of the default network hold only while its frames pass the firewall, so that is part of it.
-    Where a trial of a firewall is over, nothing keeps its rules, not even such a session. With ``dry`` only the
-    difference is computed. Raises :class:`FirewallError`.
+    Where a trial of a firewall is over, nothing keeps its rules, not even such a session; once its rules are gone, it
+    is forgotten. With ``dry`` only the difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
         _readable, damaged = store.readable()
-        wanted = rules_of(store, _firewall(store, dry=dry), gone)
+        state = _state(store, dry=dry)
+        wanted = rules_of(store, state.in_force(), gone)
         keep = damaged and not trial_over and AGENTS_TABLE.read()
         changes = [] if keep else AGENTS_TABLE.plan(wanted)
         filtering = plan_filtering(DEFAULT_BRIDGE, Look())
@@ -42,18 +43,19 @@ def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False
             AGENTS_TABLE.apply(wanted)
         if filtering and not dry:
             apply(filtering)
+        if state.trial and state.trial.over and not keep and not dry:
+            state.save(state.confirmed, None)
         return [*changes, *(step.change for step in filtering)]
 
 
-def _firewall(store: Store, *, dry: bool) -> Firewall | None:
+def _state(store: Store, *, dry: bool) -> FirewallState:
     """Return the operator's firewall. Where it cannot be read, sessions are kept apart at least, and that is raised."""
     try:
-        state = FirewallState(store)
+        return FirewallState(store)
     except Damaged:
         if not dry and not AGENTS_TABLE.read():
             AGENTS_TABLE.apply(rules_of(store, None))
         raise
-    return state.in_force()
 
 
 def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:

@@ -40,7 +40,7 @@ LEFTOVER_SECONDS = 3600
 def main() -> None:
     """Serve a task, or run as a unit of systemd."""
     if len(sys.argv) > 1:
-        sys.exit(imported(program_for_unit(os.path.realpath(sys.argv[0]))).command(sys.argv[1:]))
+        raise SystemExit(imported(program_for_unit(os.path.realpath(sys.argv[0]))).command(sys.argv[1:]))
     reply = serve()
     sys.stdout.write(f"\n{MARK}{json.dumps(reply)}\n")
     sys.stdout.flush()

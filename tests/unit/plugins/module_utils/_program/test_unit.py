@@ -208,6 +208,7 @@ def test_a_trial_does_not_outlive_a_boot(
     uptime.reboot(up=5.0)
     assert run(store, "--rules") == 0
     assert kernel.table == rules(OLD)
+    assert (FirewallState(store).confirmed, FirewallState(store).trial) == (OLD, None)
     assert capsys.readouterr() == (MISSING, "")
 
 
