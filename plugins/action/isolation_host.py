@@ -43,8 +43,9 @@ class ActionModule(HostAction):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
-        phase = self.options(PHASE, self._task.args)["phase"]
-        options = self.options(OPTIONS[phase], self._task.args)
+        args = self._task.args
+        phase = self.options(PHASE, {name: args[name] for name in PHASE if name in args})["phase"]
+        options = self.options(OPTIONS[phase], {name: value for name, value in args.items() if name not in PHASE})
         if phase == "targets":
             kind = options["kind"]
             options |= self.variables(VARIABLES[kind], f"{kind}_", variables)

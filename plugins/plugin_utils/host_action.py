@@ -64,7 +64,7 @@ class HostAction(ActionBase):
         ``prefix`` is what the variables begin with that hold them; options of the task have none. Raises
         :class:`AnsibleActionFail` with a sentence for each problem.
         """
-        checked = ArgumentSpecValidator(dict(spec)).validate({name: values[name] for name in spec if name in values})
+        checked = ArgumentSpecValidator(dict(spec)).validate(dict(values))
         if checked.error_messages:
             origin = f"{prefix}*: " if prefix else ""
             raise AnsibleActionFail(" ".join(f"{origin}{text}." for text in checked.error_messages))

@@ -217,8 +217,9 @@ def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_w
     assert (again.code, again.changed) == (0, 0), again.output
     inside(main, "touch", "/tmp/end")
     assert exit_code(main) == 5
-    record = sessions.listed(history=True)[sessions.name]
+    record = sessions.listed()[sessions.name]
     assert (record["status"], record["exit_code"]) == ("TERMINATED", 5)
+    assert sessions.run("schedule_sessions").code == 0
     assert remains() == sessions.before
 
 

@@ -108,7 +108,7 @@ def test_facts_that_are_young_enough_are_not_asked_for_and_stale_ones_cost_anoth
     sessions: Sessions, tmp_path: Path
 ) -> None:
     other, later = f"{sessions.name}-other", f"{sessions.name}-later"
-    assert sessions.listed(facts_max_age=300) == {}
+    assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
     quick = sessions.create(facts_max_age=300)
     assert quick.code == 0, quick.output
     agent = quick.record["kernels"][0]["agent"]
@@ -117,7 +117,7 @@ def test_facts_that_are_young_enough_are_not_asked_for_and_stale_ones_cost_anoth
 
     # Another control node, with a queue of its own, fills the agent that this one takes to be empty.
     whole = {"cpu": 1, "mem": share(1)}
-    assert sessions.listed(facts_max_age=300) == {}
+    assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
     elsewhere = {"queue_path": str(tmp_path / "queue"), "designated_agents": [agent]}
     filled = sessions.create(name=other, resources=whole, **elsewhere)
     assert (filled.code, filled.record["status"]) == (0, "RUNNING"), filled.output

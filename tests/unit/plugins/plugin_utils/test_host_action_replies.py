@@ -230,7 +230,7 @@ SPEC = {"docker_host": {"type": "str", "default": "unix:///x"}, "number": {"type
 
 def test_options_are_coerced_and_have_defaults(way: Way) -> None:
     action = way.action({})
-    assert action.options(SPEC, {"number": "7", "other": 1}) == {"docker_host": "unix:///x", "number": 7}
+    assert action.options(SPEC, {"number": "7"}) == {"docker_host": "unix:///x", "number": 7}
     variables = {"agent_number": "8", "agent_docker_host": "unix:///y", "number": 9}
     assert action.variables(SPEC, "agent_", variables) == {"docker_host": "unix:///y", "number": 8}
 

@@ -1,0 +1,115 @@
+"""Actions that people may call themselves: their options are checked, and the host's answer is their result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.backendai.cluster.plugins.action import agent_info, agent_program, gateway_routes
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from tests.unit.builders import IMAGE
+from tests.unit.gateway import ONE, ROUTE
+from tests.unit.plugins.action.conftest import Run
+
+Asked = list[tuple[str, dict[str, Any], int]]
+FACTS = {"agent": {"warnings": ["nvidia-smi fails"]}, "unfit": None}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Return what hosts are asked; each gives facts."""
+    calls: Asked = []
+
+    def ask(_action: HostAction, phase: str, options: Any, _variables: Any, seconds: int) -> dict[str, Any]:
+        calls.append((phase, options, seconds))
+        return dict(FACTS)
+
+    monkeypatch.setattr(HostAction, "ask", ask)
+    return calls
+
+
+def refusal(run: Run, action: Any, **args: Any) -> str:
+    with pytest.raises(AnsibleActionFail) as refused:
+        run(action, args, {})
+    sentence = str(refused.value)
+    assert (sentence[-1], sentence.count("\n")) == (".", 0)
+    return sentence
+
+
+# ---- agents
+
+
+def test_agent_info_asks_with_settings_and_defaults(run: Run, asked: Asked) -> None:
+    slots = [{"name": "lab.device", "devices": ["/dev/fuse"]}]
+    result = run(agent_info.ActionModule, {"cpu_overcommit": "8", "images": [IMAGE], "slots": slots}, {})
+    ((phase, options, seconds),) = asked
+    settings = options.pop("settings")
+    assert (phase, seconds) == ("survey", agent_info.SECONDS)
+    assert options == {
+        "docker_host": "unix:///var/run/docker.sock",
+        "state_path": "/var/lib/backendai",
+        "images": [IMAGE],
+        "paths": [],
+    }
+    assert (settings["cpu_overcommit"], settings["slots"], settings["schedulable"]) == (8, slots, True)
+    assert {**FACTS, "changed": False}.items() <= result.items()
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        ({"cpu_overcommit": "many"}, "cpu_overcommit"),
+        ({"imagse": []}, "imagse. Supported parameters include: "),
+        ({"slots": [{"name": "x"}]}, "missing required arguments: devices found in slots"),
+        ({"underlay_encryption": "ipsec"}, "value of underlay_encryption must be one of: "),
+    ],
+)
+def test_agent_info_refuses_what_cannot_be(run: Run, asked: Asked, args: dict[str, Any], part: str) -> None:
+    assert part in refusal(run, agent_info.ActionModule, **args)
+    assert asked == []
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_agent_program_says_whether_units_run_another_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch, changes: bool
+) -> None:
+    monkeypatch.setattr(HostAction, "install", lambda _action, _variables: changes)
+    assert run(agent_program.ActionModule, {}, {})["changed"] is changes
+
+
+# ---- gateways
+
+
+def test_gateway_routes_have_defaults(run: Run, asked: Asked) -> None:
+    app = {"name": "web", "address": "::1", "port": "30001"}
+    run(gateway_routes.ActionModule, {"routes": [{"id": ONE, "name": "train-llm", "apps": [app]}]}, {})
+    ((phase, options, seconds),) = asked
+    assert (phase, seconds) == ("routes", gateway_routes.SECONDS)
+    route = {"id": ONE, "name": "train-llm", "apps": [{**app, "port": 30001, "protocol": "http"}], "ssh": None}
+    assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "exact": False}
+
+
+def test_gateway_routes_end_and_are_exact_where_that_is_asked_for(run: Run, asked: Asked) -> None:
+    run(gateway_routes.ActionModule, {"ended": [ONE], "exact": "yes", "state_path": "/x"}, {})
+    assert asked[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "exact": True}
+
+
+@pytest.mark.parametrize(
+    ("route", "part"),
+    [
+        ({"name": "train-llm"}, "missing required arguments: id found in routes."),
+        ({**ROUTE, "ssh": {"port": 1}}, "missing required arguments: address found in routes -> ssh."),
+        ({**ROUTE, "apps": [{**ROUTE["apps"][0], "protocol": "udp"}]}, "value of protocol must be one of: "),
+        ({**ROUTE, "extra": 1}, "routes.extra. Supported parameters include: "),
+    ],
+)
+def test_gateway_routes_refuse_what_cannot_be(run: Run, asked: Asked, route: dict[str, Any], part: str) -> None:
+    assert part in refusal(run, gateway_routes.ActionModule, routes=[route])
+    assert asked == []
+
+
+def test_warnings_of_a_gateway_are_those_of_the_task(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostAction, "ask", lambda *_asked: {"changed": True, "warnings": ["HAProxy does not run."]})
+    assert run(gateway_routes.ActionModule, {}, {})["warnings"] == ["HAProxy does not run."]

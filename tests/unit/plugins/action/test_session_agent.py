@@ -1,0 +1,110 @@
+"""Agents are asked about the sessions that they hold: what each phase gets, and what a failure is to the playbook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+
+from ansible_collections.backendai.cluster.plugins.action.session_agent import SECONDS, ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
+from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
+from tests.unit.builders import SESSION_ID
+from tests.unit.plugins.action.conftest import Run
+
+AGENT = {"docker_host": "unix:///var/run/docker.sock", "state_path": "/var/lib/backendai"}
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+
+Asked = list[tuple[str, dict[str, Any], int]]
+
+
+@pytest.fixture
+def asked() -> Asked:
+    """Return what agents are asked."""
+    return []
+
+
+@pytest.fixture
+def ask(run: Run, asked: Asked) -> Any:
+    """Return what runs the action against this answer of the agent."""
+
+    def asking(answer: dict[str, Any] | Exception, variables: dict[str, Any] | None = None, **args: Any) -> Any:
+        class Asking(ActionModule):
+            def ask(self, phase: str, options: Any, _task_vars: Any, seconds: int) -> dict[str, Any]:
+                asked.append((phase, options, seconds))
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+        return run(Asking, args, variables or {})
+
+    return asking
+
+
+@pytest.mark.parametrize("phase", sorted(SECONDS))
+def test_every_phase_is_one_of_the_program_and_gets_its_options(ask: Any, asked: Asked, phase: str) -> None:
+    result = ask({"answer": 7}, phase=phase, name="train-llm", lines=7)
+    settings = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
+    about = {**AGENT, **({"settings": settings} if phase == "survey" else {})}
+    assert asked == [(phase, {"name": "train-llm", "lines": 7, **about}, SECONDS[phase])]
+    assert (result["answer"], result["changed"], phase in PHASES) == (7, False, True)
+
+
+def test_agent_is_what_its_variables_say(ask: Any, asked: Asked) -> None:
+    variables = {"agent_docker_host": "unix:///d", "agent_state_path": "/s", "agent_max_containers": "8"}
+    ask({}, variables, phase="survey", images=[], paths=[])
+    (_phase, options, _seconds) = asked[0]
+    assert (options["docker_host"], options["state_path"]) == ("unix:///d", "/s")
+    assert options["settings"]["max_containers"] == 8
+
+
+def test_change_of_an_agent_is_that_of_the_task(ask: Any) -> None:
+    assert ask({"changed": True, "failures": {}}, phase="reap")["changed"] is True
+
+
+# ---- what goes wrong
+
+
+NOTHING: dict[str, dict[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
+
+
+@pytest.mark.parametrize("phase", sorted(NOTHING))
+def test_agent_that_cannot_be_asked_is_unfit_and_no_failure(ask: Any, phase: str) -> None:
+    result = ask(AnsibleActionFail("start docker."), phase=phase)
+    assert {**NOTHING[phase], "unfit": "start docker.", "changed": False}.items() <= result.items()
+    assert "failed" not in result
+
+
+@pytest.mark.parametrize("phase", sorted({*SECONDS} - {*NOTHING}))
+def test_what_an_agent_could_not_do_is_a_failure(ask: Any, phase: str) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^start docker\.$"):
+        ask(AnsibleActionFail("start docker."), phase=phase)
+
+
+@pytest.mark.parametrize("phase", sorted(SECONDS))
+def test_agent_that_is_unreachable_is_unreachable(ask: Any, phase: str) -> None:
+    with pytest.raises(AnsibleConnectionFailure):
+        ask(AnsibleConnectionFailure("no route to host"), phase=phase)
+
+
+def test_agent_that_is_described_wrongly_is_unfit(ask: Any, asked: Asked) -> None:
+    result = ask({}, {"agent_max_containers": "many"}, phase="survey")
+    assert result["agent"] is None
+    assert result["unfit"].startswith("agent_*: ")
+    assert "max_containers" in result["unfit"]
+    assert asked == []
+
+
+def test_what_is_due_and_fails_for_one_session_is_a_warning(ask: Any) -> None:
+    failures = {SESSION_ID: "the engine refused: no", OTHER_ID: "it is gone"}
+    result = ask({"changed": True, "failures": failures}, phase="reap")
+    assert result["warnings"] == [f"{SESSION_ID}: the engine refused: no", f"{OTHER_ID}: it is gone"]
+    assert (result["changed"], result["failures"]) == (True, failures)
+
+
+def test_part_that_was_not_removed_fails_with_its_sentence(ask: Any) -> None:
+    sessions = {SESSION_ID: {"failed": "the engine refused: no."}, OTHER_ID: {}}
+    with pytest.raises(AnsibleActionFail, match=r"^the engine refused: no\.$"):
+        ask({"changed": True, "sessions": sessions}, phase="remove")
+    assert ask({"changed": True, "sessions": {OTHER_ID: {}}}, phase="remove")["changed"] is True

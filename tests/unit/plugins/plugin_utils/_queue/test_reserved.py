@@ -1,0 +1,55 @@
+"""What a run is starting takes its room from when that is noted, before any agent can say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner, reserved
+from tests.unit.builders import queued
+
+OWNER = Owner("manager1 boot", 4711, "123456")
+PLAN: dict[str, Any] = {"id": "x", "kernels": []}
+NOTED: dict[str, Any] = {"state": "starting", "owner": OWNER, "plan": PLAN}
+
+
+@pytest.mark.parametrize(
+    ("changes", "held", "own", "counts"),
+    [
+        ({}, False, False, True),
+        ({"spec": None}, False, False, True),
+        ({}, True, False, False),
+        ({}, False, True, False),
+        ({"owner": None}, False, False, False),
+        ({"plan": None}, False, False, False),
+        ({"state": "waiting"}, False, False, False),
+        ({"state": "ending", "spec": None}, False, False, False),
+        ({"state": "ended", "spec": None}, False, False, False),
+    ],
+    ids=[
+        "a run starts it",
+        "a run starts its own",
+        "agents hold it already",
+        "it is what is planned",
+        "its run is gone",
+        "a run of another version starts it",
+        "it waits",
+        "it goes",
+        "it is gone",
+    ],
+)
+def test_plan_counts_that_a_live_run_carries_out_and_no_agent_shows(
+    changes: dict[str, Any], held: bool, own: bool, counts: bool
+) -> None:
+    entry = queued(1, **{**NOTED, **changes})
+    other = queued(2, **{**NOTED, "plan": {"id": "y", "kernels": []}})
+    plans = reserved([entry, other], {entry.id} if held else set(), entry.id if own else "")
+    assert plans == [*([PLAN] if counts else []), other.plan]
+
+
+def test_entry_of_an_older_version_has_no_plan() -> None:
+    written = json.loads(queued(1, **NOTED).to_json())
+    assert written.pop("plan") == PLAN
+    assert Entry.from_json(json.dumps(written), "x.json") == queued(1, **{**NOTED, "plan": None})
