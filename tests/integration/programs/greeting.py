@@ -6,4 +6,4 @@ import socket
 import sys
 
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2) as connection:
-    print(connection.recv(64).decode().partition("\n")[0])
+    print(connection.recv(64).partition(b"\n")[0].decode())
