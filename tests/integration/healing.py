@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.integration.internals import HEAL_AGENT
+from tests.integration.internals import HEAL_AGENT, RESTORE, TRIAL_TIMERS
 from tests.integration.laboratory import everywhere
 
 
 @contextmanager
 def unhealed(*hosts: str, unit: str = HEAL_AGENT) -> Iterator[None]:
-    """Keep hosts from healing for a while; afterwards they have healed."""
-    everywhere(f"systemctl stop {unit}.timer {unit}.service", hosts)
+    """Keep hosts from healing for a while; afterwards they have healed.
+
+    An engine that has just started, and the timer of a trial that is over, put rules right as well.
+    """
+    everywhere(f"systemctl stop {unit}.timer {unit}.service '{RESTORE}' '{TRIAL_TIMERS}'", hosts)
     try:
         yield
     finally:

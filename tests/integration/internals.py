@@ -21,6 +21,8 @@ MODULE_SEGMENTATION = "backendai.cluster.agent_segmentation"
 # Units of systemd. Each of those that heal is a timer and a service.
 HEAL_AGENT = "backendai-heal"
 HEAL_FIREWALL = "backendai-firewall-heal"
+#: What runs once the engine has started, as a pattern of systemd: a host may have none.
+RESTORE = "backendai-restor?.service"
 HEAL_GATEWAY = "backendai-gateway-heal"
 UNIT_FIREWALL = "backendai-firewall"
 UNIT_GATEWAY = "backendai-gateway"
