@@ -20,6 +20,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge import plan_filtering
 from ansible_collections.backendai.cluster.plugins.module_utils._network.host import on_link, outer_interfaces
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, NetworkError, apply
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import read_public_key
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE
 
 
 def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:
@@ -64,7 +66,9 @@ def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:
     slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
     addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
     isolation = isolation_of(slices, {address for address in addresses if _routed(address)})
-    return render(isolation, firewall, outer_interfaces())
+    # Rules know the device of WireGuard also while it is missing: they are the same when it is back.
+    own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()
+    return render(isolation, firewall, sorted({*outer_interfaces(), *own_device}))
 
 
 def _routed(address: str) -> bool:
