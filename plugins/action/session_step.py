@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
@@ -21,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     APPLY,
     CLAIM,
     OVERLAY,
+    PROVE,
     PULL,
     REMOVE,
     UNREACHABLE,
@@ -62,7 +64,7 @@ class ActionModule(HostAction):
         """Return the steps of a session that the agent takes now."""
         if step == REMOVE:
             return [REMOVE] if start.failed and not self._task.check_mode else []
-        return start.steps_of(agent, step)
+        return start.steps_of(agent, step, int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS))
 
     def _take(self, starts: Sequence[Start], step: str, agent: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Let the agent take its steps of these sessions, and return what came of it."""
@@ -86,7 +88,9 @@ class ActionModule(HostAction):
     def _asked(self, start: Start, steps: list[str], agent: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Return what the agent is asked about one session."""
         decided = start.decided
-        asked = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
+        asked: dict[str, Any] = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
+        if steps == [APPLY, PROVE]:
+            asked["may_prove_later"] = True
         if {CLAIM, APPLY, OVERLAY} & {*steps}:
             asked["plan"] = decided["plan"]
         if CLAIM in steps:

@@ -108,6 +108,15 @@ def test_apply_is_asked_with_files_keys_and_images(host: Host) -> None:
     assert one["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
 
+def test_proof_is_tried_along_with_the_start(host: Host) -> None:
+    for step in ("claim", "apply"):
+        for agent in ("agent1", "agent2"):
+            host.take(step, start(), agent=agent)
+    (one,) = host.sessions
+    assert (one["steps"], one["may_prove_later"]) == (["apply", "prove"], True)
+    assert host.take("prove", start())["skipped"]
+
+
 def test_images_that_were_pulled_are_known_to_all(host: Host) -> None:
     pulling = start(pulls={"agent2": [IMAGE]})
     for agent in ("agent1", "agent2"):
@@ -121,6 +130,8 @@ def test_images_that_were_pulled_are_known_to_all(host: Host) -> None:
 
 @pytest.mark.parametrize("step", ["prove", "command"])
 def test_later_steps_need_no_plan(host: Host, step: str) -> None:
+    # The proof was tried with the start, too early.
+    host.answer = lambda one: {"steps": one["steps"][:1]}
     with_command = start(plan({"agent1": 2, "agent2": 1}, command="train"))
     for earlier in ("claim", "apply", *(["prove"] if step == "command" else [])):
         for agent in ("agent1", "agent2"):
