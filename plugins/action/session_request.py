@@ -26,6 +26,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import with_defaults
 
 UNDERLAY = "gateway_underlay_address"
 """The variable of a gateway that names the address from which it comes to agents."""
@@ -36,7 +37,7 @@ class ActionModule(ControlAction):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        variables = self.session_variables(task_vars or {})
+        variables = with_defaults(self.session_variables(task_vars or {}))
         purpose = self._task.args.get("purpose") or "create"
         agents = list(self._task.args.get("agents") or [])
         try:
@@ -50,9 +51,12 @@ class ActionModule(ControlAction):
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write(str(variables.get("session_record_path") or ""), as_json(record))
             raise AnsibleActionFail(str(error)) from None
+        # Of here on, the queue is the one that was asked for.
+        self._task.args["queue_path"] = run.queue_path
         specs = [*self._waiting(task_vars or {}), *([spec] if spec else [])]
         result |= {
             "changed": False,
+            "agents": agents,
             "run": dataclasses.asdict(run),
             "pools": dataclasses.asdict(pools),
             "images": sorted({image for one in specs for image in one.images}),

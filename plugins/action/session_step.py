@@ -32,11 +32,14 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_program import COLLECTION
 
 # The variables of the control node with the results that have requests, in their ``specs``: requests may be secret, and
 # options are not. What waits may have been asked for since the run began, so what is planned of the queue comes last.
 REQUEST = "__session_request"
 QUEUE_PLAN = "__session_queue_plan"
+
+TEMPLATES = COLLECTION / "roles" / "session" / "templates"
 
 STEP_SECONDS = 300
 """How long a step may take on an agent, beside what a claim gives containers to start."""
@@ -139,11 +142,21 @@ class ActionModule(HostAction):
             "ansible.builtin.template", loader=self._loader, templar=self._templar
         )
         try:
-            path = self._find_needle("templates", template)
+            path = self._template_path(template)
             (text,) = lookup.run([path], variables=variables, template_vars=seen)
         except AnsibleError as error:
             raise AnsibleActionFail(f"the template {template!r} cannot be rendered: {error}") from error
         return str(text)
+
+    def _template_path(self, template: str) -> str:
+        """Return the path of a template: the user's own, searched for as in any play, or else the collection's."""
+        try:
+            return str(self._find_needle("templates", template))
+        except AnsibleError:
+            own = TEMPLATES / template
+            if not own.is_file():
+                raise
+            return str(own)
 
 
 def _spec_of(name: str, variables: Mapping[str, Any]) -> SessionSpec:

@@ -14,12 +14,12 @@ version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - Reads all variables that begin with C(session_) and checks names, types and limits, nested keys included.
-  - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables.
+  - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables, and
+    has the defaults of those that are not given.
 author:
   - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager.queue
 attributes:
   check_mode:
     support: full
@@ -72,8 +72,13 @@ specs:
   description: This request and those that wait, by the names of their sessions.
   returned: success
   type: dict
+agents:
+  description: The inventory names of all agents.
+  returned: success
+  type: list
+  elements: str
 run:
-  description: The options of the run, with their values coerced to their types.
+  description: The options of the run, with their values coerced to their types, or their defaults; no secrets.
   returned: success
   type: dict
 pools:

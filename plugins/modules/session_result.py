@@ -35,7 +35,9 @@ options:
     choices: [settled, reported]
     required: true
   starts:
-    description: The sessions that this run has started, as M(backendai.cluster.session_plan) returned them.
+    description:
+      - The sessions that this run has started, as M(backendai.cluster.session_plan) returned them.
+      - With O(state=reported), the host key of main1, for people who come in by a gateway, is taken from them.
     type: list
     elements: dict
   retry:
@@ -73,15 +75,12 @@ options:
     type: list
     elements: dict
     default: []
-  links:
-    description: What each gateway replied about routes, by its name, as M(backendai.cluster.gateway_routes) returned
-      it.
-    type: dict
-    default: {}
-  host_key:
-    description: The public half of main1's host key, for people who come in by a gateway.
-    type: str
-    default: ""
+  gateways:
+    description: The inventory names of gateways. What they replied about routes is read from the variable
+      C(__session_gateway) of each.
+    type: list
+    elements: str
+    default: []
   access_path:
     description: The file to write RV(access) to, as JSON; empty for none.
     type: path

@@ -57,7 +57,8 @@ options:
     type: int
     required: true
   templates:
-    description: The templates of C(hosts), C(ssh_config) and C(environment).
+    description: The templates of C(hosts), C(ssh_config) and C(environment). One that is not found as in any play is
+      one of the role P(backendai.cluster.session#role).
     type: dict
     required: true
 """

@@ -16,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
     Problems,
     SpecError,
     choice,
+    id_of,
     number_range,
     optional,
     switch,
@@ -84,9 +85,22 @@ class Pools:
 class RunOptions:
     """How one run goes about it. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may pass.
 
-    ``kernel`` is the hostname of the container that the run is about, empty for all.
+    ``name`` and ``id`` are of the session that the run is about, ``kernel`` is the hostname of one of its containers,
+    empty for all. A path is empty where nothing is to be written, ``queue_path`` for the folder beside the inventory.
     """
 
+    name: str
+    id: str
+    user: str
+    queue_path: str
+    record_path: str
+    list_path: str
+    report_path: str
+    logs_path: str
+    access_path: str
+    hosts_template: str
+    ssh_config_template: str
+    environment_template: str
     claim_ttl: int
     claim_attempts: int
     facts_max_age: int
@@ -106,9 +120,25 @@ def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
     def number(option: str, least: int, most: int) -> int:
         return whole_number(problems, f"session_{option}", variables.get(f"session_{option}"), least, most)
 
+    def line(option: str) -> str:
+        return optional(problems, f"session_{option}", variables.get(f"session_{option}"))
+
     # Checked here, and used where an image is pulled: passwords go no way but that.
     parse_registries(problems, variables.get("session_registries"))
     return RunOptions(
+        # A new session's name is checked as a part of its request; any other is looked for as it is.
+        name=str(variables.get("session_name") or ""),
+        id=id_of(problems, "session_id", variables.get("session_id")),
+        user=line("user"),
+        queue_path=line("queue_path"),
+        record_path=line("record_path"),
+        list_path=line("list_path"),
+        report_path=line("report_path"),
+        logs_path=line("logs_path"),
+        access_path=line("access_path"),
+        hosts_template=line("hosts_template"),
+        ssh_config_template=line("ssh_config_template"),
+        environment_template=line("environment_template"),
         claim_ttl=number("claim_ttl", 1, 86400),
         claim_attempts=number("claim_attempts", 1, 100),
         facts_max_age=number("facts_max_age", 0, 86400),
@@ -118,7 +148,7 @@ def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
         force=switch(problems, "session_force", variables.get("session_force")),
         wait=switch(problems, "session_wait", variables.get("session_wait")),
         history=switch(problems, "session_history", variables.get("session_history")),
-        kernel=optional(problems, "session_kernel", variables.get("session_kernel")),
+        kernel=line("kernel"),
         logs_lines=number("logs_lines", 1, MAX_LINES),
     )
 

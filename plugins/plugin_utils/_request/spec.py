@@ -18,7 +18,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
     SpecError,
     choice,
     environment,
-    id_of,
     name_of,
     optional,
     resources,
@@ -194,8 +193,7 @@ def check_run(variables: Mapping[str, Any], *, needs_session: bool = False) -> R
     problems = Problems()
     refuse_unknown(variables, problems)
     options = parse_run(problems, variables)
-    session_id = id_of(problems, "session_id", variables.get("session_id"))
-    if needs_session and not variables.get("session_name") and not session_id:
+    if needs_session and not options.name and not options.id:
         problems.add("session_name or session_id is required")
     if problems:
         raise SpecError(str(problems))

@@ -128,6 +128,16 @@ def test_template_of_a_user_takes_the_place_of_the_roles(run: Run, tmp_path: Pat
     }
 
 
+def test_template_that_a_play_finds_comes_before_the_collections(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hosts.j2").write_text("192.0.2.7 licence-server\n")
+    monkeypatch.setattr(Sent, "_find_needle", lambda _action, _folder, name: str(tmp_path / name))
+    (tmp_path / "ssh_config.j2").write_text("")
+    (tmp_path / "environment.j2").write_text("")
+    assert contents(run)["hosts"] == "192.0.2.7 licence-server\n"
+
+
 @pytest.mark.parametrize("kind", ["hosts", "ssh_config", "environment"])
 @pytest.mark.parametrize(
     "content", [None, "{{ nothing_of_that_name }}\n", "{% if %}\n"], ids=["absent", "undefined", "broken"]

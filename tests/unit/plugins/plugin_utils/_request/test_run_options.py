@@ -33,6 +33,18 @@ def parsed(**changes: Any) -> tuple[RunOptions, str]:
 def test_the_defaults_of_the_role_are_taken() -> None:
     assert parsed() == (
         RunOptions(
+            name="train-llm",
+            id="",
+            user="",
+            queue_path="",
+            record_path="",
+            list_path="",
+            report_path="",
+            logs_path="",
+            access_path="",
+            hosts_template="hosts.j2",
+            ssh_config_template="ssh_config.j2",
+            environment_template="environment.j2",
             claim_ttl=600,
             claim_attempts=5,
             facts_max_age=0,
