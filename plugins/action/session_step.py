@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
@@ -31,6 +30,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     start_from,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.forks import forks
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_program import COLLECTION
 
@@ -67,12 +67,17 @@ class ActionModule(HostAction):
         """Return the steps of a session that the agent takes now."""
         if step == REMOVE:
             return [REMOVE] if start.failed and not self._task.check_mode else []
-        return start.steps_of(agent, step, int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS))
+        return start.steps_of(agent, step, forks())
+
+    def _options_of_run(self, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of the run."""
+        options: Mapping[str, Any] = variables["hostvars"]["localhost"][REQUEST]["run"]
+        return options
 
     def _take(self, starts: Sequence[Start], step: str, agent: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Let the agent take its steps of these sessions, and return what came of it."""
         asked = [self._asked(start, self._steps(start, step, agent), agent, variables) for start in starts]
-        seconds = STEP_SECONDS + int(self._task.args["claim_ttl"])
+        seconds = STEP_SECONDS + self._options_of_run(variables)["claim_ttl"]
         phase = step if step in (OVERLAY, REMOVE) else "start"
         done = self.ask(phase, {**self._host(variables), "sessions": asked}, variables, seconds)
         replies = done.get("sessions") or {}
@@ -98,7 +103,7 @@ class ActionModule(HostAction):
             asked["plan"] = decided["plan"]
         if CLAIM in steps:
             asked |= {"request": decided["request"], "clear": decided["gone"], "unproven": decided["unproven"]}
-            asked["seconds"] = int(self._task.args["claim_ttl"])
+            asked["seconds"] = self._options_of_run(variables)["claim_ttl"]
         if APPLY in steps:
             asked |= {"public_keys": start.public_keys, "images": self._images(start)}
             asked["contents"] = self._contents(start, agent, variables)
@@ -137,7 +142,8 @@ class ActionModule(HostAction):
         return environments
 
     def _rendered(self, kind: str, seen: dict[str, Any], variables: dict[str, Any]) -> str:
-        template = str(self._task.args["templates"][kind])
+        own = variables.get(f"session_{kind}_template")
+        template = str(self._templar.template(own) if own else self._options_of_run(variables)[f"{kind}_template"])
         lookup = self._shared_loader_obj.lookup_loader.get(
             "ansible.builtin.template", loader=self._loader, templar=self._templar
         )

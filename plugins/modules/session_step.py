@@ -52,15 +52,6 @@ options:
     type: list
     elements: dict
     required: true
-  claim_ttl:
-    description: How many seconds a claim holds unless the session is committed.
-    type: int
-    required: true
-  templates:
-    description: The templates of C(hosts), C(ssh_config) and C(environment). One that is not found as in any play is
-      one of the role P(backendai.cluster.session#role).
-    type: dict
-    required: true
 """
 
 EXAMPLES = r"""
@@ -68,8 +59,6 @@ EXAMPLES = r"""
   backendai.cluster.session_step:
     step: claim
     starts: "{{ planned.starts }}"
-    claim_ttl: 600
-    templates: {hosts: hosts.j2, ssh_config: ssh_config.j2, environment: environment.j2}
 """
 
 RETURN = r"""

@@ -10,7 +10,12 @@ from ansible.errors import AnsibleFileNotFound
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
-TEMPLATES = {"hosts": "hosts.j2", "ssh_config": "ssh_config.j2", "environment": "environment.j2"}
+OPTIONS_OF_RUN = {
+    "claim_ttl": 600,
+    "hosts_template": "hosts.j2",
+    "ssh_config_template": "ssh_config.j2",
+    "environment_template": "environment.j2",
+}
 
 
 class Rendering(ActionBase):

@@ -172,6 +172,24 @@ def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
     return Start(decided, results)
 
 
+def agents_of_step(
+    decided: Iterable[Mapping[str, Any]], step: str, hostvars: Mapping[str, Mapping[str, Any]], forks: int
+) -> list[str]:
+    """Return the agents that have something to do where a run has come to ``step``.
+
+    At the last one these are the agents of all sessions that are not through: there is more to prove, a command to
+    start, or something to take away.
+    """
+    starts = [start_from(each, hostvars) for each in decided]
+    taking = [
+        agent
+        for start in starts
+        for agent in start.agents
+        if (start.failed if step == REMOVE else start.steps_of(agent, step, forks))
+    ]
+    return list(dict.fromkeys(taking))
+
+
 def failures(starts: Iterable[Start], why: str) -> dict[str, dict[str, Any]]:
     """Return the replies about sessions where a task has failed as a whole: whose failures they are has to be known."""
     return {start.id: {"nonce": start.decided["nonce"], "failed": why} for start in starts}

@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
 from tests.unit.builders import IMAGE, image_data, plan, spec
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.rendering import TEMPLATES, Rendering
+from tests.unit.rendering import OPTIONS_OF_RUN, Rendering
 
 ASKED = spec(cluster_size=3, cluster_mode="multi-node", env={"TOKEN": "hunter2"}, authorized_keys=["ssh-ed25519 ALICE"])
 MADE = plan({"agent1": 2, "agent2": 1})
@@ -40,7 +40,9 @@ class Host:
         self.variables: dict[str, dict[str, Any]] = {
             "agent1": {},
             "agent2": {},
-            "localhost": {"__session_request": {"specs": {ASKED.name: dataclasses.asdict(ASKED)}}},
+            "localhost": {
+                "__session_request": {"specs": {ASKED.name: dataclasses.asdict(ASKED)}, "run": OPTIONS_OF_RUN}
+            },
         }
 
     def take(self, step: str, *starts: dict[str, Any], agent: str = "agent1", **how: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ class Host:
                 return {"changed": True, "sessions": {one["id"]: host.answer(one) for one in options["sessions"]}}
 
         about = how.pop("about", {})
-        args = {"step": step, "starts": [*starts], "claim_ttl": "600", "templates": TEMPLATES}
+        args = {"step": step, "starts": [*starts]}
         given = {"inventory_hostname": agent, "hostvars": self.variables, **about}
         result = self._run(Asking, args, given, **how)
         self.variables[agent][f"__session_{step}"] = result
@@ -222,7 +224,7 @@ def test_agent_has_a_say_about_the_sessions_that_it_was_asked_for_alone(host: Ho
         def ask(self, *_asked: Any) -> dict[str, Any]:
             return {"sessions": {OTHER_ID: {"steps": ["claim"]}}}
 
-    args = {"step": "claim", "starts": [start()], "claim_ttl": 600, "templates": TEMPLATES}
+    args = {"step": "claim", "starts": [start()]}
     assert run(Lying, args, {"inventory_hostname": "agent1", "hostvars": host.variables})["sessions"] == {}
 
 
