@@ -54,7 +54,7 @@ class ActionModule(ControlAction):
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write(str(variables.get("session_record_path") or ""), as_json(record))
             raise AnsibleActionFail(str(error)) from None
-        # Of here on, the queue is the one that was asked for.
+        # From here on, the queue is the one that was asked for.
         self._task.args["queue_path"] = run.queue_path
         specs = [*self._waiting(task_vars or {}), *([spec] if spec else [])]
         result |= {
