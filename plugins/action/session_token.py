@@ -17,8 +17,9 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import TokenRequest, parse_token_request
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import refuse_unknown
 
 
 class ActionModule(ActionBase):
@@ -29,7 +30,10 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         try:
-            request = parse_token_request(self._task.args, task_vars or {})
+            problems = Problems()
+            refuse_unknown(problems, task_vars or {})
+            request = parse_token_request(problems, self._task.args)
+            problems.refuse_any()
             target = _target(request.path)
         except SpecError as error:
             raise AnsibleActionFail(str(error)) from None

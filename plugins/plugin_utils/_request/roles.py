@@ -14,11 +14,13 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN, MAIN1, SUB
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     Problems,
+    optional,
+    whole_number,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import (
     environment,
     mapping,
-    optional,
     resources,
-    whole_number,
 )
 
 ROLE_OPTIONS = ("replicas", "image", "resources", "env")
