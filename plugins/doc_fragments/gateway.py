@@ -17,6 +17,4 @@ options:
       - The folder that holds what the gateway remembers. The role P(backendai.cluster.gateway#role) makes it.
     type: path
     default: /var/lib/backendai-gateway
-requirements:
-  - python >= 3.9
 """

@@ -29,15 +29,27 @@ options:
     default: ""
 """
 
-    RULES = r"""
+    SESSION = r"""
 options:
-  policy:
-    description: Which of the sessions of one priority goes first.
+  name:
+    description: The name of the session.
     type: str
-    choices: [fifo, lifo, drf]
-    default: fifo
-  patience:
-    description: How many later sessions may pass one that waits.
+    default: ""
+  id:
+    description: The id of the session.
+    type: str
+    default: ""
+"""
+
+    # What is said of the run so far.
+    RUN = r"""
+options:
+  facts_max_age:
+    description: For how many seconds what an agent said is used again, instead of asking it.
     type: int
-    default: 16
+    default: 0
+  began:
+    description: When the agents were about to be read, in seconds since the epoch.
+    type: float
+    default: 0.0
 """

@@ -21,17 +21,10 @@ description:
   - The rules are chains of the project's own nftables table. They only drop, so that they hold beside those of Docker,
     ufw and firewalld, whatever those accept. Every packet is looked at, also those of connections that are open
     already.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - backendai.cluster.agent.state
 requirements:
-  - python >= 3.9
   - iproute2
   - nftables
 options:
@@ -50,10 +43,6 @@ options:
         anybody gets in.
     type: bool
     default: false
-  state_path:
-    description: The folder that holds what the host remembers.
-    type: path
-    default: /var/lib/backendai
   docker_host:
     description: The address of the host's Docker engine, for the program that takes rules back; it may have none.
     type: str
@@ -121,34 +110,8 @@ options:
     default: 60
 """
 
-EXAMPLES = r"""
-- name: Apply the new rules
-  backendai.cluster.agent_firewall:
-    managers: [192.0.2.0/24]
-    gateways: [198.51.100.7]
-  register: applied
-
-- name: Come in anew
-  ansible.builtin.meta: reset_connection
-
-- name: Confirm the new rules
-  backendai.cluster.agent_firewall:
-    state: confirmed
-    nonce: "{{ applied.nonce }}"
-  when: applied.nonce | length > 0
-"""
-
-RETURN = r"""
-nonce:
-  description: What the rules are confirmed with; empty where there is nothing to confirm.
-  returned: with O(state=applied)
-  type: str
-managers:
-  description: The networks that SSH connections may come from, empty without a firewall.
-  returned: with O(state=applied)
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 from typing import Any
 

@@ -17,23 +17,10 @@ description:
     its own.
   - A network of ours that differs is made anew while no container is attached to it. One that is not ours is never
     touched.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-requirements:
-  - python >= 3.9
-  - Docker SDK for Python (C(python3-docker))
+  - backendai.cluster.agent
 options:
-  docker_host:
-    description: The address of the agent's Docker engine.
-    type: str
-    default: unix:///var/run/docker.sock
   name:
     description: The name of the network.
     type: str
@@ -48,13 +35,8 @@ options:
     default: ""
 """
 
-EXAMPLES = r"""
-- name: Make the default network
-  backendai.cluster.agent_network:
-    subnet: 10.200.0.0/22
-"""
-
-RETURN = r"""# """
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 from typing import Any
 

@@ -17,15 +17,11 @@ description:
     there where it is missing; this lets the host's own units run it too, when the engine has started and every few
     seconds, without Ansible. An older release never takes the place of a newer one.
   - It needs nothing but Python and the Docker SDK.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
 attributes:
   action:
     description: Packs the program on the control node.
-    support: full
-  check_mode:
     support: full
   diff_mode:
     support: none
@@ -33,11 +29,7 @@ attributes:
 options: {}
 """
 
-EXAMPLES = r"""
-- name: Install the program that restores sessions
-  backendai.cluster.agent_program:
-"""
-
-RETURN = r""" # """
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 # The work is done by the action plugin of the same name, on the control node.

@@ -15,29 +15,19 @@ description:
   - "Internal: called by the roles of this collection."
   - Warns when the agent has a public address, when managers or users share its network, when its Docker engine takes
     TCP connections, and when IPv6 is up and nothing filters it. Changes nothing.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.agent.underlay
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
     details: Nothing is changed.
 requirements:
-  - python >= 3.9
   - iproute2
   - nftables
 notes:
   - Needs root, to see whose sockets are whose.
 options:
-  underlay_address:
-    description:
-      - The address at which the agent's peers reach it.
-      - When empty, the address of the interface with the default route, else the one that this connection came in at.
-    type: str
-    default: ""
   managers:
     description:
       - The addresses of managers, by inventory name; empty where the inventory name is the address.
@@ -50,26 +40,8 @@ options:
     default: {}
 """
 
-EXAMPLES = r"""
-- name: Say what leaves this agent open
-  backendai.cluster.agent_segmentation:
-    users: {user1: 10.77.9.31}
-"""
-
-RETURN = r"""
-findings:
-  description:
-    - What leaves the agent open; each is a warning too.
-    - RV(ignore:kind) is V(public_address), V(shared_network), V(engine_socket) or V(ipv6).
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - kind: engine_socket
-      message: >-
-        the Docker engine listens at 0.0.0.0:2375: unless it asks for certificates, whoever connects there is root of
-        this agent; take that -H or hosts away
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 import dataclasses
 from collections.abc import Mapping

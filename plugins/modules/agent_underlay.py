@@ -18,25 +18,13 @@ description:
   - The address follows from the public half, so that agents need not agree on addresses.
   - What would cut off sessions that run over the device is refused.
   - The role P(backendai.cluster.agent#role) makes the device itself.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-    details: Without a key there is no address yet, and RV(underlay) is V(null).
-  diff_mode:
-    support: full
+  - backendai.cluster.agent.state
 requirements:
-  - python >= 3.9
   - iproute2
   - wireguard-tools
 options:
-  state_path:
-    description: The folder that holds what the agent remembers of sessions.
-    type: path
-    default: /var/lib/backendai
   encryption:
     description: How the underlay is encrypted; when empty, it is not, and the key goes.
     type: str
@@ -54,21 +42,8 @@ options:
     default: 51820
 """
 
-EXAMPLES = r"""
-- name: Make the key of this agent's WireGuard device
-  backendai.cluster.agent_underlay:
-    encryption: wireguard
-"""
-
-RETURN = r"""
-underlay:
-  description: The address and the MTU, in bytes, that the device has to have; V(null) where there is to be none.
-  returned: success
-  type: dict
-  sample:
-    address: fd62:6169:0:f6d8:ef91:e32d:4a32:ce8a
-    mtu: 1440
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 from typing import Any
 

@@ -17,17 +17,11 @@ description:
     right; without any option, that is all that happens.
   - A name, and an address with a port, belong to one session. A route that is given takes them from older ones of other
     sessions, which a route that has become stale must not lead into - that of the same name goes altogether.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
   - backendai.cluster.gateway
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
 requirements:
   - nftables
 options:

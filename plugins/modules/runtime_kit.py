@@ -19,18 +19,15 @@ description:
   - The folder's name is a digest of all that is in it. A new version appears whole, and C(current) is switched to it at
     once; containers that mount an older one keep it.
   - When a new version takes over, older ones that no container mounts are removed, but for the one that it replaces.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.agent
+  - backendai.cluster.agent.state
   - backendai.cluster.attributes
 attributes:
-  check_mode:
-    support: full
   diff_mode:
-    support: full
     details: Files are listed by name, with a digest in place of their content.
 requirements:
+  - iproute2
   - dropbear, OpenSSH client and sftp-server, static busybox, ldd
 options:
   scripts:
@@ -39,31 +36,8 @@ options:
     required: true
 """
 
-EXAMPLES = r"""
-- name: Install the runtime kit
-  backendai.cluster.runtime_kit:
-    scripts:
-      bin/entrypoint: "{{ lookup('ansible.builtin.file', 'kit/entrypoint', rstrip=false) }}"
-"""
-
-RETURN = r"""
-version:
-  description: The version that this host's packages and the scripts make.
-  returned: success
-  type: str
-  sample: 15d9f4ab92e4
-path:
-  description: The folder of that version, for containers to mount.
-  returned: success
-  type: str
-  sample: /var/lib/backendai/kit/15d9f4ab92e4
-removed:
-  description: The older versions that were removed.
-  returned: success
-  type: list
-  elements: str
-  sample: []
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 import os
 from typing import Any

@@ -15,19 +15,10 @@ description:
   - "Internal: called by the playbooks of this collection."
   - How the agent is reached, and what it offers, are its variables, whose names begin with C(agent_). The role
     P(backendai.cluster.agent#role) describes them.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
-attributes:
-  action:
-    description: Sends the request to the program on the agent.
-    support: full
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
 options:
   phase:
     description:
@@ -87,56 +78,7 @@ options:
     choices: [leave, look, remove]
 """
 
-EXAMPLES = r"""
-- name: Read the agent
-  backendai.cluster.session_agent:
-    phase: survey
-    images: ["registry.example.com/pytorch:2.3"]
-    paths: []
-"""
-
-RETURN = r"""
-agent:
-  description: The agent's facts; V(null) when it is not fit.
-  returned: for O(phase=survey)
-  type: dict
-unfit:
-  description: Why the agent cannot be asked, one sentence; V(null) when it can.
-  returned: for O(phase=survey), O(phase=verify) and O(phase=logs)
-  type: str
-parts:
-  description:
-    - What this agent holds of the session. RV(ignore:drift) has a difference for each thing that a repair would change,
-      RV(ignore:pairs) how each container here reaches each of the session, RV(ignore:logs) each container's logs.
-  returned: for O(phase=verify) and O(phase=logs)
-  type: list
-  elements: dict
-failures:
-  description: A sentence for each session that something could not be done for, by its id.
-  returned: for O(phase=reap)
-  type: dict
-ended:
-  description: Whether C(main1) no longer runs.
-  returned: for O(phase=wait)
-  type: bool
-exit_code:
-  description: The exit code of C(main1); V(null) while it runs, and where its container is gone.
-  returned: for O(phase=wait)
-  type: int
-left:
-  description: The targets of the mounts that have the file now.
-  returned: for O(phase=mark) and O(act=leave)
-  type: list
-  elements: str
-seen:
-  description: What each container sees of each mount, by hostname and target.
-  returned: for O(phase=mark) and O(act=look)
-  type: dict
-stays:
-  description: The targets of the mounts from which the file could not be removed.
-  returned: for O(phase=mark) and O(act=remove)
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 # The work is done by the action plugin of the same name, through the program on the agent.

@@ -18,20 +18,13 @@ description:
   - Each look renews the claim of this run, so that it does not expire before the pull ends.
   - It comes back after a third of O(claim_ttl), whether all images are there or not, so that agents in turn renew their
     claims.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
 attributes:
-  action:
-    description: Chooses what is pulled, and with whose password; waits, and shows how far the pull is.
-    support: full
   check_mode:
-    support: full
     details: Nothing is pulled, and no claim is needed.
-  diff_mode:
-    support: full
 options:
   starts:
     description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.
@@ -50,26 +43,7 @@ options:
     default: {}
 """
 
-EXAMPLES = r"""
-- name: Pull images
-  backendai.cluster.session_image:
-    starts: "{{ planned.starts }}"
-    claim_ttl: 600
-    registries:
-      registry.example.com:
-        username: reader
-        password: "{{ vaulted_password }}"
-"""
-
-RETURN = r"""
-again:
-  description: Whether a pull was under way, so that all agents have to have another turn.
-  returned: when something was to be pulled
-  type: bool
-sessions:
-  description: By the id of each session, the C(images) that are there now, by name, or why one C(failed).
-  returned: when something was to be pulled
-  type: dict
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 # The work is done by the action plugin of the same name, through the program on the agent.

@@ -15,17 +15,9 @@ description:
   - "Internal: called by the playbooks of this collection."
   - Reads all variables that begin with C(session_) and checks names, types and limits, nested keys included.
   - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.manager.queue
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: It never changes anything.
 options:
   agents:
     description: The inventory names of all agents.
@@ -47,48 +39,7 @@ options:
     default: create
 """
 
-EXAMPLES = r"""
-- name: Check what is asked
-  backendai.cluster.session_request:
-  register: checked
-"""
-
-RETURN = r"""
-spec:
-  description: The request, with its values coerced to their types.
-  returned: when O(purpose=create)
-  type: dict
-images:
-  description: The images that this request and those that wait need.
-  returned: success
-  type: list
-  elements: str
-paths:
-  description: The folders of agents that this request and those that wait need.
-  returned: success
-  type: list
-  elements: str
-specs:
-  description: This request and those that wait, by the names of their sessions.
-  returned: success
-  type: dict
-run:
-  description: The options of the run, with their values coerced to their types.
-  returned: success
-  type: dict
-pools:
-  description: Where the networks of sessions come from.
-  returned: success
-  type: dict
-ask:
-  description: Those of O(agents) whose facts are not known, or too old.
-  returned: success
-  type: list
-  elements: str
-began:
-  description: When it was asked, in seconds since the epoch.
-  returned: success
-  type: float
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 # The work is done by the action plugin of the same name, on the control node.

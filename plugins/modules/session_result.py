@@ -17,17 +17,9 @@ description:
     the queue up to date and writes the record. It never fails for a session that did.
   - With O(state=reported), says in the end how the session of this run is doing, and how to reach it. It fails where
     the session did, and where a command that was waited for did.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.manager.queue
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: The record is a report.
 options:
   state:
     description: Whether to settle what came of starts, or to report in the end.
@@ -69,7 +61,7 @@ options:
     description: What O(state=settled) returned.
     type: dict
   later:
-    description: The RV(sessions) that this run has started after that.
+    description: The C(sessions) that this run has started after that.
     type: list
     elements: dict
     default: []
@@ -83,7 +75,7 @@ options:
     type: str
     default: ""
   access_path:
-    description: The file to write RV(access) to, as JSON; empty for none.
+    description: The file to write C(access) to, as JSON; empty for none.
     type: path
     default: ""
   path:
@@ -92,59 +84,7 @@ options:
     default: ""
 """
 
-EXAMPLES = r"""
-- name: Write the record
-  backendai.cluster.session_result:
-    state: settled
-    starts: "{{ planned.starts }}"
-    began: "{{ checked.began }}"
-    path: record.json
-  register: settled
-
-- name: Report on the session
-  backendai.cluster.session_result:
-    state: reported
-    result: "{{ settled }}"
-"""
-
-RETURN = r"""
-sessions:
-  description: The RV(ignore:record) of each session, and in RV(ignore:error) what went wrong.
-  returned: with O(state=settled)
-  type: list
-  elements: dict
-again:
-  description: Whether other runs were faster, so that it has to be planned anew.
-  returned: with O(state=settled)
-  type: bool
-refused:
-  description: Why agents refused their parts.
-  returned: when RV(again) is true
-  type: list
-  elements: str
-wait:
-  description: Whether there is an end to wait for.
-  returned: with O(state=settled)
-  type: bool
-waiting:
-  description: Whether the queue has to be looked after - room may have become free that its sessions wait for.
-  returned: with O(state=settled)
-  type: bool
-routes:
-  description: What M(backendai.cluster.gateway_routes) is to be told, and whether that is news.
-  returned: with O(state=settled)
-  type: dict
-record:
-  description: The last record.
-  returned: with O(state=reported)
-  type: dict
-access:
-  description:
-    - The ways in to a session that runs, one for each gateway. Its C(ssh) has C(host) and C(port), and each of its
-      C(apps) a C(name) and a C(url), which is V(null) for an app that speaks no HTTP.
-  returned: with O(state=reported)
-  type: list
-  elements: dict
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 # The work is done by the action plugin of the same name, on the control node.

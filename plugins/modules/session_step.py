@@ -16,21 +16,13 @@ description:
   - A start is a row of steps, and an agent takes a step of a session only when all agents of that session have
     succeeded in the ones before. All sessions of a run take a step in one task. A session of one agent takes all steps
     with the first.
-  - What goes wrong with one session is a value in RV(sessions), and stops no other.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
+  - What goes wrong with one session is a value in C(sessions), and stops no other.
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
 attributes:
-  action:
-    description: Decides from the results of all agents what this one does, and renders the templates of containers'
-      files.
-    support: full
-  check_mode:
-    support: full
   diff_mode:
-    support: full
     details: The environment of containers may hold secrets, so only the fact that it differs is shown.
 options:
   step:
@@ -62,27 +54,7 @@ options:
     required: true
 """
 
-EXAMPLES = r"""
-- name: Claim room for the containers
-  backendai.cluster.session_step:
-    step: claim
-    starts: "{{ planned.starts }}"
-    claim_ttl: 600
-    templates: {hosts: hosts.j2, ssh_config: ssh_config.j2, environment: environment.j2}
-"""
-
-RETURN = r"""
-sessions:
-  description:
-    - What came of each session that took a step here, by its id. RV(ignore:failed) and RV(ignore:refused) say why it
-      goes no further, RV(ignore:public_keys) are those of its containers here, RV(ignore:containers) their states.
-  returned: when a step was taken
-  type: dict
-  sample:
-    5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a:
-      nonce: 9f2c6b
-      steps: [claim]
-      public_keys: {main1: {user: ssh-ed25519 AAAA…, host: ssh-ed25519 AAAA…}}
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 # The work is done by the action plugin of the same name, through the program on the agent.

@@ -17,17 +17,10 @@ description:
     anything is touched, so that a run that is killed is finished by the next. A session that waits is cancelled. It
     fails when an agent that holds a part of the session cannot be used, unless O(force=true).
   - With O(state=ended), writes the last record and moves the session to the history of the queue.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.manager.queue
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: It changes nothing but the queue.
+  - backendai.cluster.manager.session
 options:
   state:
     description: Whether the end begins, or is over.
@@ -38,14 +31,6 @@ options:
     description: The inventory names of all agents, for O(state=begun).
     type: list
     elements: str
-  name:
-    description: The name of the session.
-    type: str
-    default: ""
-  id:
-    description: The id of the session.
-    type: str
-    default: ""
   force:
     description: Whether to go on without the agents that cannot be used. They are cleared when they return.
     type: bool
@@ -73,42 +58,7 @@ options:
     default: ""
 """
 
-EXAMPLES = r"""
-- name: Find the session, and note that it ends
-  backendai.cluster.session_termination:
-    state: begun
-    name: train-llm
-    agents: "{{ groups['agents'] }}"
-  register: ending
-"""
-
-RETURN = r"""
-plan:
-  description: The plan of the session; V(null) when no agent holds it.
-  returned: with O(state=begun)
-  type: dict
-agents:
-  description: The agents that hold a part of it and can be used.
-  returned: with O(state=begun)
-  type: list
-  elements: str
-away:
-  description: The agents that may hold a part of it and cannot be used.
-  returned: with O(state=begun)
-  type: list
-  elements: str
-record:
-  description: The last record of the session.
-  returned: success
-  type: dict
-waiting:
-  description: Whether sessions of the queue wait for room.
-  returned: with O(state=ended)
-  type: bool
-routes:
-  description: What M(backendai.cluster.gateway_routes) is to be told, and whether that is news.
-  returned: with O(state=ended)
-  type: dict
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 # The work is done by the action plugin of the same name, on the control node.

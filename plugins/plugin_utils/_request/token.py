@@ -33,7 +33,7 @@ class TokenRequest:
 
 
 def parse_token_request(args: Mapping[str, Any], variables: Mapping[str, Any]) -> TokenRequest:
-    """Return what the options of ``session_token`` ask; raises :class:`SpecError`, which names the variables.
+    """Return what the options of ``gateway_token`` ask; raises :class:`SpecError`, which names the variables.
 
     Among the ``variables`` of the run, those that begin with ``session_`` have to be known.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask a gateway for a token, and write it where its user wants it."""
+"""Ask a gateway for a token, and write it where its user wants it; or have it make the key that signs tokens."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token i
 
 
 class ActionModule(ActionBase):
-    """The action ``backendai.cluster.session_token``."""
+    """The action ``backendai.cluster.gateway_token``."""
 
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
+        if self._task.args.get("state") == "ready":
+            return {**result, **self._execute_module(task_vars=task_vars or {})}
         try:
             request = parse_token_request(self._task.args, task_vars or {})
             target = _target(request.path)
