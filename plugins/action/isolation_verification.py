@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import AGENT, GATEWAY, Stint, Target
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
@@ -53,7 +53,7 @@ class ActionModule(ControlAction):
 
     def _reported(self, args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Show and write the ``report`` of what outsiders found; in check mode, show what they would try."""
-        stints = [Stint.from_dict(stint) for stint in args["stints"]]
+        stints = [from_plain(Stint, stint, "stints") for stint in args["stints"]]
         if self._task.check_mode:
             for stint in stints:
                 addresses = ", ".join(stint.addresses)
@@ -61,7 +61,8 @@ class ActionModule(ControlAction):
             return {}
         outsiders = list(args["outsiders"])
         probed = [probe for name in outsiders for probe in _probed(name, hostvars[name], stints)]
-        report = report_of([Target.from_dict(target) for target in args["targets"]], outsiders, probed)
+        targets = [from_plain(Target, target, "targets") for target in args["targets"]]
+        report = report_of(targets, outsiders, probed)
         self.write(str(args.get("path") or ""), as_json(report))
         for line in lines(report):
             self._display.display(line)
@@ -117,8 +118,8 @@ def _planned(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]])
     stints = stints_of(targets, parse_ranges(str(args.get("ports", "1-65535"))), int(args.get("rate", 16000)))
     return {
         "warnings": [f"{target.name}: {target.unread}." for target in targets if target.unread],
-        "targets": [dataclasses.asdict(target) for target in targets],
-        "stints": [dataclasses.asdict(stint) for stint in stints],
+        "targets": to_plain(targets),
+        "stints": to_plain(stints),
     }
 
 
@@ -127,7 +128,7 @@ def _target(name: str, kind: str, variables: Mapping[str, Any]) -> Target:
     reply = variables.get(TARGETS_RESULT) or {}
     if "addresses" in reply:
         data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
-        return Target.from_dict({"name": name, "kind": kind, **data})
+        return from_plain(Target, {"name": name, "kind": kind, **data}, f"what {name} says is damaged")
     known = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
     unread = f"it cannot be asked for its addresses: {why_silent(reply)}"
     return Target(name, kind, dict.fromkeys(known, kind), unread=unread)
@@ -137,7 +138,7 @@ def _probed(outsider: str, variables: Mapping[str, Any], stints: list[Stint]) ->
     """Return what an outsider found in each stint, or why it could not try it."""
     loop = variables.get(PROBE_RESULTS) or {}
     tried = [result for result in loop.get("results", []) if LOOP_VARIABLE in result]
-    results = {Stint.from_dict(result[LOOP_VARIABLE]): result for result in tried}
+    results = {from_plain(Stint, result[LOOP_VARIABLE], LOOP_VARIABLE): result for result in tried}
     return [_stint_result(outsider, stint, results.get(stint, loop)) for stint in stints]
 
 

@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
 
@@ -40,18 +39,7 @@ class Firewall:
     allow: tuple[Allowance, ...] = ()
     interfaces: tuple[str, ...] = ()
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Firewall:
-        """Return the firewall that :func:`dataclasses.asdict` of one gave, perhaps by way of JSON."""
-        given = {name: tuple(value) for name, value in data.items()}
-        allow = tuple(Allowance(**{**one, **_tuples(one, "ports", "sources")}) for one in data["allow"])
-        return cls(**{**given, "allow": allow})
-
 
 def of_family(addresses: Iterable[str], family: int) -> list[str]:
     """Return the addresses and networks of IPv4 (4) or IPv6 (6)."""
     return [one for one in addresses if is_ipv6(one) == (family == 6)]
-
-
-def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(data[name]) for name in names}

@@ -79,18 +79,6 @@ class Route:
             ssh_port=None if self.ssh in taken else self.ssh_port,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the route as plain data; :meth:`from_dict` gives it back."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Route:
-        """Return the route that :meth:`to_dict` gave."""
-        apps = tuple(
-            RoutedApp(str(app["name"]), str(app["protocol"]), Endpoint(**app["endpoint"])) for app in data["apps"]
-        )
-        return cls(data["id"], data["name"], apps, Endpoint(**data["ssh"]) if data["ssh"] else None, data["ssh_port"])
-
 
 def parse_routes(value: Any) -> list[Route]:
     """Return the routes that the option ``routes`` lists; raises :class:`SpecError`, one sentence for each problem."""

@@ -17,7 +17,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, is_session_id
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
@@ -81,13 +82,6 @@ class Held:
         for kernel in self.kernels:
             total.update(kernel.resources)
         return dict(total)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Held:
-        """Return what was stored."""
-        pinned = {hostname: Pinned(**both) for hostname, both in data["pinned"].items()}
-        keys = {hostname: PublicKeys(**both) for hostname, both in data["keys"].items()}
-        return cls(**{**data, "plan": SessionPlan.from_dict(data["plan"]), "pinned": pinned, "keys": keys})
 
 
 class Store:
@@ -174,10 +168,10 @@ class Store:
         """Return one session; ``None`` where this agent holds none of that id."""
         path = self.folder(session_id) / "session.json"
         try:
-            return Held.from_dict(load_state(path.read_text()))
+            return from_plain(Held, load_state(path.read_text()), "the session")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise Damaged(f"{path} is damaged ({error}): move {path.parent} away, then end what it held.") from error
 
     def _held_or_damaged(self, session_id: str) -> Held | Damaged | None:
@@ -190,8 +184,7 @@ class Store:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         folder = self.folder(held.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
-        text = dump_state({**dataclasses.asdict(held), "plan": held.plan.to_dict()})
-        write_atomically(folder / "session.json", text)
+        write_atomically(folder / "session.json", dump_state(to_plain(held)))
 
     def seal(self, session_id: str, paths: Iterable[Path]) -> None:
         """Note what files of a session hold, so that a later look can tell whether they still do."""

@@ -90,11 +90,11 @@ def test_what_hosts_said_of_themselves_is_what_is_tried(run: Run) -> None:
     result = run(isolation_verification.ActionModule, PLAN, hostvars())
     assert [(one["name"], one["kind"], one["expected"]) for one in result["targets"]] == [
         ("agent1", "agent", {}),
-        ("gateway1", "gateway", {443: "HTTPS"}),
+        ("gateway1", "gateway", {"443": "HTTPS"}),
     ]
     assert [(one["target"], one["addresses"], one["ports"]) for one in result["stints"]] == [
-        ("agent1", ("192.0.2.1",), "22"),
-        ("gateway1", ("192.0.2.9",), "22"),
+        ("agent1", ["192.0.2.1"], "22"),
+        ("gateway1", ["192.0.2.9"], "22"),
     ]
     assert (result["changed"], result["warnings"]) == (False, [])
 
