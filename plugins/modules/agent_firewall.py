@@ -117,14 +117,17 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.options import parse_firewall, parse_timeout
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.other_firewalls import other_firewalls
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import confirm, try_firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial_timer import start_withdrawal
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import parse_firewall, parse_timeout
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import other_firewalls
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import (
+    confirm,
+    start_withdrawal,
+    try_firewall,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
+from ansible_collections.backendai.cluster.plugins.module_utils._network.host import ssh_connection
 
 _ALONE = (
     "firewall_managers: from now on only {address} logs in here, which is where this connection comes from; name"

@@ -56,7 +56,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._module import (
     CONNECTION_OPTIONS,
     finish,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.setup import Wish, prepare
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import Wish, prepare
 
 
 def main() -> None:

@@ -19,9 +19,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_r
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall, of_family
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed, is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
+    BRIDGE_PREFIX,
+    DEFAULT_BRIDGE,
+    Underlay,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, NETWORK
 
 # How much is logged of each kind of what is dropped; all of it is counted.

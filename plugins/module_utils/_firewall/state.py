@@ -16,9 +16,12 @@ import time
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import (
+    dump_state,
+    load_state,
+    write_atomically,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
 
 
 @dataclasses.dataclass(frozen=True)

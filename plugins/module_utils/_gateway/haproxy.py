@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 

@@ -2,13 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a gateway is: where users find it, and which ports it has for them."""
+"""What a gateway is: where users find it, which ports it has for them, and what may be wrong with it."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+
+
+class GatewayFault(ClusterError):
+    """The gateway is not as it should be, or cannot do what is asked; the message is one sentence for the operator."""
 
 
 @dataclasses.dataclass(frozen=True)

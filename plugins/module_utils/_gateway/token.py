@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route, links_of
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically

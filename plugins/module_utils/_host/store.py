@@ -24,12 +24,16 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
+from ansible_collections.backendai.cluster.plugins.module_utils._model.files import (
+    dump_state,
+    load_state,
+    locked,
+    write_atomically,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, is_session_id
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that units run, where provisioning has put it."""

@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
     HOST_NETWORK,
     SESSION_INTERFACE,
     Network,
+    Underlay,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
@@ -26,7 +27,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.session i
     Mount,
     PublishedPort,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, Mesh, port_of
 

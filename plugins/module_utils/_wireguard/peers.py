@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device as wireguard
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import read_public_key
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, encrypted, mesh_of

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.options import parse_firewall, parse_timeout
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall, of_family
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import (
+    Allowance,
+    Firewall,
+    of_family,
+    parse_firewall,
+    parse_timeout,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 

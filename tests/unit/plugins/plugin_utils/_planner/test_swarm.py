@@ -10,8 +10,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import upper_half
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
