@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: agent_firewall
 short_description: Apply or confirm who may open a connection to a host
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - With O(state=applied), checks the new rules, prepares the way back, and replaces the rules in one step. Until they
@@ -23,7 +22,7 @@ description:
     already.
 extends_documentation_fragment:
   - backendai.cluster.attributes
-  - backendai.cluster.agent.state
+  - backendai.cluster.options.state
 requirements:
   - iproute2
   - nftables

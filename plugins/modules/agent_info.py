@@ -22,9 +22,9 @@ description:
     (kind C(nvidia.com/gpu), with the engine's feature C(cdi) on), or else by C(nvidia-container-runtime-hook). Others
     are left out, and C(warnings) says so.
 extends_documentation_fragment:
-  - backendai.cluster.agent
-  - backendai.cluster.agent.state
-  - backendai.cluster.agent.underlay
+  - backendai.cluster.options.engine
+  - backendai.cluster.options.state
+  - backendai.cluster.options.underlay
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group

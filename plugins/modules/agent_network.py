@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: agent_network
 short_description: Make the Docker network that every container of an agent joins
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Makes a bridge network on which containers reach the world and never each other. Traffic of sessions has networks of
@@ -19,7 +18,7 @@ description:
     touched.
 extends_documentation_fragment:
   - backendai.cluster.attributes
-  - backendai.cluster.agent
+  - backendai.cluster.options.engine
 options:
   name:
     description: The name of the network.

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: agent_program
 short_description: Have the units of a host run the program of this collection
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - The code with which tasks work on a host is one program there, known by the digest of its content. Tasks put it

@@ -10,14 +10,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: agent_segmentation
 short_description: Say what leaves an agent open, by the network around it
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Warns when the agent has a public address, when managers or users share its network, when its Docker engine takes
     TCP connections, and when IPv6 is up and nothing filters it. Changes nothing.
 extends_documentation_fragment:
   - backendai.cluster.attributes
-  - backendai.cluster.agent.underlay
+  - backendai.cluster.options.underlay
 attributes:
   diff_mode:
     support: none

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: agent_underlay
 short_description: Make the key of an agent's WireGuard device, or remove it
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Makes the key pair on the agent and says where the agent is in the encrypted underlay. The private half stays on the
@@ -20,7 +19,7 @@ description:
   - The role P(backendai.cluster.agent#role) makes the device itself.
 extends_documentation_fragment:
   - backendai.cluster.attributes
-  - backendai.cluster.agent.state
+  - backendai.cluster.options.state
 requirements:
   - iproute2
   - wireguard-tools

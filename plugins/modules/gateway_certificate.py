@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gateway_certificate
 short_description: Check the variables of a gateway, and give it its certificate
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Checks all variables of this host that begin with C(gateway_), which the role P(backendai.cluster.gateway#role)

@@ -21,7 +21,7 @@ extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
-  - backendai.cluster.gateway
+  - backendai.cluster.options.gateway
 requirements:
   - nftables
 options:

@@ -22,7 +22,7 @@ description:
 extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.group
-  - backendai.cluster.gateway
+  - backendai.cluster.options.gateway
 attributes:
   action:
     description: Takes the token out of the gateway's answer, and writes the file.

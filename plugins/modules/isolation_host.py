@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: isolation_host
 short_description: Ask a host at which addresses it could be reached, or let an outsider probe them
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(phase=targets), reads the addresses of an agent or a gateway, of its bridges and of its containers, and the
@@ -62,7 +61,6 @@ options:
     description: The UDP ports to try.
     type: list
     elements: int
-    default: []
   echo:
     description: Whether to ping.
     type: bool

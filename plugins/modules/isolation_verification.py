@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: isolation_verification
 short_description: Check, plan and report what outsiders probe
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(state=validated), checks what C(verify_isolation) is asked before any host is touched, and fails with a
@@ -72,7 +71,6 @@ options:
   path:
     description: The file that the report is written to; empty for none. Its folder is checked with O(state=validated).
     type: path
-    default: ""
 """
 
 EXAMPLES = "# Internal."

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: runtime_kit
 short_description: Build the runtime kit that every container mounts
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Copies sshd, an ssh client and a shell, which the distribution's packages have installed on this agent, together
@@ -20,8 +19,8 @@ description:
     once; containers that mount an older one keep it.
   - When a new version takes over, older ones that no container mounts are removed, but for the one that it replaces.
 extends_documentation_fragment:
-  - backendai.cluster.agent
-  - backendai.cluster.agent.state
+  - backendai.cluster.options.engine
+  - backendai.cluster.options.state
   - backendai.cluster.attributes
 attributes:
   diff_mode:

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_agent
 short_description: Ask an agent about the sessions that it holds, or let it act upon them
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - How the agent is reached, and what it offers, are its variables, whose names begin with C(agent_). The role

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_image
 short_description: Pull the images of sessions where an agent does not have them
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - Starts to pull an image unless the agent's engine has it already, and shows how far the pull is. A process of its
@@ -22,25 +21,16 @@ extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
+  - backendai.cluster.options.start
 attributes:
   check_mode:
     details: Nothing is pulled, and no claim is needed.
 options:
-  starts:
-    description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.
-    type: list
-    elements: dict
-    required: true
-  claim_ttl:
-    description: For how many seconds a claim goes on from now.
-    type: int
-    required: true
   registries:
     description:
       - The C(username) and C(password) for each registry that asks for them, by its host and port. The agent gets the
         one that it needs.
     type: dict
-    default: {}
 """
 
 EXAMPLES = "# Internal."

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_plan
 short_description: Plan sessions from the facts of all agents
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - Decides everything about a session - agents, names, addresses, network - from the request and from what
@@ -19,9 +18,9 @@ description:
   - No room is no failure. C(plan) is V(null) then and C(pending) says what is missing.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager
-  - backendai.cluster.manager.queue
-  - backendai.cluster.manager.run
+  - backendai.cluster.options.agents
+  - backendai.cluster.options.queue
+  - backendai.cluster.options.run
 attributes:
   diff_mode:
     support: full
@@ -34,7 +33,6 @@ options:
         others wait on. A session that others have passed O(patience) times goes first, and none of its resource group
         and priority starts before it.
     type: bool
-    default: false
   spec:
     description: The request, as M(backendai.cluster.session_request) returned it; not for O(queue=true).
     type: dict
@@ -54,7 +52,6 @@ options:
   user:
     description: Whose share the session counts to; empty for the user who runs Ansible.
     type: str
-    default: ""
   attempt:
     description: Which attempt this is. Other runs may take the room between the plan and the claim.
     type: int
@@ -67,11 +64,9 @@ options:
     description: Why agents refused their parts of the last plan.
     type: list
     elements: str
-    default: []
   record_path:
     description: The file that gets the session's record when no plan can be made.
     type: path
-    default: ""
 """
 
 EXAMPLES = "# Internal."

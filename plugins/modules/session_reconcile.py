@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_reconcile
 short_description: Find what is due about the sessions that are there
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - Compares what the agents hold with the queue and finds sessions that are over, containers that died, claims whose
@@ -18,23 +17,20 @@ description:
   - Notes in the queue what has to go before anything is touched, so that a run that is killed is finished by the next.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager
-  - backendai.cluster.manager.queue
-  - backendai.cluster.manager.run
+  - backendai.cluster.options.agents
+  - backendai.cluster.options.queue
+  - backendai.cluster.options.run
 options:
   abandoned:
     description: Whether to take away what runs that were killed have left, instead of leaving it to be finished.
     type: bool
-    default: false
   all_routes:
     description: Whether gateways are to be told of all sessions, instead of what has changed in this run.
     type: bool
-    default: false
   told:
     description: The variables of the control node with results of this run that have told gateways something.
     type: list
     elements: str
-    default: []
   history_days:
     description: How many days sessions that have ended are remembered.
     type: int

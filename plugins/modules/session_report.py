@@ -20,9 +20,9 @@ description:
     were printed; what is not UTF-8 is replaced.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager
-  - backendai.cluster.manager.queue
-  - backendai.cluster.manager.session
+  - backendai.cluster.options.agents
+  - backendai.cluster.options.queue
+  - backendai.cluster.options.session
 options:
   kind:
     description:

@@ -10,20 +10,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_request
 short_description: Check what is asked of a session before any host is touched
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - Reads all variables that begin with C(session_) and checks names, types and limits, nested keys included.
   - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager.queue
+  - backendai.cluster.options.queue
 options:
   agents:
     description: The inventory names of all agents.
     type: list
     elements: str
-    default: []
   gateways:
     description:
       - The gateways of the inventory. What agents publish of a session's main1 is for their addresses alone.
@@ -31,7 +29,6 @@ options:
         looked up.
     type: list
     elements: str
-    default: []
   purpose:
     description: The playbook that asks; all but V(create) need less.
     type: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_result
 short_description: Say what came of starts, in records, in the queue and to people
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(state=settled), tells from what agents replied whether the sessions are RUNNING, PENDING or in ERROR, brings
@@ -19,7 +18,7 @@ description:
     the session did, and where a command that was waited for did.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager.queue
+  - backendai.cluster.options.queue
 options:
   state:
     description: Whether to settle what came of starts, or to report in the end.
@@ -33,14 +32,12 @@ options:
   retry:
     description: Whether a session that was refused is to be planned anew; nothing is settled then.
     type: bool
-    default: false
   pending:
     description: The record of a session for which there is no room.
     type: dict
   freed:
     description: Whether room may have become free since the agents were surveyed.
     type: bool
-    default: false
   say:
     description: Whether to print lines for people.
     type: bool
@@ -48,7 +45,6 @@ options:
   wait:
     description: Whether the end of the session is to be waited for.
     type: bool
-    default: false
   began:
     description: When the run began, in seconds since the epoch.
     type: float
@@ -56,7 +52,6 @@ options:
     description: The variables of the control node with results of this run that have told gateways something.
     type: list
     elements: str
-    default: []
   result:
     description: What O(state=settled) returned.
     type: dict
@@ -64,24 +59,19 @@ options:
     description: The C(sessions) that this run has started after that.
     type: list
     elements: dict
-    default: []
   links:
     description: What each gateway replied about routes, by its name, as M(backendai.cluster.gateway_routes) returned
       it.
     type: dict
-    default: {}
   host_key:
     description: The public half of main1's host key, for people who come in by a gateway.
     type: str
-    default: ""
   access_path:
     description: The file to write C(access) to, as JSON; empty for none.
     type: path
-    default: ""
   path:
     description: The file to write the record to, as JSON; empty for none.
     type: path
-    default: ""
 """
 
 EXAMPLES = "# Internal."

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_step
 short_description: Take one step of the start of sessions on an agent
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - A start is a row of steps, and an agent takes a step of a session only when all agents of that session have
@@ -21,6 +20,7 @@ extends_documentation_fragment:
   - backendai.cluster.attributes
   - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
+  - backendai.cluster.options.start
 attributes:
   diff_mode:
     details: The environment of containers may hold secrets, so only the fact that it differs is shown.
@@ -38,15 +38,6 @@ options:
       - V(remove) takes back what this run has made of sessions that failed, or were refused, on any agent.
     type: str
     choices: [claim, overlay, apply, prove, command, remove]
-    required: true
-  starts:
-    description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.
-    type: list
-    elements: dict
-    required: true
-  claim_ttl:
-    description: How many seconds a claim holds unless the session is committed.
-    type: int
     required: true
   templates:
     description: The templates of C(hosts), C(ssh_config) and C(environment).

@@ -10,7 +10,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: session_termination
 short_description: Find a session that has to go, and say that it has gone
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(state=begun), looks through the queue and the facts of agents. What has to go is noted in the queue before
@@ -19,8 +18,8 @@ description:
   - With O(state=ended), writes the last record and moves the session to the history of the queue.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager.queue
-  - backendai.cluster.manager.session
+  - backendai.cluster.options.queue
+  - backendai.cluster.options.session
 options:
   state:
     description: Whether the end begins, or is over.
@@ -34,7 +33,6 @@ options:
   force:
     description: Whether to go on without the agents that cannot be used. They are cleared when they return.
     type: bool
-    default: false
   record:
     description: The last record of the session, for O(state=ended).
     type: dict
@@ -42,20 +40,17 @@ options:
     description: The agents that could not be cleared; the queue remembers them.
     type: list
     elements: str
-    default: []
   removed:
     description:
       - What came of the removal on the agents that could be asked, by their names. Those that failed, or became
         unreachable, are remembered like O(away).
     type: dict
-    default: {}
   began:
     description: When the run began, in seconds since the epoch, for O(state=ended).
     type: float
   path:
     description: The file to write the record to; empty for none.
     type: path
-    default: ""
 """
 
 EXAMPLES = "# Internal."
