@@ -19,8 +19,6 @@ SECONDS = 120
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.agent_info``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         options = self.options({**CONNECTION_OPTIONS, **CAPACITY_OPTIONS, **SURVEY_OPTIONS}, self._task.args)

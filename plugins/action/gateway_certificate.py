@@ -21,8 +21,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.certificate_file
 
 
 class ActionModule(ActionBase):
-    """The action ``backendai.cluster.gateway_certificate``."""
-
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

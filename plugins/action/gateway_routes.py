@@ -15,8 +15,6 @@ SECONDS = 60
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.gateway_routes``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         options = self.options({**GATEWAY_OPTIONS, **ROUTES_OPTIONS}, self._task.args)

@@ -22,8 +22,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token i
 
 
 class ActionModule(ActionBase):
-    """The action ``backendai.cluster.gateway_token``."""
-
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

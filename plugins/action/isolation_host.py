@@ -39,8 +39,6 @@ VARIABLES: dict[str, dict[str, dict[str, Any]]] = {
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.isolation_host``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         args = self._task.args

@@ -41,8 +41,6 @@ _INVENTORY = ("ansible_host", "agent_underlay_address")
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.isolation_verification``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, args, variables = super().run(tmp, task_vars), self._task.args, task_vars or {}
         if args["state"] == "validated":

@@ -107,8 +107,6 @@ display = Display()
 
 
 class Connection(ConnectionBase):
-    """The connection ``backendai.cluster.container``."""
-
     transport = "backendai.cluster.container"
     has_pipelining = True
 

@@ -2,13 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who wrote our modules and actions, and how they behave in check and diff mode."""
-
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Attributes of modules."""
+    """Who wrote our modules and actions, and how they behave in check and diff mode."""
 
     # A module that runs on a host.
     DOCUMENTATION = r"""
@@ -29,7 +27,7 @@ attributes:
     support: full
 """
 
-    # An action that has the program on the host do its work.
+    # An action that has the program on the host do its work; the module is documentation alone.
     PROGRAM = r"""
 attributes:
   action:
@@ -47,7 +45,7 @@ attributes:
       - backendai.cluster.session
 """
 
-    # An action that runs on the control node.
+    # An action that runs on the control node; the module is documentation alone.
     CONTROL = r"""
 author:
   - backendai.cluster contributors (!UNKNOWN)

@@ -2,13 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options that several modules have."""
-
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options, by what they are about."""
+    """Options that several modules have, by what they are about."""
 
     # The agent's engine, and how to reach it.
     ENGINE = r"""

@@ -63,8 +63,5 @@ def addresses(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], v
 
 
 class FilterModule:
-    """The filter ``backendai.cluster.addresses``."""
-
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return the filter by its name."""
         return {"addresses": addresses}

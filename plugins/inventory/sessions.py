@@ -136,8 +136,6 @@ class Agent:
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable):
-    """The inventory ``backendai.cluster.sessions``."""
-
     NAME = "backendai.cluster.sessions"
 
     def verify_file(self, path: str) -> bool:

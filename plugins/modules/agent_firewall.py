@@ -3,8 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Apply the rules that say who may open a connection to a host; unless they are confirmed, the old ones come back."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts of an agent."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: agent_info
 short_description: Read what an agent has, what is taken, and which sessions it holds
@@ -156,5 +152,3 @@ unfit:
   returned: success
   type: str
 """
-
-# The work is done by the action plugin of the same name, through the program on the agent.

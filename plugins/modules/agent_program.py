@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have the units of a host run the program of this collection."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: agent_program
 short_description: Have the units of a host run the program of this collection
@@ -30,5 +26,3 @@ options: {}
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, on the control node.

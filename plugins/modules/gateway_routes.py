@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have a gateway lead to sessions."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: gateway_routes
 short_description: Have a gateway lead to sessions
@@ -115,5 +111,3 @@ links:
       ssh: {host: gateway.example.org, port: 31417}
       apps: [{name: jupyter, protocol: http, url: "https://gateway.example.org/s/train-llm/jupyter/"}]
 """
-
-# The work is done by the action plugin of the same name, through the program on the gateway.

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask an agent or a gateway at which addresses it could be reached, or let an outsider probe them."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: isolation_host
 short_description: Ask a host at which addresses it could be reached, or let an outsider probe them
@@ -36,12 +32,10 @@ notes:
 options:
   phase:
     description: What the host does.
-    type: str
     choices: [targets, probe]
     required: true
   kind:
     description: What the host is. Required with O(phase=targets).
-    type: str
     choices: [agent, gateway]
   own:
     description:
@@ -55,7 +49,6 @@ options:
     elements: str
   ports:
     description: The TCP ports to try, as numbers and ranges.
-    type: str
     default: 1-65535
   udp_ports:
     description: The UDP ports to try.
@@ -74,5 +67,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, through the program on the host.

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check, plan and report what outsiders probe."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: isolation_verification
 short_description: Check, plan and report what outsiders probe
@@ -26,7 +22,6 @@ extends_documentation_fragment:
 options:
   state:
     description: How far the verification is.
-    type: str
     choices: [validated, planned, reported]
     required: true
   agents:
@@ -41,7 +36,6 @@ options:
     elements: str
   ports:
     description: The TCP ports to try, as numbers and ranges.
-    type: str
     default: 1-65535
   rate:
     description: How many connections are being opened at one moment.
@@ -49,7 +43,6 @@ options:
     default: 16000
   pattern:
     description: What names the outsiders, for messages. Required with O(state=validated).
-    type: str
   outsiders:
     description:
       - The inventory names of the hosts that O(pattern) names. With O(state=reported), what they found is read from the
@@ -75,5 +68,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, on the control node.

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask an agent about the sessions that it holds, or let it act upon them."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_agent
 short_description: Ask an agent about the sessions that it holds, or let it act upon them
@@ -28,7 +24,6 @@ options:
       - V(wait) waits for C(main1) of a session to end.
       - V(verify) and V(logs) look at this agent's part of a session, and change nothing.
       - V(mark) leaves a file in the mounts of a session, looks for it through its containers, or removes it.
-    type: str
     choices: [survey, reap, remove, wait, verify, logs, mark]
     required: true
   images:
@@ -55,13 +50,10 @@ options:
     elements: dict
   name:
     description: The name of the session, for O(phase=verify) and O(phase=logs).
-    type: str
   session_id:
     description: The id of the session.
-    type: str
   kernel:
     description: The hostname of the one container whose logs are read, for O(phase=logs); empty for all.
-    type: str
   lines:
     description: How many lines of each log to return, for O(phase=logs).
     type: int
@@ -70,14 +62,10 @@ options:
     type: int
   mark:
     description: What tells this file from others, for O(phase=mark).
-    type: str
   act:
     description: What to do with the file, for O(phase=mark).
-    type: str
     choices: [leave, look, remove]
 """
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, through the program on the agent.

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pull the images of sessions on an agent."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_image
 short_description: Pull the images of sessions where an agent does not have them
@@ -35,5 +31,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, through the program on the agent.

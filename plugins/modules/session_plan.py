@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan a session from the facts of all agents."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_plan
 short_description: Plan sessions from the facts of all agents
@@ -42,7 +38,6 @@ options:
     required: true
   policy:
     description: Which of the sessions of one priority goes first.
-    type: str
     choices: [fifo, lifo, drf]
     default: fifo
   patience:
@@ -51,7 +46,6 @@ options:
     default: 16
   user:
     description: Whose share the session counts to; empty for the user who runs Ansible.
-    type: str
   attempt:
     description: Which attempt this is. Other runs may take the room between the plan and the claim.
     type: int
@@ -71,5 +65,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, on the control node.

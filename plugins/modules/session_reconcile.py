@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find what is due about the sessions that are there."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_reconcile
 short_description: Find what is due about the sessions that are there
@@ -39,5 +35,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, on the control node.

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Report on sessions."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_report
 short_description: Report on sessions, from what agents and the queue say
@@ -116,5 +112,3 @@ logs:
     agents: {}
     error: null
 """
-
-# The work is done by the action plugin of the same name, on the control node.

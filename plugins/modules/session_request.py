@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check what is asked of a session."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_request
 short_description: Check what is asked of a session before any host is touched
@@ -31,12 +27,9 @@ options:
     elements: str
   purpose:
     description: The playbook that asks; all but V(create) need less.
-    type: str
     choices: [create, terminate, list, schedule, verify, logs]
     default: create
 """
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, on the control node.

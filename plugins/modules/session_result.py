@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Say what came of starts."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_result
 short_description: Say what came of starts, in records, in the queue and to people
@@ -22,7 +18,6 @@ extends_documentation_fragment:
 options:
   state:
     description: Whether to settle what came of starts, or to report in the end.
-    type: str
     choices: [settled, reported]
     required: true
   starts:
@@ -65,7 +60,6 @@ options:
     type: dict
   host_key:
     description: The public half of main1's host key, for people who come in by a gateway.
-    type: str
   access_path:
     description: The file to write C(access) to, as JSON; empty for none.
     type: path
@@ -76,5 +70,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, on the control node.

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Take one step of the start of sessions on an agent."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_step
 short_description: Take one step of the start of sessions on an agent
@@ -36,7 +32,6 @@ options:
         session when all of that works. Until then it goes away when its claim expires.
       - V(command) starts the command of batch sessions, once.
       - V(remove) takes back what this run has made of sessions that failed, or were refused, on any agent.
-    type: str
     choices: [claim, overlay, apply, prove, command, remove]
     required: true
   templates:
@@ -47,5 +42,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, through the program on the agent.

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""End a session."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_termination
 short_description: Find a session that has to go, and say that it has gone
@@ -23,7 +19,6 @@ extends_documentation_fragment:
 options:
   state:
     description: Whether the end begins, or is over.
-    type: str
     choices: [begun, ended]
     required: true
   agents:
@@ -55,5 +50,3 @@ options:
 
 EXAMPLES = "# Internal."
 RETURN = "# Internal."
-
-# The work is done by the action plugin of the same name, on the control node.

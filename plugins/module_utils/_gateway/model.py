@@ -30,14 +30,7 @@ class Gateway:
     first_ssh_port: int
     last_ssh_port: int
 
-    @property
-    def authority(self) -> str:
-        """What stands for the gateway in an URL, the port included where it is not the usual one."""
-        return self._with_port(bracketed(self.hostname))
-
-    def authority_of(self, host: str) -> str:
-        """What stands for one of the gateway's own host names in an URL."""
-        return self._with_port(host)
-
-    def _with_port(self, host: str) -> str:
-        return host if self.https_port == 443 else f"{host}:{self.https_port}"
+    def authority(self, host: str = "") -> str:
+        """Return what stands in an URL for the gateway, or for one of its own host names; a port other than 443 too."""
+        name = host or bracketed(self.hostname)
+        return name if self.https_port == 443 else f"{name}:{self.https_port}"

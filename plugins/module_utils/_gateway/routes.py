@@ -211,6 +211,6 @@ def _url(route: Route, app: RoutedApp, gateway: Gateway) -> str | None:
     if app not in _by_https(route):
         return None
     host = host_of(route.name, app.name, gateway)
-    if host:
-        return f"https://{gateway.authority_of(host)}/"
-    return f"https://{gateway.authority}/s/{route.name}/{app.name}/"
+    return (
+        f"https://{gateway.authority(host)}/" if host else f"https://{gateway.authority()}/s/{route.name}/{app.name}/"
+    )

@@ -90,11 +90,6 @@ def countable(request: Mapping[str, int]) -> dict[str, int]:
     return {slot: amount for slot, amount in request.items() if amount and slot != "shmem"}
 
 
-def room_for(agent: AgentFacts, request: dict[str, int]) -> int:
-    """Return how many containers that ask ``request`` each the agent can still hold."""
-    return Bundle.of([(request, 1)]).rooms([agent])[0]
-
-
 def fits(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
     """Return whether the agent can hold containers of all these requests together."""
     return bool(Bundle.of((request, 1) for request in requests).holders([agent]))

@@ -15,13 +15,16 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_dat
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner import swarm
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
     Readings,
     plan_of,
     status_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import (
+    PlanError,
+    swarm_managers,
+    why_no_swarm,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, refuse_other_request
@@ -208,17 +211,17 @@ def _asks_swarm(spec: SessionSpec) -> bool:
 
 def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
     """Return the manager of the swarm of each agent, by name; nothing where the session needs no swarm."""
-    return swarm.managers(agents) if _asks_swarm(spec) else {}
+    return swarm_managers(agents) if _asks_swarm(spec) else {}
 
 
 def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that a swarm can join, should the session lie on several; raise a sentence where none is."""
     if not _asks_swarm(spec):
         return list(allowed)
-    swarms = swarm.managers(agents)
+    swarms = swarm_managers(agents)
     inside = [agent for agent in allowed if agent.name in swarms]
     if not inside:
-        raise PlanError(swarm.why_none(allowed))
+        raise PlanError(why_no_swarm(allowed))
     return inside
 
 

@@ -29,8 +29,6 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_dat
 # PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone.
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
 
-POLICIES = ("fifo", "lifo", "drf")
-
 # How many times a waiting session may be passed.
 PATIENCE = 16
 

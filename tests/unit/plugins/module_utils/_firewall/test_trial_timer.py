@@ -46,9 +46,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def detached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[], None], str]]:
     """Return what is to be done in a process of its own, each with the file that it keeps open."""
     found: list[tuple[Callable[[], None], str]] = []
-    monkeypatch.setattr(
-        trial, "detach", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}")))
-    )
+    monkeypatch.setattr(trial, "detach", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}"))))
     return found
 
 

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, can_start_when_empty
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import POLICIES, Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import (
     Rules,
     schedule,
     usage,
     waits_behind,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import QUEUE_POLICIES
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from tests.unit.builders import (
     GIB,
@@ -304,7 +305,7 @@ some_waiting = described.map(lambda listed: [waits(number, **one) for number, on
 some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 
 
-@given(some_waiting, some_cores, st.builds(Rules, st.sampled_from(POLICIES), st.integers(0, 3)))
+@given(some_waiting, some_cores, st.builds(Rules, st.sampled_from(QUEUE_POLICIES), st.integers(0, 3)))
 def test_whatever_starts_fits_and_everything_is_answered_once(
     entries: list[Entry], cores: list[int], rules: Rules
 ) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import PATIENCE, POLICIES
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import PATIENCE
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
-    QUEUE_POLICIES,
     Pools,
     RunOptions,
     parse_pools,
@@ -47,10 +46,6 @@ def test_the_defaults_of_the_role_are_taken() -> None:
         ),
         "",
     )
-
-
-def test_the_policies_are_those_of_the_queue() -> None:
-    assert QUEUE_POLICIES == POLICIES
 
 
 @pytest.mark.parametrize(
