@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._module import (
-    CAPACITY_OPTIONS,
-    CONNECTION_OPTIONS,
-    SURVEY_OPTIONS,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, SURVEY_OPTIONS
+from ..plugin_utils.host_action import HostAction
 
 SECONDS = 120
 

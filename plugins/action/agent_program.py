@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..plugin_utils.host_action import HostAction
 
 
 class ActionModule(HostAction):

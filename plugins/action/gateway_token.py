@@ -16,9 +16,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import TokenRequest, parse_token_request
+from ..module_utils._model.files import write_atomically
+from ..module_utils._model.validation import SpecError
+from ..plugin_utils._request.token import TokenRequest, parse_token_request
 
 
 class ActionModule(ActionBase):

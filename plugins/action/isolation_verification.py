@@ -12,21 +12,16 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import AGENT, GATEWAY, Stint, Target
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
-    Probed,
-    error_of,
-    report_of,
-    stints_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table import lines
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import why_silent
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ..module_utils._exposure.model import AGENT, GATEWAY, Stint, Target
+from ..module_utils._model.addressing import is_address
+from ..module_utils._model.plain_data import from_plain, to_plain
+from ..module_utils._model.port_ranges import parse_ranges
+from ..module_utils._model.validation import Problems
+from ..plugin_utils._exposure.report import Probed, error_of, report_of, stints_of
+from ..plugin_utils._exposure.table import lines
+from ..plugin_utils._report.record import as_json
+from ..plugin_utils.agent_results import why_silent
+from ..plugin_utils.control import ControlAction
 
 # The variable of each agent and gateway that holds the result of ``isolation_host`` with ``phase: targets``.
 TARGETS_RESULT = "__isolation_targets"

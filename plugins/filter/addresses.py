@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
+from ..module_utils._model.validation import SpecError
+from ..plugin_utils.inventory_addresses import addresses_of
 
 DOCUMENTATION = r"""
 name: addresses

@@ -114,17 +114,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import parse_firewall, parse_timeout
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import other_firewalls
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import (
-    confirm,
-    start_withdrawal,
-    try_firewall,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import ssh_connection
+from ..module_utils._firewall.policy import parse_firewall, parse_timeout
+from ..module_utils._firewall.surroundings import other_firewalls
+from ..module_utils._firewall.trial import confirm, start_withdrawal, try_firewall
+from ..module_utils._host.store import Store
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._network.host import ssh_connection
 
 _ALONE = (
     "firewall_managers: from now on only {address} logs in here, which is where this connection comes from; name"

@@ -39,14 +39,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
-    DefaultNetwork,
-    make_default_network,
-    plan_default_network,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._docker.client import connect
+from ..module_utils._docker.default_network import DefaultNetwork, make_default_network, plan_default_network
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

@@ -46,10 +46,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import findings_of
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import look_around
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, finish
+from ..module_utils._firewall.audit import findings_of
+from ..module_utils._firewall.surroundings import look_around
+from ..module_utils._model.addressing import is_address
+from ..module_utils._module import CAPACITY_OPTIONS, finish
 
 
 def _addresses(hosts: Mapping[str, Any]) -> dict[str, str]:

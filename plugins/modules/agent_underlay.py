@@ -46,14 +46,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import (
-    CAPACITY_OPTIONS,
-    CONNECTION_OPTIONS,
-    finish,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import Wish, prepare
+from ..module_utils._host.store import Store
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, finish
+from ..module_utils._wireguard.key import Wish, prepare
 
 
 def main() -> None:

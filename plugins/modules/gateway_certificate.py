@@ -66,9 +66,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import install
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import finish
+from ..module_utils._gateway.certificate import install
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import finish
 
 
 def main() -> None:

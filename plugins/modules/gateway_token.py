@@ -97,10 +97,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import issue_token, make_key, public_key
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import GATEWAY_OPTIONS, finish
+from ..module_utils._gateway.store import GatewayStore
+from ..module_utils._gateway.token import issue_token, make_key, public_key
+from ..module_utils._model.change import Change, as_diff
+from ..module_utils._module import GATEWAY_OPTIONS, finish
 
 
 def main() -> None:

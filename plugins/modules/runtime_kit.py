@@ -41,11 +41,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.mounts import mounted_paths
-from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._docker.client import connect
+from ..module_utils._docker.mounts import mounted_paths
+from ..module_utils._host import kit
+from ..module_utils._model.change import Change, as_diff
+from ..module_utils._module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

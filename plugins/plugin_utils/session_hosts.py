@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import load_state
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
+from ..module_utils._docker import labels
+from ..module_utils._host.store import Held
+from ..module_utils._model.errors import as_phrase
+from ..module_utils._model.files import load_state
+from ..module_utils._model.plain_data import from_plain
+from ..module_utils._model.plan import Kernel
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 STATE_PATH = "/var/lib/backendai"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresses import container_addresses
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import AGENT, BRIDGE, CONTAINER, GATEWAY
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import own_addresses
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
+from .._docker.addresses import container_addresses
+from .._docker.client import EngineUnavailable, connect
+from .._gateway.model import GatewayFault
+from .._gateway.store import GatewayStore
+from .._model.addressing import is_ipv6
+from .._model.errors import as_phrase
+from .._network.host import own_addresses
+from .._network.iproute import show
+from .model import AGENT, BRIDGE, CONTAINER, GATEWAY
 
 SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
 

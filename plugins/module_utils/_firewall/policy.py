@@ -11,16 +11,9 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed, is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import as_text, parse_ranges
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
-    Problems,
-    SpecError,
-    choice,
-    entries,
-    texts,
-    whole_number,
-)
+from .._model.addressing import collapsed, is_ipv6
+from .._model.port_ranges import as_text, parse_ranges
+from .._model.validation import Problems, SpecError, choice, entries, texts, whole_number
 
 
 @dataclasses.dataclass(frozen=True)

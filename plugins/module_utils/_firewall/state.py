@@ -13,15 +13,11 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import (
-    dump_state,
-    load_state,
-    write_atomically,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
+from .._host.processes import boot_id
+from .._host.store import Damaged, Store
+from .._model.files import dump_state, load_state, write_atomically
+from .._model.plain_data import from_plain, to_plain
+from .policy import Firewall
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,13 +16,13 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings, filters_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import PROC
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import find_underlay, own_addresses
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
-from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
+from .._host.processes import PROC
+from .._model.network import Underlay
+from .._network.host import find_underlay, own_addresses
+from .._network.iproute import show
+from .._network.sockets import sockets
+from .audit import Surroundings, filters_ipv6
+from .table import TABLE
 
 ENGINE = "dockerd"
 # The chain of our table that keeps outsiders out, over IPv6 too.

@@ -18,20 +18,16 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import (
-    FirewallState,
-    Trial,
-    seconds_up,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate, rules_of
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import PROGRAM, NotProvisioned, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import interfaces
+from .._host.background import detach
+from .._host.processes import boot_id
+from .._host.store import PROGRAM, NotProvisioned, Store
+from .._model.change import Change
+from .._model.errors import ClusterError
+from .._network.host import interfaces
+from .policy import Firewall
+from .state import FirewallState, Trial, seconds_up
+from .sync import isolate, rules_of
+from .table import AGENTS_TABLE
 
 _UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .._model.addressing import bracketed
+from .._model.errors import ClusterError
 
 
 class GatewayFault(ClusterError):

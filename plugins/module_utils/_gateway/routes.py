@@ -15,19 +15,9 @@ import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import free_ports, is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
-    Problems,
-    SpecError,
-    app_name_of,
-    choice,
-    entries,
-    id_of,
-    name_of,
-    text,
-    whole_number,
-)
+from .._model.addressing import free_ports, is_address
+from .._model.validation import Problems, SpecError, app_name_of, choice, entries, id_of, name_of, text, whole_number
+from .model import Gateway
 
 # The maps, by the names of their files.
 APPS, HOSTS, SSH = "apps.map", "hosts.map", "ssh.map"

@@ -10,19 +10,13 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import Table
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import (
-    Map,
-    Route,
-    links_of,
-    maps_of,
-    next_routes,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from .._firewall.table import Table
+from .._host.files import DesiredFile, plan_files, write_files
+from .._model.change import Change
+from .haproxy import Haproxy, MapChange, NotRunning
+from .model import Gateway
+from .routes import Map, Route, links_of, maps_of, next_routes
+from .store import GatewayStore
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
 

@@ -15,11 +15,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway, GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import dump_state, load_state, locked
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
+from .._host.files import DesiredFile
+from .._model.files import dump_state, load_state, locked
+from .._model.plain_data import from_plain, to_plain
+from .model import Gateway, GatewayFault
+from .routes import Route
 
 
 class GatewayStore:

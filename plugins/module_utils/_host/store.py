@@ -22,18 +22,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import (
-    dump_state,
-    load_state,
-    locked,
-    write_atomically,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, is_session_id
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from .._model.devices import Pinned
+from .._model.errors import ClusterError
+from .._model.files import dump_state, load_state, locked, write_atomically
+from .._model.plain_data import from_plain, to_plain
+from .._model.plan import Kernel, SessionPlan
+from .._model.session import MAIN1, is_session_id
+from .._model.ssh import PublicKeys
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that units run, where provisioning has put it."""

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from .facts import AgentFacts
 
 UNLIMITED = 1 << 30
 

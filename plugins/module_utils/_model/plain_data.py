@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .errors import ClusterError
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import is_session_id
+from .errors import ClusterError
+from .quantity import parse_slot
+from .session import is_session_id
 
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20

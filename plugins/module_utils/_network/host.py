@@ -11,15 +11,10 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import parent_pid, process_environment
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
-    BRIDGE_PREFIX,
-    DEFAULT_BRIDGE,
-    LINK_PREFIX,
-    Underlay,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
-from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
+from .._host.processes import parent_pid, process_environment
+from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, LINK_PREFIX, Underlay
+from .iproute import show
+from .sockets import sockets
 
 # Names of links whose addresses are for containers of this host alone, or for the host itself.
 _OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")

@@ -15,13 +15,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import find_underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import encrypted
+from .._host.store import Store
+from .._model.change import Change
+from .._model.errors import ClusterError
+from .._model.files import write_atomically
+from .._model.network import Underlay
+from .._network.host import find_underlay
+from .mesh import encrypted
 
 PRIVATE, PUBLIC = "private", "public"
 

@@ -9,19 +9,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model import addressing
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
-    BRIDGE_PREFIX,
-    HOST_NETWORK,
-    SWARM,
-    Network,
-    _tag,
-    link_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from ...module_utils._model import addressing
+from ...module_utils._model.errors import ClusterError
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.network import BRIDGE_PREFIX, HOST_NETWORK, SWARM, Network, _tag, link_of
+from .._request.run_options import Pools
+from .._request.spec import SessionSpec
 
 
 class PlanError(ClusterError, ValueError):

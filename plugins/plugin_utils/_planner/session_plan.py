@@ -11,25 +11,16 @@ import itertools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model import addressing
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
-    HOST_NETWORK,
-    Network,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import (
-    MAIN,
-    SSH,
-    SSH_PORT,
-    App,
-    PublishedPort,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError, make_network
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from ...module_utils._model import addressing
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.network import HOST_NETWORK, Network
+from ...module_utils._model.plan import Kernel, SessionPlan
+from ...module_utils._model.session import MAIN, SSH, SSH_PORT, App, PublishedPort
+from .._placement.place import Placement
+from .._request.roles import Role
+from .._request.run_options import Pools
+from .._request.spec import SessionSpec
+from .session_network import PlanError, make_network
 
 
 @dataclasses.dataclass(frozen=True)

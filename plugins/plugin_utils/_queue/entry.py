@@ -22,9 +22,9 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import dump_state, load_state
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain
+from ...module_utils._model.errors import ClusterError
+from ...module_utils._model.files import dump_state, load_state
+from ...module_utils._model.plain_data import from_plain
 
 # PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone.
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")

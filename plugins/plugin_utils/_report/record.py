@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from ...module_utils._model.held_session import ContainerState
+from ...module_utils._model.plan import SessionPlan
+from .._placement.place import NoRoom
+from .._request.spec import SessionSpec
+from .table import render_table
 
 _KERNEL_FIELDS = ("id", "role", "index", "rank", "hostname", "agent", "address", "container")
 
