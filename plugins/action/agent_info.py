@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._module import (
-    CAPACITY_OPTIONS,
-    CONNECTION_OPTIONS,
-    SURVEY_OPTIONS,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, SURVEY_OPTIONS
+from ..plugin_utils.host_action import HostAction
 
 SECONDS = 120
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.agent_info``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         options = self.options({**CONNECTION_OPTIONS, **CAPACITY_OPTIONS, **SURVEY_OPTIONS}, self._task.args)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..plugin_utils.host_action import HostAction
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.agent_program``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         return {**result, "changed": self.install(task_vars or {})}

@@ -13,16 +13,14 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.gateway import parse_gateway
-from ansible_collections.backendai.cluster.plugins.plugin_utils.certificate_files import CERTIFICATE, KEY, read_pair
+from ..module_utils._gateway.model import Gateway
+from ..module_utils._model.addressing import is_address
+from ..module_utils._model.validation import SpecError
+from ..plugin_utils._request.gateway import parse_gateway
+from ..plugin_utils.certificate_files import CERTIFICATE, KEY, read_pair
 
 
 class ActionModule(ActionBase):
-    """The action ``backendai.cluster.gateway_certificate``."""
-
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, GATEWAY_OPTIONS
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..module_utils._module import CONNECTION_OPTIONS, GATEWAY_OPTIONS
+from ..plugin_utils.host_action import HostAction
 
 # How many seconds each phase may take on a host. A probe takes one minute; where few files may be open at once, or
 # another run is at work on the same outsider, it takes several.
@@ -39,8 +39,6 @@ VARIABLES: dict[str, dict[str, dict[str, Any]]] = {
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.isolation_host``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         args = self._task.args

@@ -13,24 +13,24 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, unplanned_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
+from ..module_utils._model.validation import Problems, SpecError
+from ..plugin_utils._report.record import as_json, unplanned_record
+from ..plugin_utils._request.run_options import (
     Pools,
     RunOptions,
     parse_pools,
     parse_run,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+from ..plugin_utils._request.spec import (
     SessionSpec,
     parse_spec,
     refuse_strangers,
     spec_from_dict,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
-from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
-from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options
+from ..plugin_utils.control import ControlAction
+from ..plugin_utils.inventory_addresses import addresses_of
+from ..plugin_utils.public_keys import refuse_malformed
+from ..plugin_utils.session_options import parse_options
 
 UNDERLAY = "gateway_underlay_address"
 """The variable of a gateway that names the address from which it comes to agents."""

@@ -12,21 +12,21 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
+from ..module_utils._model.plan import SessionPlan
+from ..module_utils._model.session import MAIN1
+from ..plugin_utils._lifecycle.outcome import (
     Outcome,
     outcome_of,
     settled,
     summary,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import routes_of, told_by
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import Start, start_from
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import me
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import described, links_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ..plugin_utils._lifecycle.routes import routes_of, told_by
+from ..plugin_utils._lifecycle.start_steps import Start, start_from
+from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
+from ..plugin_utils._queue.folder import me
+from ..plugin_utils._report.access import described, links_of
+from ..plugin_utils._report.record import as_json, session_record
+from ..plugin_utils.control import ControlAction
 
 ROUTES_RESULT = "__session_gateway"
 """The variable of each gateway that holds what it replied about routes."""

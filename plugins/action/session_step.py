@@ -11,13 +11,13 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+from ..module_utils._model.environment import (
     parse_environment,
     session_environment,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+from ..module_utils._model.plan import SessionPlan
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
     OVERLAY,
@@ -29,10 +29,10 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     failures,
     start_from,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
-from ansible_collections.backendai.cluster.plugins.plugin_utils.forks import forks
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_program import COLLECTION
+from ..plugin_utils._request.spec import SessionSpec, spec_from_dict
+from ..plugin_utils.forks import forks
+from ..plugin_utils.host_action import HostAction
+from ..plugin_utils.host_program import COLLECTION
 
 # The variables of the control node with the results that have requests, in their ``specs``: requests may be secret, and
 # options are not. What waits may have been asked for since the run began, so what is planned of the queue comes last.

@@ -88,8 +88,8 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNo
 from ansible.plugins.connection import ConnectionBase, ensure_connect
 from ansible.utils.display import Display
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import one_line
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import AgentConnection
+from ..module_utils._model.errors import one_line
+from ..plugin_utils.agent_connection import AgentConnection
 
 HOME = "/home/work"
 # The shell of a login: it reads the session's environment and becomes the image's shell, or the kit's.
@@ -107,8 +107,6 @@ display = Display()
 
 
 class Connection(ConnectionBase):
-    """The connection ``backendai.cluster.container``."""
-
     transport = "backendai.cluster.container"
     has_pipelining = True
 

@@ -2,24 +2,36 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How our modules and actions behave in check and diff mode."""
-
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Attributes of modules."""
+    """Who wrote our modules and actions, and how they behave in check and diff mode."""
 
-    # A module that runs on an agent.
+    # A module that runs on a host.
     DOCUMENTATION = r"""
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+requirements:
+  - python >= 3.9
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status without changing anything.
+    support: full
   diff_mode:
     description: Returns what would change, or has changed, when in C(diff_mode).
+    support: full
   platform:
     description: Hosts that the module runs on.
     platforms: linux
+    support: full
+"""
+
+    # An action that has the program on the host do its work; the module is documentation alone.
+    PROGRAM = r"""
+attributes:
+  action:
+    description: Sends the request to the program on the host.
     support: full
 """
 
@@ -33,14 +45,19 @@ attributes:
       - backendai.cluster.session
 """
 
-    # An action that runs on the control node.
+    # An action that runs on the control node; the module is documentation alone.
     CONTROL = r"""
+author:
+  - backendai.cluster contributors (!UNKNOWN)
 attributes:
   action:
     description: Runs on the control node; nothing is sent to the host.
     support: full
   check_mode:
     description: Can run in C(check_mode) and return changed status without changing anything.
+    support: full
   diff_mode:
     description: Returns what would change, or has changed, when in C(diff_mode).
+    support: none
+    details: It makes reports and notes in the queue, and changes nothing else.
 """

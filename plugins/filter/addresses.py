@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
+from ..module_utils._model.validation import SpecError
+from ..plugin_utils.inventory_addresses import addresses_of
 
 DOCUMENTATION = r"""
 name: addresses
@@ -63,8 +63,5 @@ def addresses(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], v
 
 
 class FilterModule:
-    """The filter ``backendai.cluster.addresses``."""
-
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return the filter by its name."""
         return {"addresses": addresses}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import agents_of_step
-from ansible_collections.backendai.cluster.plugins.plugin_utils.forks import forks
+from ..plugin_utils._lifecycle.start_steps import agents_of_step
+from ..plugin_utils.forks import forks
 
 DOCUMENTATION = r"""
 name: agents_of_step

@@ -50,8 +50,5 @@ def planner(limit: str) -> str:
 
 
 class FilterModule:
-    """The filters of this file."""
-
     def filters(self) -> dict[str, Callable[[str], str]]:
-        """Return the filters by name."""
         return {"planner": planner}

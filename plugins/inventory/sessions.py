@@ -94,15 +94,9 @@ from ansible.utils.vars import combine_vars
 from ansible.vars.hostvars import HostVars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils import session_hosts
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import (
-    AgentConnection,
-    become_method_of,
-    seconds_of,
-    settings,
-    transport_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils.session_hosts import SessionHost
+from ..plugin_utils import session_hosts
+from ..plugin_utils.agent_connection import AgentConnection, become_method_of, seconds_of, settings, transport_of
+from ..plugin_utils.session_hosts import SessionHost
 
 try:
     from ansible.template import trust_as_template
@@ -136,8 +130,6 @@ class Agent:
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable):
-    """The inventory ``backendai.cluster.sessions``."""
-
     NAME = "backendai.cluster.sessions"
 
     def verify_file(self, path: str) -> bool:

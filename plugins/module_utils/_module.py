@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import sentence
+from ._model.errors import sentence
 
 CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
     "docker_host": {"type": "str", "default": "unix:///var/run/docker.sock"},

@@ -3,14 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Apply the rules that say who may open a connection to a host; unless they are confirmed, the old ones come back."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_firewall
 short_description: Apply or confirm who may open a connection to a host
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - With O(state=applied), checks the new rules, prepares the way back, and replaces the rules in one step. Until they
@@ -21,17 +18,10 @@ description:
   - The rules are chains of the project's own nftables table. They only drop, so that they hold beside those of Docker,
     ufw and firewalld, whatever those accept. Every packet is looked at, also those of connections that are open
     already.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - backendai.cluster.options.state
 requirements:
-  - python >= 3.9
   - iproute2
   - nftables
 options:
@@ -50,10 +40,6 @@ options:
         anybody gets in.
     type: bool
     default: false
-  state_path:
-    description: The folder that holds what the host remembers.
-    type: path
-    default: /var/lib/backendai
   docker_host:
     description: The address of the host's Docker engine, for the program that takes rules back; it may have none.
     type: str
@@ -121,47 +107,20 @@ options:
     default: 60
 """
 
-EXAMPLES = r"""
-- name: Apply the new rules
-  backendai.cluster.agent_firewall:
-    managers: [192.0.2.0/24]
-    gateways: [198.51.100.7]
-  register: applied
-
-- name: Come in anew
-  ansible.builtin.meta: reset_connection
-
-- name: Confirm the new rules
-  backendai.cluster.agent_firewall:
-    state: confirmed
-    nonce: "{{ applied.nonce }}"
-  when: applied.nonce | length > 0
-"""
-
-RETURN = r"""
-nonce:
-  description: What the rules are confirmed with; empty where there is nothing to confirm.
-  returned: with O(state=applied)
-  type: str
-managers:
-  description: The networks that SSH connections may come from, empty without a firewall.
-  returned: with O(state=applied)
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.options import parse_firewall, parse_timeout
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.other_firewalls import other_firewalls
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import confirm, try_firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial_timer import start_withdrawal
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
-from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
+from ..module_utils._firewall.policy import parse_firewall, parse_timeout
+from ..module_utils._firewall.surroundings import other_firewalls
+from ..module_utils._firewall.trial import confirm, start_withdrawal, try_firewall
+from ..module_utils._host.store import Store
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._network.host import ssh_connection
 
 _ALONE = (
     "firewall_managers: from now on only {address} logs in here, which is where this connection comes from; name"

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts of an agent."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: agent_info
 short_description: Read what an agent has, what is taken, and which sessions it holds
@@ -21,20 +17,71 @@ description:
   - A GPU of NVIDIA is offered where the engine can give it to containers, by a CDI specification that names its UUID
     (kind C(nvidia.com/gpu), with the engine's feature C(cdi) on), or else by C(nvidia-container-runtime-hook). Others
     are left out, and C(warnings) says so.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
-  - backendai.cluster.agent
-  - backendai.cluster.agent.capacity
+  - backendai.cluster.options.engine
+  - backendai.cluster.options.state
+  - backendai.cluster.options.underlay
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
     details: It never changes anything.
+requirements:
+  - iproute2
 options:
+  resource_group:
+    description: The resource group that the agent belongs to.
+    type: str
+    default: default
+  schedulable:
+    description: Whether the agent takes new sessions.
+    type: bool
+    default: true
+  slots:
+    description:
+      - Devices that the agent offers, beside cores, memory, and the GPUs that are found by themselves. A device is in
+        one container only.
+      - A slot that is declared here replaces one that would be found; without devices, it hides those.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: The name of the slot, such as V(fpga.device).
+        type: str
+        required: true
+      devices:
+        description:
+          - One entry for each device. It is the path of a device node, or a list of such paths, or a mapping of
+            C(paths) and C(numa), the number of the device's NUMA node.
+        type: list
+        elements: raw
+        required: true
+  reserved:
+    description: What is kept for the agent itself, by slot.
+    type: dict
+    default: {cpu: 0, mem: 512m}
+  cpu_overcommit:
+    description: How many containers may share a core; capacity in C(cpu) is the online cores times this.
+    type: int
+    default: 1
+  max_containers:
+    description: The most containers that the agent may hold; V(0) stands for no limit.
+    type: int
+    default: 0
+  underlay_encryption:
+    description:
+      - With V(wireguard), the agent meets its peers over its WireGuard device alone, which the role
+        P(backendai.cluster.agent#role) makes. While that is not as it should be, the agent has no underlay.
+    type: str
+    choices: ["", wireguard]
+    default: ""
+  allow_host_network:
+    description: Whether containers may share the agent's own network. Nothing keeps those apart from the agent.
+    type: bool
+    default: false
   images:
     description: Images to look for on the agent.
     type: list
@@ -105,5 +152,3 @@ unfit:
   returned: success
   type: str
 """
-
-# The work is done by the action plugin of the same name, through the program on the agent.

@@ -3,37 +3,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Make an agent's default network."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_network
 short_description: Make the Docker network that every container of an agent joins
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Makes a bridge network on which containers reach the world and never each other. Traffic of sessions has networks of
     its own.
   - A network of ours that differs is made anew while no container is attached to it. One that is not ours is never
     touched.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-requirements:
-  - python >= 3.9
-  - Docker SDK for Python (C(python3-docker))
+  - backendai.cluster.options.engine
 options:
-  docker_host:
-    description: The address of the agent's Docker engine.
-    type: str
-    default: unix:///var/run/docker.sock
   name:
     description: The name of the network.
     type: str
@@ -48,26 +32,17 @@ options:
     default: ""
 """
 
-EXAMPLES = r"""
-- name: Make the default network
-  backendai.cluster.agent_network:
-    subnet: 10.200.0.0/22
-"""
-
-RETURN = r"""# """
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
-    DefaultNetwork,
-    make_default_network,
-    plan_default_network,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._docker.client import connect
+from ..module_utils._docker.default_network import DefaultNetwork, make_default_network, plan_default_network
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

@@ -3,29 +3,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have the units of a host run the program of this collection."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: agent_program
 short_description: Have the units of a host run the program of this collection
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - The code with which tasks work on a host is one program there, known by the digest of its content. Tasks put it
     there where it is missing; this lets the host's own units run it too, when the engine has started and every few
     seconds, without Ansible. An older release never takes the place of a newer one.
   - It needs nothing but Python and the Docker SDK.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
 attributes:
   action:
     description: Packs the program on the control node.
-    support: full
-  check_mode:
     support: full
   diff_mode:
     support: none
@@ -33,11 +24,5 @@ attributes:
 options: {}
 """
 
-EXAMPLES = r"""
-- name: Install the program that restores sessions
-  backendai.cluster.agent_program:
-"""
-
-RETURN = r""" # """
-
-# The work is done by the action plugin of the same name, on the control node.
+EXAMPLES = "# Internal."
+RETURN = "# Internal."

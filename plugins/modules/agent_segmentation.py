@@ -3,41 +3,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Say what leaves an agent open to others than managers, gateways and peers."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_segmentation
 short_description: Say what leaves an agent open, by the network around it
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Warns when the agent has a public address, when managers or users share its network, when its Docker engine takes
     TCP connections, and when IPv6 is up and nothing filters it. Changes nothing.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.options.underlay
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
     details: Nothing is changed.
 requirements:
-  - python >= 3.9
   - iproute2
   - nftables
 notes:
   - Needs root, to see whose sockets are whose.
 options:
-  underlay_address:
-    description:
-      - The address at which the agent's peers reach it.
-      - When empty, the address of the interface with the default route, else the one that this connection came in at.
-    type: str
-    default: ""
   managers:
     description:
       - The addresses of managers, by inventory name; empty where the inventory name is the address.
@@ -50,26 +37,8 @@ options:
     default: {}
 """
 
-EXAMPLES = r"""
-- name: Say what leaves this agent open
-  backendai.cluster.agent_segmentation:
-    users: {user1: 10.77.9.31}
-"""
-
-RETURN = r"""
-findings:
-  description:
-    - What leaves the agent open; each is a warning too.
-    - RV(ignore:kind) is V(public_address), V(shared_network), V(engine_socket) or V(ipv6).
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - kind: engine_socket
-      message: >-
-        the Docker engine listens at 0.0.0.0:2375: unless it asks for certificates, whoever connects there is root of
-        this agent; take that -H or hosts away
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 import dataclasses
 from collections.abc import Mapping
@@ -77,10 +46,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import findings_of
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import look_around
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, finish
+from ..module_utils._firewall.audit import findings_of
+from ..module_utils._firewall.surroundings import look_around
+from ..module_utils._model.addressing import is_address
+from ..module_utils._module import CAPACITY_OPTIONS, finish
 
 
 def _addresses(hosts: Mapping[str, Any]) -> dict[str, str]:

@@ -3,14 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Make the key of an agent's WireGuard device, or remove it."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: agent_underlay
 short_description: Make the key of an agent's WireGuard device, or remove it
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Makes the key pair on the agent and says where the agent is in the encrypted underlay. The private half stays on the
@@ -18,25 +15,13 @@ description:
   - The address follows from the public half, so that agents need not agree on addresses.
   - What would cut off sessions that run over the device is refused.
   - The role P(backendai.cluster.agent#role) makes the device itself.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-    details: Without a key there is no address yet, and RV(underlay) is V(null).
-  diff_mode:
-    support: full
+  - backendai.cluster.options.state
 requirements:
-  - python >= 3.9
   - iproute2
   - wireguard-tools
 options:
-  state_path:
-    description: The folder that holds what the agent remembers of sessions.
-    type: path
-    default: /var/lib/backendai
   encryption:
     description: How the underlay is encrypted; when empty, it is not, and the key goes.
     type: str
@@ -54,34 +39,17 @@ options:
     default: 51820
 """
 
-EXAMPLES = r"""
-- name: Make the key of this agent's WireGuard device
-  backendai.cluster.agent_underlay:
-    encryption: wireguard
-"""
-
-RETURN = r"""
-underlay:
-  description: The address and the MTU, in bytes, that the device has to have; V(null) where there is to be none.
-  returned: success
-  type: dict
-  sample:
-    address: fd62:6169:0:f6d8:ef91:e32d:4a32:ce8a
-    mtu: 1440
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import (
-    CAPACITY_OPTIONS,
-    CONNECTION_OPTIONS,
-    finish,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.setup import Wish, prepare
+from ..module_utils._host.store import Store
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, finish
+from ..module_utils._wireguard.key import Wish, prepare
 
 
 def main() -> None:

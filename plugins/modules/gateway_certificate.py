@@ -3,14 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check the variables of a gateway, and give it the certificate that they describe."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_certificate
 short_description: Check the variables of a gateway, and give it its certificate
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Checks all variables of this host that begin with C(gateway_), which the role P(backendai.cluster.gateway#role)
@@ -22,8 +19,6 @@ description:
     until the names change, or it is about to expire within 30 days.
   - A private key that is given travels in an option that is never shown. Have C(ansible_pipelining) on, so that it is
     in no temporary file.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
 attributes:
@@ -31,13 +26,10 @@ attributes:
     description: Checks variables and files on the control node.
     support: full
   check_mode:
-    support: full
     details: A certificate that would be made has no fingerprint yet.
   diff_mode:
-    support: full
     details: Shows names, end and fingerprint of certificates, never a key.
 requirements:
-  - python >= 3.9
   - cryptography, also on the control node where a certificate is given
 options:
   state:
@@ -64,40 +56,8 @@ options:
     default: ""
 """
 
-EXAMPLES = r"""
-- name: Check the variables of the gateway
-  backendai.cluster.gateway_certificate:
-    state: validated
-  register: checked
-
-- name: Have the certificate
-  backendai.cluster.gateway_certificate:
-    path: /etc/backendai/gateway/certificate.pem
-"""
-
-RETURN = r"""
-gateway:
-  description: Where users find the gateway, as M(backendai.cluster.gateway_routes) reads it on the gateway.
-  returned: with O(state=validated)
-  type: dict
-  sample:
-    hostname: gateway.example.org
-    domain: apps.example.org
-    https_port: 443
-    first_ssh_port: 31001
-    last_ssh_port: 32000
-certificate:
-  description:
-    - What the certificate says. RV(ignore:expires_at) is in seconds since the epoch; RV(ignore:own) is whether the
-      gateway signed it itself; RV(ignore:fingerprint) is its SHA-256, V(null) where it would be made.
-  returned: with O(state=present)
-  type: dict
-  sample:
-    names: [gateway.example.org, 192.0.2.7]
-    expires_at: 1826000000
-    own: true
-    fingerprint: "6b86b273ff34fce19d6b804eff5a3f57…"
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 import dataclasses
 import time
@@ -106,9 +66,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import install
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import finish
+from ..module_utils._gateway.certificate import install
+from ..module_utils._model.change import as_diff
+from ..module_utils._module import finish
 
 
 def main() -> None:

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have a gateway lead to sessions."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: gateway_routes
 short_description: Have a gateway lead to sessions
@@ -17,17 +13,11 @@ description:
     right; without any option, that is all that happens.
   - A name, and an address with a port, belong to one session. A route that is given takes them from older ones of other
     sessions, which a route that has become stale must not lead into - that of the same name goes altogether.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
-  - backendai.cluster.gateway
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - backendai.cluster.options.gateway
 requirements:
   - nftables
 options:
@@ -121,5 +111,3 @@ links:
       ssh: {host: gateway.example.org, port: 31417}
       apps: [{name: jupyter, protocol: http, url: "https://gateway.example.org/s/train-llm/jupyter/"}]
 """
-
-# The work is done by the action plugin of the same name, through the program on the gateway.

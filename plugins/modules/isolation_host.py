@@ -3,14 +3,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask an agent or a gateway at which addresses it could be reached, or let an outsider probe them."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: isolation_host
 short_description: Ask a host at which addresses it could be reached, or let an outsider probe them
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(phase=targets), reads the addresses of an agent or a gateway, of its bridges and of its containers, and the
@@ -22,22 +17,14 @@ description:
     That takes a route for each, marked with the protocol 186, which is removed at the end. A run that was killed leaves
     its routes to the next one.
   - Silence at a UDP port proves that nothing answers, not that nothing listens.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
 attributes:
-  action:
-    description: Sends the request to the program on the host.
-    support: full
-  check_mode:
-    support: full
-    details: Nothing is tried.
   diff_mode:
     support: none
     details: Nothing is changed that would last.
 requirements:
-  - python >= 3.9
   - Docker SDK for Python (C(python3-docker)), on agents
   - iproute2
 notes:
@@ -45,12 +32,10 @@ notes:
 options:
   phase:
     description: What the host does.
-    type: str
     choices: [targets, probe]
     required: true
   kind:
     description: What the host is. Required with O(phase=targets).
-    type: str
     choices: [agent, gateway]
   own:
     description:
@@ -64,13 +49,11 @@ options:
     elements: str
   ports:
     description: The TCP ports to try, as numbers and ranges.
-    type: str
     default: 1-65535
   udp_ports:
     description: The UDP ports to try.
     type: list
     elements: int
-    default: []
   echo:
     description: Whether to ping.
     type: bool
@@ -82,66 +65,5 @@ options:
     default: 16000
 """
 
-EXAMPLES = r"""
-- name: Ask the agent for its addresses
-  backendai.cluster.isolation_host:
-    phase: targets
-    kind: agent
-
-- name: Probe an agent and one of its containers
-  backendai.cluster.isolation_host:
-    phase: probe
-    own: [10.77.9.11]
-    addresses: [10.77.9.11, 172.18.0.2]
-    udp_ports: [4789]
-"""
-
-RETURN = r"""
-addresses:
-  description: What each address belongs to - V(agent), V(gateway), V(bridge) or V(container).
-  returned: with O(phase=targets)
-  type: dict
-  sample: {10.77.9.11: agent, 172.18.0.1: bridge, 172.18.0.2: container}
-udp_ports:
-  description: The UDP ports of tunnels.
-  returned: with O(phase=targets)
-  type: list
-  elements: int
-expected:
-  description: The TCP ports that are expected to be open, with what they are for.
-  returned: with O(phase=targets)
-  type: dict
-  sample: {"443": HTTPS of sessions' apps}
-unread:
-  description: Why the addresses of containers, or a gateway's ports for SSH, are not known; empty when they are.
-  returned: with O(phase=targets)
-  type: str
-answers:
-  description:
-    - What answered. V(open) takes connections, V(closed) refuses them, V(answered) sent another ICMP error. What is
-      silent is not listed.
-  returned: with O(phase=probe)
-  type: list
-  elements: dict
-  sample: [{address: 10.77.9.11, protocol: tcp, state: open, ports: "22"}]
-ways:
-  description: The next hop by which each address was tried; empty for an address of this segment.
-  returned: with O(phase=probe)
-  type: dict
-  sample: {10.77.9.11: "", 172.18.0.2: 10.77.9.11}
-missing:
-  description: Why addresses could not be tried.
-  returned: with O(phase=probe)
-  type: dict
-unseen:
-  description: Addresses of this segment that no host has claimed, so that their silence says nothing.
-  returned: with O(phase=probe)
-  type: list
-  elements: str
-near:
-  description: Whether the host is on this segment.
-  returned: with O(phase=probe)
-  type: bool
-"""
-
-# The work is done by the action plugin of the same name, through the program on the host.
+EXAMPLES = "# Internal."
+RETURN = "# Internal."

@@ -3,14 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Install what every container needs to be part of a session."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: runtime_kit
 short_description: Build the runtime kit that every container mounts
-version_added: 0.1.0
 description:
   - "Internal: called by the roles of this collection."
   - Copies sshd, an ssh client and a shell, which the distribution's packages have installed on this agent, together
@@ -19,18 +16,15 @@ description:
   - The folder's name is a digest of all that is in it. A new version appears whole, and C(current) is switched to it at
     once; containers that mount an older one keep it.
   - When a new version takes over, older ones that no container mounts are removed, but for the one that it replaces.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
-  - backendai.cluster.agent
+  - backendai.cluster.options.engine
+  - backendai.cluster.options.state
   - backendai.cluster.attributes
 attributes:
-  check_mode:
-    support: full
   diff_mode:
-    support: full
     details: Files are listed by name, with a digest in place of their content.
 requirements:
+  - iproute2
   - dropbear, OpenSSH client and sftp-server, static busybox, ldd
 options:
   scripts:
@@ -39,42 +33,19 @@ options:
     required: true
 """
 
-EXAMPLES = r"""
-- name: Install the runtime kit
-  backendai.cluster.runtime_kit:
-    scripts:
-      bin/entrypoint: "{{ lookup('ansible.builtin.file', 'kit/entrypoint', rstrip=false) }}"
-"""
-
-RETURN = r"""
-version:
-  description: The version that this host's packages and the scripts make.
-  returned: success
-  type: str
-  sample: 15d9f4ab92e4
-path:
-  description: The folder of that version, for containers to mount.
-  returned: success
-  type: str
-  sample: /var/lib/backendai/kit/15d9f4ab92e4
-removed:
-  description: The older versions that were removed.
-  returned: success
-  type: list
-  elements: str
-  sample: []
-"""
+EXAMPLES = "# Internal."
+RETURN = "# Internal."
 
 import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.mounts import mounted_paths
-from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._docker.client import connect
+from ..module_utils._docker.mounts import mounted_paths
+from ..module_utils._host import kit
+from ..module_utils._model.change import Change, as_diff
+from ..module_utils._module import CONNECTION_OPTIONS, finish
 
 
 def main() -> None:

@@ -3,31 +3,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask an agent about the sessions that it holds, or let it act upon them."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_agent
 short_description: Ask an agent about the sessions that it holds, or let it act upon them
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - How the agent is reached, and what it offers, are its variables, whose names begin with C(agent_). The role
     P(backendai.cluster.agent#role) describes them.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
-attributes:
-  action:
-    description: Sends the request to the program on the agent.
-    support: full
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
 options:
   phase:
     description:
@@ -38,7 +24,6 @@ options:
       - V(wait) waits for C(main1) of a session to end.
       - V(verify) and V(logs) look at this agent's part of a session, and change nothing.
       - V(mark) leaves a file in the mounts of a session, looks for it through its containers, or removes it.
-    type: str
     choices: [survey, reap, remove, wait, verify, logs, mark]
     required: true
   images:
@@ -65,13 +50,10 @@ options:
     elements: dict
   name:
     description: The name of the session, for O(phase=verify) and O(phase=logs).
-    type: str
   session_id:
     description: The id of the session.
-    type: str
   kernel:
     description: The hostname of the one container whose logs are read, for O(phase=logs); empty for all.
-    type: str
   lines:
     description: How many lines of each log to return, for O(phase=logs).
     type: int
@@ -80,63 +62,10 @@ options:
     type: int
   mark:
     description: What tells this file from others, for O(phase=mark).
-    type: str
   act:
     description: What to do with the file, for O(phase=mark).
-    type: str
     choices: [leave, look, remove]
 """
 
-EXAMPLES = r"""
-- name: Read the agent
-  backendai.cluster.session_agent:
-    phase: survey
-    images: ["registry.example.com/pytorch:2.3"]
-    paths: []
-"""
-
-RETURN = r"""
-agent:
-  description: The agent's facts; V(null) when it is not fit.
-  returned: for O(phase=survey)
-  type: dict
-unfit:
-  description: Why the agent cannot be asked, one sentence; V(null) when it can.
-  returned: for O(phase=survey), O(phase=verify) and O(phase=logs)
-  type: str
-parts:
-  description:
-    - What this agent holds of the session. RV(ignore:drift) has a difference for each thing that a repair would change,
-      RV(ignore:pairs) how each container here reaches each of the session, RV(ignore:logs) each container's logs.
-  returned: for O(phase=verify) and O(phase=logs)
-  type: list
-  elements: dict
-failures:
-  description: A sentence for each session that something could not be done for, by its id.
-  returned: for O(phase=reap)
-  type: dict
-ended:
-  description: Whether C(main1) no longer runs.
-  returned: for O(phase=wait)
-  type: bool
-exit_code:
-  description: The exit code of C(main1); V(null) while it runs, and where its container is gone.
-  returned: for O(phase=wait)
-  type: int
-left:
-  description: The targets of the mounts that have the file now.
-  returned: for O(phase=mark) and O(act=leave)
-  type: list
-  elements: str
-seen:
-  description: What each container sees of each mount, by hostname and target.
-  returned: for O(phase=mark) and O(act=look)
-  type: dict
-stays:
-  description: The targets of the mounts from which the file could not be removed.
-  returned: for O(phase=mark) and O(act=remove)
-  type: list
-  elements: str
-"""
-
-# The work is done by the action plugin of the same name, through the program on the agent.
+EXAMPLES = "# Internal."
+RETURN = "# Internal."

@@ -3,86 +3,35 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find what is due about the sessions that are there."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_reconcile
 short_description: Find what is due about the sessions that are there
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - Compares what the agents hold with the queue and finds sessions that are over, containers that died, claims whose
     time is over, sessions that waited too long, and what returning agents still hold of sessions that have ended.
   - Notes in the queue what has to go before anything is touched, so that a run that is killed is finished by the next.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager
-  - backendai.cluster.manager.queue
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: It changes nothing but the queue.
+  - backendai.cluster.options.agents
+  - backendai.cluster.options.queue
+  - backendai.cluster.options.run
 options:
-  facts_max_age:
-    description: For how many seconds what an agent said is used again, instead of asking it.
-    type: int
-    default: 0
-  began:
-    description: When the agents were about to be read, in seconds since the epoch.
-    type: float
-    default: 0.0
   abandoned:
     description: Whether to take away what runs that were killed have left, instead of leaving it to be finished.
     type: bool
-    default: false
   all_routes:
     description: Whether gateways are to be told of all sessions, instead of what has changed in this run.
     type: bool
-    default: false
   told:
     description: The variables of the control node with results of this run that have told gateways something.
     type: list
     elements: str
-    default: []
   history_days:
     description: How many days sessions that have ended are remembered.
     type: int
     default: 30
 """
 
-EXAMPLES = r"""
-- name: Find what is due
-  backendai.cluster.session_reconcile:
-    agents: "{{ groups['agents'] }}"
-  register: due
-"""
-
-RETURN = r"""
-agents:
-  description: The agents that have something to do.
-  returned: success
-  type: list
-  elements: str
-end:
-  description: The ids of the sessions whose slice has to go, by agent.
-  returned: success
-  type: dict
-routes:
-  description:
-    - What M(backendai.cluster.gateway_routes) is to be told - RV(ignore:routes) and RV(ignore:ended) - and whether that
-      is RV(ignore:news).
-  returned: success
-  type: dict
-restart:
-  description: The ids of the sessions whose containers have to be started again, by agent.
-  returned: success
-  type: dict
-"""
-
-# The work is done by the action plugin of the same name, on the control node.
+EXAMPLES = "# Internal."
+RETURN = "# Internal."

@@ -3,10 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Report on sessions."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_report
 short_description: Report on sessions, from what agents and the queue say
@@ -18,18 +14,11 @@ description:
   - Nothing is changed. What is due about sessions - one has ended, or containers have died - is said, and not done.
   - For people, control characters in logs are shown as C(\x1b) and the like. The file and the result have lines as they
     were printed; what is not UTF-8 is replaced.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager
-  - backendai.cluster.manager.queue
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: The report is all that it makes.
+  - backendai.cluster.options.agents
+  - backendai.cluster.options.queue
+  - backendai.cluster.options.session
 options:
   kind:
     description:
@@ -41,14 +30,6 @@ options:
     type: str
     choices: [sessions, verification, logs]
     required: true
-  name:
-    description: The name of the session.
-    type: str
-    default: ""
-  id:
-    description: The id of the session.
-    type: str
-    default: ""
   kernel:
     description: The hostname of one container of the session, such as V(sub1), for O(kind=logs); empty for all.
     type: str
@@ -131,5 +112,3 @@ logs:
     agents: {}
     error: null
 """
-
-# The work is done by the action plugin of the same name, on the control node.

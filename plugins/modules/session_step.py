@@ -3,34 +3,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Take one step of the start of sessions on an agent."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_step
 short_description: Take one step of the start of sessions on an agent
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - A start is a row of steps, and an agent takes a step of a session only when all agents of that session have
     succeeded in the ones before. All sessions of a run take a step in one task. A session of one agent takes all steps
     with the first.
-  - What goes wrong with one session is a value in RV(sessions), and stops no other.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
+  - What goes wrong with one session is a value in C(sessions), and stops no other.
 extends_documentation_fragment:
   - backendai.cluster.attributes
+  - backendai.cluster.attributes.program
   - backendai.cluster.attributes.group
+  - backendai.cluster.options.start
 attributes:
-  action:
-    description: Decides from the results of all agents what this one does, and renders the templates of containers'
-      files.
-    support: full
-  check_mode:
-    support: full
   diff_mode:
-    support: full
     details: The environment of containers may hold secrets, so only the fact that it differs is shown.
 options:
   step:
@@ -44,7 +32,6 @@ options:
         session when all of that works. Until then it goes away when its claim expires.
       - V(command) starts the command of batch sessions, once.
       - V(remove) takes back what this run has made of sessions that failed, or were refused, on any agent.
-    type: str
     choices: [claim, overlay, apply, prove, command, remove]
     required: true
   starts:
@@ -54,25 +41,5 @@ options:
     required: true
 """
 
-EXAMPLES = r"""
-- name: Claim room for the containers
-  backendai.cluster.session_step:
-    step: claim
-    starts: "{{ planned.starts }}"
-"""
-
-RETURN = r"""
-sessions:
-  description:
-    - What came of each session that took a step here, by its id. RV(ignore:failed) and RV(ignore:refused) say why it
-      goes no further, RV(ignore:public_keys) are those of its containers here, RV(ignore:containers) their states.
-  returned: when a step was taken
-  type: dict
-  sample:
-    5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a:
-      nonce: 9f2c6b
-      steps: [claim]
-      public_keys: {main1: {user: ssh-ed25519 AAAA…, host: ssh-ed25519 AAAA…}}
-"""
-
-# The work is done by the action plugin of the same name, through the program on the agent.
+EXAMPLES = "# Internal."
+RETURN = "# Internal."

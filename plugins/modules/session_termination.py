@@ -3,53 +3,31 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""End a session."""
-
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: session_termination
 short_description: Find a session that has to go, and say that it has gone
-version_added: 0.1.0
 description:
   - "Internal: called by the playbooks of this collection."
   - With O(state=begun), looks through the queue and the facts of agents. What has to go is noted in the queue before
     anything is touched, so that a run that is killed is finished by the next. A session that waits is cancelled. It
     fails when an agent that holds a part of the session cannot be used, unless O(force=true).
   - With O(state=ended), writes the last record and moves the session to the history of the queue.
-author:
-  - backendai.cluster contributors (!UNKNOWN)
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.manager.queue
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: It changes nothing but the queue.
+  - backendai.cluster.options.queue
+  - backendai.cluster.options.session
 options:
   state:
     description: Whether the end begins, or is over.
-    type: str
     choices: [begun, ended]
     required: true
   agents:
     description: The inventory names of all agents, for O(state=begun).
     type: list
     elements: str
-  name:
-    description: The name of the session.
-    type: str
-    default: ""
-  id:
-    description: The id of the session.
-    type: str
-    default: ""
   force:
     description: Whether to go on without the agents that cannot be used. They are cleared when they return.
     type: bool
-    default: false
   record:
     description: The last record of the session, for O(state=ended).
     type: dict
@@ -57,58 +35,18 @@ options:
     description: The agents that could not be cleared; the queue remembers them.
     type: list
     elements: str
-    default: []
   removed:
     description:
       - What came of the removal on the agents that could be asked, by their names. Those that failed, or became
         unreachable, are remembered like O(away).
     type: dict
-    default: {}
   began:
     description: When the run began, in seconds since the epoch, for O(state=ended).
     type: float
   path:
     description: The file to write the record to; empty for none.
     type: path
-    default: ""
 """
 
-EXAMPLES = r"""
-- name: Find the session, and note that it ends
-  backendai.cluster.session_termination:
-    state: begun
-    name: train-llm
-    agents: "{{ groups['agents'] }}"
-  register: ending
-"""
-
-RETURN = r"""
-plan:
-  description: The plan of the session; V(null) when no agent holds it.
-  returned: with O(state=begun)
-  type: dict
-agents:
-  description: The agents that hold a part of it and can be used.
-  returned: with O(state=begun)
-  type: list
-  elements: str
-away:
-  description: The agents that may hold a part of it and cannot be used.
-  returned: with O(state=begun)
-  type: list
-  elements: str
-record:
-  description: The last record of the session.
-  returned: success
-  type: dict
-waiting:
-  description: Whether sessions of the queue wait for room.
-  returned: with O(state=ended)
-  type: bool
-routes:
-  description: What M(backendai.cluster.gateway_routes) is to be told, and whether that is news.
-  returned: with O(state=ended)
-  type: dict
-"""
-
-# The work is done by the action plugin of the same name, on the control node.
+EXAMPLES = "# Internal."
+RETURN = "# Internal."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
+from ..module_utils._model.errors import as_phrase
 
 HIDDEN = "hidden by --limit"
 

@@ -10,9 +10,9 @@ import os
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import day, moment
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ..module_utils._gateway import crypto
+from ..module_utils._gateway.certificate import day, moment
+from ..module_utils._model.validation import SpecError
 
 CERTIFICATE, KEY = "gateway_certificate", "gateway_certificate_key"
 

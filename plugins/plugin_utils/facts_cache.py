@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import share
+from ..module_utils._model.facts import AgentFacts
+from ..module_utils._model.files import write_atomically
+from ._queue.folder import share
 
 
 class FactsCache:

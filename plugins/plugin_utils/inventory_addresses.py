@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ..module_utils._model.validation import SpecError
 
 
 def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str], variable: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ..module_utils._model.validation import SpecError
 
 
 def refuse_malformed(keys: Sequence[str]) -> None:

@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state import load_state
+from ..module_utils._docker import labels
+from ..module_utils._host.store import Held
+from ..module_utils._model.errors import as_phrase
+from ..module_utils._model.files import load_state
+from ..module_utils._model.plain_data import from_plain
+from ..module_utils._model.plan import Kernel
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 STATE_PATH = "/var/lib/backendai"
@@ -143,9 +144,9 @@ def references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
 
 def _held(line: str) -> Held | None:
     try:
-        held = Held.from_dict(load_state(line))
+        held = from_plain(Held, load_state(line), "the session")
         plain = all(_NAME.fullmatch(one) for one in (held.plan.name, *(kernel.hostname for kernel in held.kernels)))
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except ValueError:
         return None
     return held if plain else None
 

@@ -15,9 +15,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.value_types import decoded, misfit
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_program import COLLECTION
+from ..module_utils._model.validation import Problems
+from ._request.value_types import decoded, misfit
+from .host_program import COLLECTION
 
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
 PREFIX = "session_"

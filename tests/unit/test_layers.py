@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -31,15 +32,17 @@ PURE = ("_placement", "_planner", "_request", "_lifecycle")
 
 def modules_imported_by(path: Path) -> set[str]:
     """Return the modules that a file names in its imports, wherever in it they are."""
-    return set(_named(ast.parse(path.read_text())))
+    package = ".".join([OURS, *path.relative_to(PLUGINS).parent.parts])
+    return set(_named(ast.parse(path.read_text()), package))
 
 
-def _named(tree: ast.AST) -> Iterator[str]:
+def _named(tree: ast.AST, package: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def files_of(folder: str) -> list[Path]:

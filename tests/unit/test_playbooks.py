@@ -29,5 +29,5 @@ def test_what_a_play_names_is_there(path: Path) -> None:
 def test_the_names_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
     assert {"queue_path", "claim_ttl", "force"} <= {*OF_THE_RUN.findall(text)}
-    assert {"session_registries", "session_hosts_template"} <= {*VARIABLE.findall(text)}
+    assert {"session_registries"} <= {*VARIABLE.findall(text)}
     assert {"tasks/start.yml", "prepare.yml", "parts/reconcile.yml"} <= {*FILE.findall(text)}

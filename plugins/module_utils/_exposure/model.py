@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 # What an address belongs to. Those of a host's bridges and containers are behind the host.
 AGENT, BRIDGE, CONTAINER, GATEWAY = "agent", "bridge", "container", "gateway"
@@ -31,16 +29,10 @@ class Target:
 
     name: str
     kind: str
-    addresses: Mapping[str, str]
+    addresses: dict[str, str]
     udp_ports: tuple[int, ...] = ()
-    expected: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    expected: dict[int, str] = dataclasses.field(default_factory=dict)
     unread: str = ""
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Target:
-        """Return the target that is described by plain data, with ports as text where JSON has it so."""
-        given = {**data, "udp_ports": tuple(data["udp_ports"])}
-        return cls(**{**given, "expected": {int(port): means for port, means in data["expected"].items()}})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +45,3 @@ class Stint:
     ports: str
     udp_ports: tuple[int, ...]
     echo: bool
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Stint:
-        """Return the stint that is described by plain data."""
-        lists = {name: tuple(data[name]) for name in ("own", "addresses", "udp_ports")}
-        return cls(data["target"], ports=data["ports"], echo=data["echo"], **lists)

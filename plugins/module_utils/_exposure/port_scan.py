@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterable, Iterator
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import ANSWERED, CLOSED, OPEN, PATIENCE
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import echo_request, is_reply
+from .._model.addressing import is_ipv6
+from .._network.icmp import echo_request, is_reply
+from .model import ANSWERED, CLOSED, OPEN, PATIENCE
 
 _SPARE_FILES = 200
 # To a tunnel it is a frame of a VXLAN that nobody has, to everything else nonsense.

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step, apply, show
+from .._model.addressing import is_ipv6
+from .._model.change import Change
+from .._model.files import locked
+from .._network.iproute import NetworkError, Step, apply, show
 
 # What marks our routes (the field ``proto``): those of a run that was killed are known by it.
 PROTOCOL = 186

@@ -11,21 +11,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import PATIENCE
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.port_scan import (
-    Answer,
-    Door,
-    allowed_at_once,
-    scan,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.probe_routes import Way, is_there, ways_to
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import (
-    Ranges,
-    as_text,
-    each,
-    ranges_of,
-)
+from .._model.addressing import is_ipv6
+from .._model.port_ranges import Ranges, as_text, each, ranges_of
+from .model import PATIENCE
+from .port_scan import Answer, Door, allowed_at_once, scan
+from .probe_routes import Way, is_there, ways_to
 
 
 @dataclasses.dataclass(frozen=True)

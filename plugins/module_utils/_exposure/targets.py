@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresses import container_addresses
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import AGENT, BRIDGE, CONTAINER, GATEWAY
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.own_addresses import (
-    host_addresses,
-    tunnel_ports,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
+from .._docker.addresses import container_addresses
+from .._docker.client import EngineUnavailable, connect
+from .._gateway.model import GatewayFault
+from .._gateway.store import GatewayStore
+from .._model.addressing import is_ipv6
+from .._model.errors import as_phrase
+from .._network.host import own_addresses
+from .._network.iproute import show
+from .model import AGENT, BRIDGE, CONTAINER, GATEWAY
 
 SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
 
@@ -62,3 +61,23 @@ def _kinds(addresses: dict[str, list[str]]) -> dict[str, str]:
     for kind, found in addresses.items():
         kinds.update({address: kind for address in found if address not in kinds})
     return kinds
+
+
+def host_addresses() -> tuple[list[str], list[str]]:
+    """Return the addresses of this host, link-local ones too, and those of the bridges behind it.
+
+    Link-local addresses are those of interfaces that have another address of the host.
+    """
+    own = own_addresses(None)
+    links = show("ip", "-j", "addr", "show")
+    entries = [(link["ifname"], entry["local"], entry["scope"]) for link in links for entry in link["addr_info"]]
+    outward = {name for name, address, _scope in entries if address in own}
+    local = [address for name, address, scope in entries if name in outward and scope == "link" and is_ipv6(address)]
+    behind = {address for _name, address, scope in entries if scope == "global" and address not in own}
+    return [*own, *sorted(local)], sorted(behind)
+
+
+def tunnel_ports() -> list[int]:
+    """Return the UDP ports of all VXLAN links, ours or not."""
+    links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
+    return sorted({link["linkinfo"]["info_data"]["port"] for link in links if "port" in link["linkinfo"]["info_data"]})

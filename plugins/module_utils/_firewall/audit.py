@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed
+from .._model.addressing import bracketed
 
 # TCP ports at which the engine meets other nodes of a Docker Swarm, with certificates of the swarm's own.
 SWARM_PORTS = (2377, 7946)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall, of_family
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed
+from .._model.addressing import collapsed
+from .policy import Allowance, Firewall, of_family
 
 # The ports at which nodes of a Docker Swarm meet: nobody listens there where none is used.
 SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)

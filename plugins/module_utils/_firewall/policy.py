@@ -2,15 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who may open a connection to a host."""
+"""Who may open a connection to a host: what the operator says, checked before anything is applied."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
+from .._model.addressing import collapsed, is_ipv6
+from .._model.port_ranges import as_text, parse_ranges
+from .._model.validation import Problems, SpecError, choice, entries, texts, whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,18 +43,99 @@ class Firewall:
     allow: tuple[Allowance, ...] = ()
     interfaces: tuple[str, ...] = ()
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Firewall:
-        """Return the firewall that :func:`dataclasses.asdict` of one gave, perhaps by way of JSON."""
-        given = {name: tuple(value) for name, value in data.items()}
-        allow = tuple(Allowance(**{**one, **_tuples(one, "ports", "sources")}) for one in data["allow"])
-        return cls(**{**given, "allow": allow})
-
 
 def of_family(addresses: Iterable[str], family: int) -> list[str]:
     """Return the addresses and networks of IPv4 (4) or IPv6 (6)."""
     return [one for one in addresses if is_ipv6(one) == (family == 6)]
 
 
-def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(data[name]) for name in names}
+PROTOCOLS = ("tcp", "udp", "any")
+
+# For how many seconds new rules may last that nobody has confirmed.
+SHORTEST_TRIAL, LONGEST_TRIAL = 5, 3600
+
+
+def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection: Sequence[str]) -> Firewall:
+    """Return what ``firewall_*`` variables (by their names without the prefix) say.
+
+    Where no manager is named, they are those that are ``known`` and whoever is at the other end of the SSH
+    ``connection``: client address, client port, own address, own port; empty where Ansible came in another way. Raises
+    :class:`SpecError` with a sentence for each problem.
+    """
+    problems = Problems()
+    managers = networks(problems, "firewall_managers", options.get("managers") or ())
+    if not managers:
+        managers = networks(problems, "firewall_managers", [*known, *connection[:1]])
+    if not managers and not problems:
+        problems.add(
+            "firewall_managers is empty, and this connection does not come from an address: name the addresses that"
+            " operators come from, or nobody could log in any more"
+        )
+    ports = _ports(problems, "firewall_ssh_ports", options.get("ssh_ports") or ())
+    made = Firewall(
+        managers=managers,
+        gateways=networks(problems, "firewall_gateways", options.get("gateways") or ()),
+        peers=networks(problems, "firewall_peers", options.get("peers") or ()),
+        ssh_ports=ports or tuple(int(port) for port in connection[3:4]) or (22,),
+        allow=_allowances(problems, options.get("allow") or ()),
+        interfaces=tuple(sorted({*texts(problems, "firewall_interfaces", options.get("interfaces") or ())})),
+    )
+    if problems:
+        raise SpecError(str(problems))
+    return made
+
+
+def parse_timeout(value: Any) -> int:
+    """Return ``firewall_confirm_timeout``, in seconds; raises :class:`SpecError`."""
+    problems = Problems()
+    seconds = whole_number(problems, "firewall_confirm_timeout", value, SHORTEST_TRIAL, LONGEST_TRIAL)
+    if problems:
+        raise SpecError(str(problems))
+    return seconds
+
+
+def networks(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
+    """Return addresses and networks as networks that do not overlap, those of IPv4 first."""
+    found = [_network(problems, option, one) for one in texts(problems, option, value) if one]
+    return collapsed(str(one) for one in found if one is not None)
+
+
+def _network(problems: Problems, option: str, given: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(given)
+    except ValueError as error:
+        problems.refuse(option, given, _WITH_HOST_BITS if "host bits" in str(error) else _NO_NETWORK)
+        return None
+
+
+_WITH_HOST_BITS = "is a network with host bits: it must be the network's own address, such as 10.0.0.0/8"
+_NO_NETWORK = "must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24"
+
+
+def _allowances(problems: Problems, value: Any) -> tuple[Allowance, ...]:
+    found = []
+    for where, entry in entries(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
+        protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "tcp"), PROTOCOLS)
+        ports = _port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
+        sources = networks(problems, f"{where}.sources", entry.get("sources") or ())
+        if protocol == "any" and (ports or not sources):
+            problems.add(f"{where}: protocol any takes sources, and no ports")
+        if protocol != "any" and not ports:
+            problems.add(f"{where}.ports is required for {protocol}")
+        found.append(Allowance(protocol, ports, sources))
+    return tuple(found)
+
+
+def _ports(problems: Problems, option: str, value: Any) -> tuple[int, ...]:
+    listed = texts(problems, option, [value] if isinstance(value, int) else value)
+    return tuple(sorted({whole_number(problems, option, port, 1, 65535) for port in listed if port}))
+
+
+def _port_ranges(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
+    """Return ports and ranges of ports that do not overlap, such as ``22`` and ``9100-9199``."""
+    listed = ",".join(filter(None, texts(problems, option, [value] if isinstance(value, int) else value)))
+    try:
+        return tuple(as_text([one]) for one in parse_ranges(listed)) if listed else ()
+    except ValueError as error:
+        problems.refuse(option, listed, str(error))
+        return (listed,)

@@ -12,17 +12,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_rules import (
-    FirewallRules,
-    firewall_rules,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall, of_family
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import collapsed, is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, NETWORK
+from .._model.addressing import collapsed, is_ipv6
+from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, Underlay
+from .._model.plan import SessionPlan
+from .._wireguard.mesh import DEVICE, NETWORK
+from .host_rules import FirewallRules, firewall_rules
+from .policy import Firewall, of_family
+from .table import TABLE
 
 # How much is logged of each kind of what is dropped; all of it is counted.
 LOG_RATE = "6/minute"

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
+from .._host.processes import boot_id
+from .._host.store import Damaged, Store
+from .._model.files import dump_state, load_state, write_atomically
+from .._model.plain_data import from_plain, to_plain
+from .policy import Firewall
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +40,12 @@ class Trial:
         return self.boot != boot_id() or seconds_up() >= self.until
 
 
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    confirmed: Firewall | None
+    trial: Trial | None
+
+
 class FirewallState:
     """The firewall of a host in its ``store``. Whoever changes it holds the lock of the rules."""
 
@@ -55,29 +60,18 @@ class FirewallState:
     def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
         """Remember these two from now on."""
         self.confirmed, self.trial = confirmed, trial
-        stored = {"confirmed": _data(confirmed), "trial": _data(trial)}
-        write_atomically(self._path, dump_state(stored))
+        write_atomically(self._path, dump_state(to_plain(_Stored(confirmed, trial))))
 
     def _read(self) -> tuple[Firewall | None, Trial | None]:
         try:
-            stored = load_state(self._path.read_text())
-            trial = stored["trial"]
-            tried = Trial(**{**trial, "firewall": _firewall(trial["firewall"])}) if trial else None
-            return _firewall(stored["confirmed"]), tried
+            stored = from_plain(_Stored, load_state(self._path.read_text()), "the firewall")
+            return stored.confirmed, stored.trial
         except FileNotFoundError:
             return None, None
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise Damaged(f"{self._path} is damaged ({error}): remove it, and provision this host again.") from error
 
 
 def seconds_up() -> float:
     """Return for how long the host has been up, in seconds, sleep included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _firewall(data: Any) -> Firewall | None:
-    return Firewall.from_dict(data) if data else None
-
-
-def _data(one: Any) -> dict[str, Any] | None:
-    return dataclasses.asdict(one) if one else None

@@ -2,26 +2,27 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is around an agent: its addresses and networks, its engine's sockets, and whether IPv6 is filtered."""
+"""What is around an agent: its addresses and networks, its engine's sockets, and what else filters."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings, filters_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import PROC
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import find_underlay, own_addresses
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
-from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
+from .._host.processes import PROC
+from .._model.network import Underlay
+from .._network.host import find_underlay, own_addresses
+from .._network.iproute import show
+from .._network.sockets import sockets
+from .audit import Surroundings, filters_ipv6
+from .table import TABLE
 
 ENGINE = "dockerd"
 # The chain of our table that keeps outsiders out, over IPv6 too.
@@ -85,3 +86,28 @@ def _ruleset() -> dict[str, Any]:
         if done.returncode == 0:
             return dict(json.loads(done.stdout))
     return {}
+
+
+UFW = Path("/etc/ufw/ufw.conf")
+
+_BESIDE = (
+    "{name} is at work on this host: its rules hold beside those of the role firewall, and what it drops stays dropped;"
+    " let gateways, peers and managers in there as well."
+)
+
+
+def other_firewalls() -> list[str]:
+    """Return a sentence for each of ufw and firewalld that is at work here."""
+    return [_BESIDE.format(name=name) for name, active in (("ufw", _ufw()), ("firewalld", _firewalld())) if active]
+
+
+def _ufw() -> bool:
+    return UFW.is_file() and re.search(r"^ENABLED=yes$", UFW.read_text(), re.MULTILINE) is not None
+
+
+def _firewalld() -> bool:
+    try:
+        done = subprocess.run(["systemctl", "is-active", "--quiet", "firewalld.service"], check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0

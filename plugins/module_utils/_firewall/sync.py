@@ -6,22 +6,17 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
-    DEFAULT_BRIDGE,
-    isolation_of,
-    peers,
-    render,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge import plan_filtering
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import on_link, outer_interfaces
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, NetworkError, apply
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import read_public_key
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE
+from .._host.store import Damaged, Store
+from .._model.change import Change
+from .._network.bridge import plan_filtering
+from .._network.host import on_link, outer_interfaces
+from .._network.iproute import Look, NetworkError, apply
+from .._wireguard.key import read_public_key
+from .._wireguard.mesh import DEVICE
+from .policy import Firewall
+from .ruleset import DEFAULT_BRIDGE, isolation_of, peers, render
+from .state import FirewallState
+from .table import AGENTS_TABLE
 
 
 def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:

@@ -16,8 +16,8 @@ import re
 import subprocess
 from collections.abc import Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line
+from .._model.change import Change
+from .._model.errors import ClusterError, one_line
 
 TABLE = "backendai"
 

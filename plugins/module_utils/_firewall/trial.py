@@ -2,27 +2,32 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A new firewall is tried, and stays only if the operator still gets in, over a connection that is new as well."""
+"""A new firewall is tried, and stays only if the operator still gets in, over a connection that is new as well.
+
+The way back goes off by itself, whatever becomes of the run that began the trial.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import (
-    FirewallState,
-    Trial,
-    seconds_up,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate, rules_of
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import AGENTS_TABLE
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._network.host import interfaces
+from .._host.background import detach
+from .._host.processes import boot_id
+from .._host.store import PROGRAM, NotProvisioned, Store
+from .._model.change import Change
+from .._model.errors import ClusterError
+from .._network.host import interfaces
+from .policy import Firewall
+from .state import FirewallState, Trial, seconds_up
+from .sync import isolate, rules_of
+from .table import AGENTS_TABLE
 
 _UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
 
@@ -109,3 +114,32 @@ def _isolated_or_back(store: Store, trial: Trial | None) -> list[Change]:
         if trial is not None:
             withdraw(store, trial.nonce)
         raise
+
+
+# There where systemd runs the host (sd_booted(3)).
+SYSTEMD = Path("/run/systemd/system")
+
+
+def start_withdrawal(state_path: str, docker_host: str, nonce: str, seconds: int) -> None:
+    """Withdraw the trial with that nonce in so many seconds, by a timer of systemd or else a process of its own.
+
+    Once a trial is confirmed, its withdrawal does nothing. Raises :class:`NotProvisioned` where the program is missing
+    that does it, and :class:`subprocess.CalledProcessError` where systemd refuses.
+    """
+    if not PROGRAM.is_file():
+        raise NotProvisioned(f"{PROGRAM} is missing: apply the role backendai.cluster.firewall to this host.")
+    command = [sys.executable, str(PROGRAM), "--state-path", state_path, "--docker-host", docker_host]
+    command += ["--withdraw", nonce]
+    if not SYSTEMD.is_dir():
+        # None of the connection's own files: it would not end before they are closed.
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        detach(lambda: _later(seconds, command), nothing)
+        os.close(nothing)
+        return
+    timer = [f"--unit=backendai-firewall-{nonce[:8]}", f"--on-active={seconds}", "--timer-property=AccuracySec=100ms"]
+    subprocess.run(["systemd-run", "--quiet", *timer, *command], check=True, capture_output=True, text=True)
+
+
+def _later(seconds: int, command: list[str]) -> None:
+    time.sleep(seconds)
+    os.execv(command[0], command)

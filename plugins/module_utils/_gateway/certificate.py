@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from .._host.files import DesiredFile, plan_files, write_files
+from .._model.addressing import is_address
+from .._model.change import Change
+from . import crypto
+from .model import GatewayFault
 
 RENEW_DAYS, VALID_DAYS = 30, 397
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
+from .model import GatewayFault
 
 _missing: ImportError | None = None
 try:

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .._model.change import Change
+from .._model.errors import ClusterError
+from .model import GatewayFault
 
 SOCKET = "/run/backendai-gateway/admin.sock"
 # Seconds that HAProxy may take for one answer.

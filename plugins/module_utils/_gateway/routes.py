@@ -15,19 +15,9 @@ import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import free_ports, is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
-    Problems,
-    SpecError,
-    app_name_of,
-    choice,
-    entries,
-    id_of,
-    name_of,
-    text,
-    whole_number,
-)
+from .._model.addressing import free_ports, is_address
+from .._model.validation import Problems, SpecError, app_name_of, choice, entries, id_of, name_of, text, whole_number
+from .model import Gateway
 
 # The maps, by the names of their files.
 APPS, HOSTS, SSH = "apps.map", "hosts.map", "ssh.map"
@@ -78,18 +68,6 @@ class Route:
             ssh=None if self.ssh in taken else self.ssh,
             ssh_port=None if self.ssh in taken else self.ssh_port,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the route as plain data; :meth:`from_dict` gives it back."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Route:
-        """Return the route that :meth:`to_dict` gave."""
-        apps = tuple(
-            RoutedApp(str(app["name"]), str(app["protocol"]), Endpoint(**app["endpoint"])) for app in data["apps"]
-        )
-        return cls(data["id"], data["name"], apps, Endpoint(**data["ssh"]) if data["ssh"] else None, data["ssh_port"])
 
 
 def parse_routes(value: Any) -> list[Route]:
@@ -223,6 +201,6 @@ def _url(route: Route, app: RoutedApp, gateway: Gateway) -> str | None:
     if app not in _by_https(route):
         return None
     host = host_of(route.name, app.name, gateway)
-    if host:
-        return f"https://{gateway.authority_of(host)}/"
-    return f"https://{gateway.authority}/s/{route.name}/{app.name}/"
+    return (
+        f"https://{gateway.authority(host)}/" if host else f"https://{gateway.authority()}/s/{route.name}/{app.name}/"
+    )

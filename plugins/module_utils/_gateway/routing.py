@@ -7,21 +7,42 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import (
-    Map,
-    Route,
-    links_of,
-    maps_of,
-    next_routes,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import GATEWAYS_TABLE, table_of
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile, plan_files, write_files
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from .._firewall.table import Table
+from .._host.files import DesiredFile, plan_files, write_files
+from .._model.change import Change
+from .haproxy import Haproxy, MapChange, NotRunning
+from .model import Gateway
+from .routes import Map, Route, links_of, maps_of, next_routes
+from .store import GatewayStore
+
+GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
+
+
+def table_of(ports: Iterable[int], gateway: Gateway) -> str:
+    """Return the table that lets new connections in at these ports of the gateway's range alone; a file that replaces
+    the table atomically."""
+    listed = ", ".join(str(port) for port in sorted(ports))
+    elements = f"\n        elements = {{ {listed} }}" if listed else ""
+    span = f"{gateway.first_ssh_port}-{gateway.last_ssh_port}"
+    return f"""\
+# Written by the module backendai.cluster.gateway_routes.
+{GATEWAYS_TABLE}
+delete {GATEWAYS_TABLE}
+{GATEWAYS_TABLE} {{
+    set ssh_ports {{
+        type inet_service{elements}
+    }}
+    chain input {{
+        type filter hook input priority filter; policy accept;
+        # Connections of a session that has ended are not cut here: they end with it.
+        tcp dport {span} tcp dport != @ssh_ports ct state new counter drop
+    }}
+}}
+"""
+
 
 NOT_RUNNING = (
     "HAProxy does not run on this gateway: its routes wait until it does (systemctl status backendai-gateway says why)."

@@ -15,12 +15,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
+from .._host.files import DesiredFile
+from .._model.files import dump_state, load_state, locked
+from .._model.plain_data import from_plain, to_plain
+from .model import Gateway, GatewayFault
+from .routes import Route
 
 
 class GatewayStore:
@@ -71,7 +70,7 @@ class GatewayStore:
 
     def files_of(self, routes: dict[str, Route]) -> list[DesiredFile]:
         """Return the files that these routes are, and those that have to go."""
-        files = {self._routes / f"{one.id}.json": dump_state(one.to_dict(), indent=1) + "\n" for one in routes.values()}
+        files = {self._routes / f"{one.id}.json": dump_state(to_plain(one), indent=1) + "\n" for one in routes.values()}
         gone = [DesiredFile(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
         return [*gone, *(DesiredFile(path, content) for path, content in files.items())]
 
@@ -83,8 +82,8 @@ class GatewayStore:
 
 def _route(path: Path) -> Route:
     try:
-        return Route.from_dict(load_state(path.read_text()))
-    except (KeyError, TypeError, ValueError) as error:
+        return from_plain(Route, load_state(path.read_text()), "the route")
+    except ValueError as error:
         raise _damaged(path) from error
 
 

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Route, links_of
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from .._model.files import write_atomically
+from . import crypto
+from .model import GatewayFault
+from .routes import Route, links_of
+from .store import GatewayStore
 
 LEAST_SECONDS, MOST_SECONDS = 60, 30 * 86400
 ISSUER = "backendai-gateway"

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import HOST_SLOTS, Device
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import one_line
+from .._model.devices import HOST_SLOTS, Device
+from .._model.errors import one_line
+from .cdi import named_gpus
 
 CUDA, ROCM = "cuda.device", "rocm.device"
 QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")

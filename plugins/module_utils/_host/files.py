@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from .._model.change import Change
+from .._model.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)

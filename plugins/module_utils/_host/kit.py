@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from .._model.change import Change
+from .._model.files import write_atomically
+from .store import NotProvisioned
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from .._model.ssh import PublicKeys
 
 
 def ensure_keys(folder: Path) -> PublicKeys:

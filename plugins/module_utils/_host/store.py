@@ -17,18 +17,18 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, is_session_id
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
+from .._model.devices import Pinned
+from .._model.errors import ClusterError
+from .._model.files import dump_state, load_state, locked, write_atomically
+from .._model.plain_data import from_plain, to_plain
+from .._model.plan import Kernel, SessionPlan
+from .._model.session import MAIN1, is_session_id
+from .._model.ssh import PublicKeys
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that units run, where provisioning has put it."""
@@ -81,13 +81,6 @@ class Held:
         for kernel in self.kernels:
             total.update(kernel.resources)
         return dict(total)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Held:
-        """Return what was stored."""
-        pinned = {hostname: Pinned(**both) for hostname, both in data["pinned"].items()}
-        keys = {hostname: PublicKeys(**both) for hostname, both in data["keys"].items()}
-        return cls(**{**data, "plan": SessionPlan.from_dict(data["plan"]), "pinned": pinned, "keys": keys})
 
 
 class Store:
@@ -174,10 +167,10 @@ class Store:
         """Return one session; ``None`` where this agent holds none of that id."""
         path = self.folder(session_id) / "session.json"
         try:
-            return Held.from_dict(load_state(path.read_text()))
+            return from_plain(Held, load_state(path.read_text()), "the session")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise Damaged(f"{path} is damaged ({error}): move {path.parent} away, then end what it held.") from error
 
     def _held_or_damaged(self, session_id: str) -> Held | Damaged | None:
@@ -190,8 +183,7 @@ class Store:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         folder = self.folder(held.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
-        text = dump_state({**dataclasses.asdict(held), "plan": held.plan.to_dict()})
-        write_atomically(folder / "session.json", text)
+        write_atomically(folder / "session.json", dump_state(to_plain(held)))
 
     def seal(self, session_id: str, paths: Iterable[Path]) -> None:
         """Note what files of a session hold, so that a later look can tell whether they still do."""

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from .facts import AgentFacts
 
 UNLIMITED = 1 << 30
 
@@ -88,11 +88,6 @@ class Bundle:
 def countable(request: Mapping[str, int]) -> dict[str, int]:
     """Shared memory is a part of memory and is counted there; a slot of amount zero never stands in the way."""
     return {slot: amount for slot, amount in request.items() if amount and slot != "shmem"}
-
-
-def room_for(agent: AgentFacts, request: dict[str, int]) -> int:
-    """Return how many containers that ask ``request`` each the agent can still hold."""
-    return Bundle.of([(request, 1)]).rooms([agent])[0]
 
 
 def fits(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import BYTE_SLOTS
+from .quantity import BYTE_SLOTS
 
 # Slots that every host has; all others count devices.
 HOST_SLOTS = frozenset({"cpu", *BYTE_SLOTS})

@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Mapping
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import SESSION_INTERFACE
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import preopen_ports, service_ports
+from .network import SESSION_INTERFACE
+from .plan import Kernel, SessionPlan
+from .session import preopen_ports, service_ports
 
 DEFAULT_MASTER_PORT = 29500
 

@@ -12,12 +12,12 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError, from_plain, to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from .devices import Device
+from .held_session import HeldSession
+from .images import KnownImage
+from .network import Underlay
+from .plain_data import DataError, from_plain, to_plain
+from .plan import SessionPlan
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from .plan import SessionPlan
+from .ssh import PublicKeys
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@
 """Dataclasses as plain data, and back: what they are made of is the only schema of what is sent and stored of them.
 
 The type of a field is ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a ``tuple[X, ...]``,
-``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them ``| None``.
+``list[X]``, ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them ``| None``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .errors import ClusterError
 
 T = TypeVar("T")
 
@@ -219,4 +219,4 @@ _LEAVES: dict[str, _Type] = {
     "str": _Type(_read_str, frozenset({str})),
 }
 _KEYS: dict[str, _Type] = {"str": _LEAVES["str"], "int": _Type(_read_number)}
-_LISTS: dict[str, Callable[[Iterable[Any]], Any]] = {"frozenset": frozenset, "tuple": tuple}
+_LISTS: dict[str, Callable[[Iterable[Any]], Any]] = {"frozenset": frozenset, "list": list, "tuple": tuple}

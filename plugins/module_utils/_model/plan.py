@@ -10,23 +10,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
-    HOST_NETWORK,
-    SESSION_INTERFACE,
-    Network,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import (
-    EVERY,
-    MAIN,
-    MAIN1,
-    SSH_PORT,
-    App,
-    Mount,
-    PublishedPort,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
+from .plain_data import from_plain, to_plain
+from .quantity import format_slots
+from .session import EVERY, MAIN, MAIN1, SSH_PORT, App, Mount, PublishedPort
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import is_session_id
+from .errors import ClusterError
+from .session import is_session_id
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
 _APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")

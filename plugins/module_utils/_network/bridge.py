@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
+from .._model.change import Change
+from .._model.plan import SessionPlan
+from .iproute import Look, Step
 
 _FILTERING = "link set dev {name} type bridge nf_call_iptables 1 nf_call_ip6tables 1"
 

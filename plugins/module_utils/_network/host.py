@@ -2,22 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent's network has in use, and where it meets its peers."""
+"""What an agent's network has in use, where it meets its peers, and who works on it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
-    BRIDGE_PREFIX,
-    DEFAULT_BRIDGE,
-    LINK_PREFIX,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
-from ansible_collections.backendai.cluster.plugins.module_utils._network.sockets import sockets
-from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
+from .._host.processes import parent_pid, process_environment
+from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, LINK_PREFIX, Underlay
+from .iproute import show
+from .sockets import sockets
 
 # Names of links whose addresses are for containers of this host alone, or for the host itself.
 _OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
@@ -135,3 +132,19 @@ def _connection_address() -> str:
     """Return the address of this host at which the SSH connection that runs us came in."""
     fields = ssh_connection().split()
     return fields[2] if len(fields) == 4 else ""
+
+
+_VARIABLE = "SSH_CONNECTION"
+
+
+def ssh_connection() -> str:
+    """Return client address, client port, own address and own port, as sshd(8) says them; empty where there is no SSH.
+
+    What changes the user, such as sudo, does not hand the variable on: then a process above this one has it.
+    """
+    found, pid = os.environ.get(_VARIABLE, ""), os.getpid()
+    with contextlib.suppress(OSError):
+        while not found and pid > 1:
+            pid = parent_pid(pid)
+            found = process_environment(pid).get(_VARIABLE, "")
+    return found

@@ -14,8 +14,8 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line
+from .._model.change import Change
+from .._model.errors import ClusterError, one_line
 
 
 class NetworkError(ClusterError):

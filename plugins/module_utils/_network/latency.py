@@ -12,12 +12,8 @@ import socket
 import time
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import echo_request, is_reply
-from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
-    Endpoint,
-    Target,
-    network_namespace,
-)
+from .icmp import echo_request, is_reply
+from .reachability import Endpoint, Target, network_namespace
 
 # What ``ping`` sends, in bytes.
 PAYLOAD = 56

@@ -19,12 +19,8 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH_PORT
-from ansible_collections.backendai.cluster.plugins.module_utils._network.icmp import (
-    ICMP_AND_IP_HEADERS,
-    echo_request,
-    is_reply,
-)
+from .._model.session import SSH_PORT
+from .icmp import ICMP_AND_IP_HEADERS, echo_request, is_reply
 
 RETRY_SECONDS, ROUND_SECONDS = 0.05, 0.3
 

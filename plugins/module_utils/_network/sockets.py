@@ -12,7 +12,7 @@ import socket
 import struct
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import PROC
+from .._host.processes import PROC
 
 _LISTEN = "0A"
 

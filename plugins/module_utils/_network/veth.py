@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import ProcessGone, Step, show
+from .._model.change import Change
+from .iproute import ProcessGone, Step, show
 
 
 @dataclasses.dataclass(frozen=True)

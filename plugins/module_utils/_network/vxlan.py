@@ -13,9 +13,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step, apply, show
+from .._model.change import Change
+from .._model.plan import SessionPlan
+from .iproute import Look, Step, apply, show
 
 
 @dataclasses.dataclass(frozen=True)

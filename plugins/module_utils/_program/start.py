@@ -15,18 +15,18 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, sentence
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import found_images
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.check import Unhealthy, prove
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, ClaimRefused, claim
-from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
+from .._docker.client import connect
+from .._host.store import Store
+from .._model.change import Change, as_diff
+from .._model.errors import EXPECTED, sentence
+from .._model.images import found_images
+from .._model.plan import SessionPlan
+from .._session.apply import Asked, apply_claimed
+from .._session.check import Unhealthy, prove
+from .._session.claim import Claim, ClaimRefused, claim
+from .._session.command import start_command
+from .._session.contents import Contents
+from .._session.survey import Settings
 
 if TYPE_CHECKING:
     import docker

@@ -11,22 +11,22 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY
-from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+from .._docker import containers, labels
+from .._docker.sdk import docker
+from .._host.store import Held, Store
+from .._model.errors import ClusterError
+from .._model.plain_data import to_plain
+from .._model.plan import Kernel, SessionPlan
+from .._model.session import EVERY
+from .._network.reachability import (
     Endpoint,
     Met,
     Target,
     meetings,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import ask, passes
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
+from .claim_guard import claimed
+from .logins import ask, passes
+from .survey import container_states
 
 CHAIN = 4
 """How many logins follow one another in one command: the engine needs longer for a command than sshd for a login."""

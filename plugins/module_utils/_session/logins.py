@@ -10,8 +10,8 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.exec import BUSYBOX, run_as_work
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from .._docker.exec import BUSYBOX, run_as_work
+from .._docker.sdk import docker
 
 SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 

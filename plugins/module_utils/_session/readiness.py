@@ -11,11 +11,11 @@ import os
 import time
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import process_start_time
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .._docker.containers import pid_of
+from .._docker.logs import LogUnreadable, tail_of
+from .._docker.sdk import docker
+from .._host.processes import process_start_time
+from .._model.errors import ClusterError
 
 # What the entrypoint makes in its container once it is through: in it stands when the first process started.
 READY = "/var/lib/backendai/ready"

@@ -10,11 +10,11 @@ import dataclasses
 import subprocess
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import show
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, Mesh, port_of
+from .._model.change import Change
+from .._model.errors import ClusterError, one_line
+from .._model.network import Underlay
+from .._network.iproute import show
+from .mesh import DEVICE, Mesh, port_of
 
 # The systemd unit that makes the device, with its key, port, address and MTU.
 UNIT = "backendai-wireguard.service"

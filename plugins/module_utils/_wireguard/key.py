@@ -2,16 +2,26 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The key pair of an agent's WireGuard device: made here, the private half never leaves, nor is it ever read."""
+"""The key pair of an agent's WireGuard device: made here, the private half never leaves, nor is it ever read.
+
+What sessions that are here already rely on is not changed.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
+from .._host.store import Store
+from .._model.change import Change
+from .._model.errors import ClusterError
+from .._model.files import write_atomically
+from .._model.network import Underlay
+from .._network.host import find_underlay
+from .mesh import encrypted
 
 PRIVATE, PUBLIC = "private", "public"
 
@@ -41,3 +51,51 @@ def make_key(folder: Path) -> str:
 def remove_key(folder: Path) -> None:
     """Remove the pair, and its folder with it."""
     shutil.rmtree(folder)
+
+
+class InUse(ClusterError):
+    """Sessions rely on the underlay as it is; the message is one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """What the inventory says: the ``encryption``, empty or ``wireguard``, its UDP port, and the plain address."""
+
+    encryption: str
+    port: int
+    address: str
+
+
+def prepare(store: Store, wish: Wish, *, dry: bool) -> tuple[list[Change], Underlay | None]:
+    """Make or remove the key, and return what changed and the underlay that the device has to have.
+
+    ``None``: there is to be no device, or, with ``dry``, no key yet. Raises :class:`InUse` where sessions here rely on
+    what would change, and :class:`ValueError` for an underlay address that no interface has.
+    """
+    folder = store.wireguard_folder
+    with store.lock():
+        public_key = read_public_key(folder)
+        if not wish.encryption:
+            _refuse(store, wish, None)
+            there = folder.exists()
+            if there and not dry:
+                remove_key(folder)
+            return [Change("key of wireguard", "there", None)] if there else [], None
+        plain = find_underlay(wish.address)
+        if plain is None:
+            raise ValueError(f"agent_underlay_address: no interface of this host has {wish.address or 'one'}")
+        wanted = encrypted(plain, public_key, wish.port) if public_key else None
+        _refuse(store, wish, wanted)
+        if wanted:
+            return [], wanted
+        made = [Change("key of wireguard", None, "made by the agent")]
+        return made, None if dry else encrypted(plain, make_key(folder), wish.port)
+
+
+def _refuse(store: Store, wish: Wish, wanted: Underlay | None) -> None:
+    """Refuse what would cut sessions off: their plans, on all of their agents, say where this agent is."""
+    own = [(held.plan.name, held.plan.underlays.get(held.agent)) for held in store.sessions()]
+    names = sorted(name for name, underlay in own if underlay and underlay.public_key and underlay != wanted)
+    if names:
+        now = f"{wish.encryption!r} with another key, port, address or MTU" if wish.encryption else "''"
+        raise InUse(f"agent_underlay_encryption: {now} would cut off {', '.join(names)}; end what runs here first")

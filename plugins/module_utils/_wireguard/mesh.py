@@ -13,9 +13,9 @@ import hashlib
 import ipaddress
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import bracketed, is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from .._model.addressing import bracketed, is_ipv6
+from .._model.network import Underlay
+from .._model.plan import SessionPlan
 
 # The WireGuard device of an agent; the names of sessions' bridges begin in another way.
 DEVICE = "baiwg0"

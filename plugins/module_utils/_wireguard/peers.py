@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device as wireguard
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import read_public_key
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import DEVICE, encrypted, mesh_of
+from .._host.store import Store
+from .._model.change import Change
+from .._model.network import Underlay
+from . import device as wireguard
+from .key import read_public_key
+from .mesh import DEVICE, encrypted, mesh_of
 
 
 def join_peers(store: Store, *, dry: bool, gone: str = "") -> list[Change]:

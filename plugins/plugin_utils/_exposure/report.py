@@ -10,17 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import (
-    ANSWERED,
-    CLOSED,
-    GATEWAY,
-    OPEN,
-    PATIENCE,
-    STINT_SECONDS,
-    Stint,
-    Target,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model import port_ranges
+from ...module_utils._exposure.model import ANSWERED, CLOSED, GATEWAY, OPEN, PATIENCE, STINT_SECONDS, Stint, Target
+from ...module_utils._model import port_ranges
 
 # UDP ports that are tried everywhere: those of tunnels and of Docker Swarm, and of services that many hosts have.
 ALWAYS_UDP = (53, 111, 123, 161, 4789, 7946)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model import port_ranges
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
+from ...module_utils._model import port_ranges
+from .._report.table import render_table
 
 _SHOWN_PORTS = 60
 

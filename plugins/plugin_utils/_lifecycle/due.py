@@ -10,24 +10,11 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, STOPPED
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Parts,
-    containers_of,
-    finished,
-    plan_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
-    ENDED,
-    ENDING,
-    STARTING,
-    Entry,
-    ended,
-    ending,
-    timed_out,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import MAIN1, STOPPED
+from .._planner.cluster_state import Parts, containers_of, finished, plan_of
+from .._queue.entry import ENDED, ENDING, STARTING, Entry, ended, ending, timed_out
+from .._report.record import ended_record, session_record
 
 
 @dataclasses.dataclass(frozen=True)

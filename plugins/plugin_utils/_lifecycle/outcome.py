@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, ended, waiting
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record
+from ...module_utils._model.errors import as_phrase
+from ...module_utils._model.held_session import ContainerState
+from ...module_utils._model.plain_data import from_plain
+from ...module_utils._model.plan import SessionPlan
+from .._queue.entry import Entry, ended, waiting
+from .._report.record import ended_record
 
 # How often a session that waits is started before it is given up.
 MAX_STARTS = 3

@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Readings,
-    plan_of,
-    status_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, Entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
+from ...module_utils._model.plan import SessionPlan
+from .._planner.cluster_state import Readings, plan_of, status_of
+from .._queue.entry import ENDED, ENDING, Entry
+from .._report.access import route_of
 
 
 def routes_of(

@@ -11,29 +11,13 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed, note_of_end
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Parts,
-    Readings,
-    plan_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
-    ENDED,
-    ENDING,
-    STARTING,
-    WAITING,
-    Entry,
-    ended,
-    ending,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
-    ended_record,
-    session_record,
-    unplanned_record,
-)
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.validation import SpecError
+from .._planner.cluster_state import Parts, Readings, plan_of
+from .._planner.session_network import PlanError
+from .._queue.entry import ENDED, ENDING, STARTING, WAITING, Entry, ended, ending
+from .._report.record import ended_record, session_record, unplanned_record
+from .due import doomed, note_of_end
 
 BY_USER = "terminate_session was run"
 

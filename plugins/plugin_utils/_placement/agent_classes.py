@@ -11,17 +11,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import HasRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import (
-    Budget,
-    Frontier,
-    Packing,
-    frontier,
-    how_many,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order
+from ...module_utils._model.capacity import HasRoom
+from ...module_utils._model.facts import AgentFacts
+from .demand import Demand
+from .packing import Budget, Frontier, Packing, frontier, how_many
+from .uniform import Order
 
 # What an agent has left of containers and of each slot that is asked, and last the cores it has online.
 Measure = tuple[int, ...]

@@ -10,17 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import Bundle, HasRoom
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import Measure, Scale
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import (
-    Budget,
-    Frontier,
-    TooManySteps,
-    Totals,
-    placeable,
-)
+from ...module_utils._model.capacity import Bundle, HasRoom
+from ...module_utils._model.facts import AgentFacts, Holding
+from .agent_classes import Measure, Scale
+from .demand import Demand
+from .packing import Budget, Frontier, TooManySteps, Totals, placeable
 
 # How often unlike containers are packed to find out.
 TRIALS = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import Bundle, countable
+from ...module_utils._model.capacity import Bundle, countable
 
 
 @dataclasses.dataclass(frozen=True)

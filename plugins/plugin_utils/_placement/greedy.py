@@ -10,10 +10,10 @@ import heapq
 import math
 from collections import Counter
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import Field, Measure, first
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Packing, how_many, less
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order, largest
+from ...module_utils._model.facts import AgentFacts
+from .agent_classes import Field, Measure, first
+from .packing import Packing, how_many, less
+from .uniform import Order, largest
 
 # How many containers of each shape each agent gets, in rank order.
 Packings = list[tuple[AgentFacts, Packing]]

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import Field, Keyed, first
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.greedy import Greedy, Packings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import (
+from ...module_utils._model.facts import AgentFacts
+from .agent_classes import Field, Keyed, first
+from .greedy import Greedy, Packings
+from .packing import (
     Budget,
     Frontier,
     Packing,
@@ -29,7 +29,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packi
     reach,
     together,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import Order
+from .uniform import Order
 
 # How many elementary steps an exact search may take, about a second; beyond it, the greedy choice counts.
 STEPS = 2_500_000

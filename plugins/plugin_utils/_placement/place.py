@@ -4,8 +4,8 @@
 
 """Which agent holds which of a session's containers: pure, exact and deterministic.
 
-One agent is taken where one can hold all. Otherwise containers that are alike are counted (``alike``), and those of
-several shapes are packed (``unlike``).
+One agent is taken where one can hold all. Otherwise containers that are alike are counted (``uniform``), and those of
+several shapes are packed (``heterogeneous``).
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import fits, room_for
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous, uniform
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import Field
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand, Group
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.greedy import Packings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import together
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.unschedulable import Attempt, NoRoom, explain
-
-__all__ = ["Group", "NoRoom", "Placement", "fits", "place", "room_for"]
+from ...module_utils._model.facts import AgentFacts
+from . import heterogeneous, uniform
+from .agent_classes import Field
+from .demand import Demand, Group
+from .greedy import Packings
+from .packing import together
+from .unschedulable import Attempt, NoRoom, explain
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ...module_utils._model.facts import AgentFacts
 
 # Says which of several agents is taken first: the one with the smallest result. No two agents may be equal.
 Order = Callable[[AgentFacts], tuple[Any, ...]]

@@ -10,11 +10,11 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.blockers import makes_room
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand, Member
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Packing
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.quantity import format_slots
+from .blockers import makes_room
+from .demand import Demand, Member
+from .packing import Packing
 
 # How many containers or sessions a phrase names.
 NAMED = 4

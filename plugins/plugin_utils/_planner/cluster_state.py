@@ -10,10 +10,10 @@ import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, HeldSession
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import STOPPED
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.held_session import ContainerState, HeldSession
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import STOPPED
 
 Parts = Mapping[str, HeldSession]
 """What agents hold of one session, by their names in the inventory."""

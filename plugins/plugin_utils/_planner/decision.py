@@ -9,22 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import SWARM
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner import swarm
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Readings,
-    plan_of,
-    status_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, refuse_other_request
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.network import SWARM
+from ...module_utils._model.plain_data import to_plain
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.validation import SpecError
+from .._placement.place import Group, NoRoom, Placement, place
+from .._request.run_options import Pools
+from .._request.spec import SessionSpec, refuse_other_request
+from .cluster_state import Readings, plan_of, status_of
+from .session_network import PlanError, swarm_managers, why_no_swarm
+from .session_plan import make_plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,17 +203,17 @@ def _asks_swarm(spec: SessionSpec) -> bool:
 
 def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
     """Return the manager of the swarm of each agent, by name; nothing where the session needs no swarm."""
-    return swarm.managers(agents) if _asks_swarm(spec) else {}
+    return swarm_managers(agents) if _asks_swarm(spec) else {}
 
 
 def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that a swarm can join, should the session lie on several; raise a sentence where none is."""
     if not _asks_swarm(spec):
         return list(allowed)
-    swarms = swarm.managers(agents)
+    swarms = swarm_managers(agents)
     inside = [agent for agent in allowed if agent.name in swarms]
     if not inside:
-        raise PlanError(swarm.why_none(allowed))
+        raise PlanError(why_no_swarm(allowed))
     return inside
 
 

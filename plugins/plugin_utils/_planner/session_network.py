@@ -9,20 +9,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model import addressing
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
-    BRIDGE_PREFIX,
-    HOST_NETWORK,
-    SWARM,
-    Network,
-    _tag,
-    link_of,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner import swarm
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from ...module_utils._model import addressing
+from ...module_utils._model.errors import ClusterError
+from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.network import BRIDGE_PREFIX, HOST_NETWORK, SWARM, Network, _tag, link_of
+from .._request.run_options import Pools
+from .._request.spec import SessionSpec
 
 
 class PlanError(ClusterError, ValueError):
@@ -67,10 +59,10 @@ def _overlay(
 
     Swarm takes an address of its own on every node: it has the upper half of the subnet, the containers the lower one.
     """
-    managing = swarm.managers(agents)
+    managing = swarm_managers(agents)
     (name,) = {managing[agent.name] for agent in chosen}
     manager = next(agent for agent in agents if agent.name == name)
-    if wrong := swarm.obstacle(chosen, manager):
+    if wrong := swarm_obstacle(chosen, manager):
         raise PlanError(wrong)
     mtu = addressing.vxlan_mtu(_underlays(chosen, "an overlay", tunnelled=True))
     subnet = _subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
@@ -129,3 +121,45 @@ def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> l
             both = f"{name} has {address} and {other} has {peer}"
             raise PlanError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
     return [(address, mtu) for _name, address, mtu in found]
+
+
+_ASKED = "session_network_driver: swarm was asked for"
+
+
+def swarm_managers(agents: Iterable[AgentFacts]) -> dict[str, str]:
+    """Return, for each agent that is a ready node of a swarm, the agent that manages it: the first one by its name.
+
+    Agents with the same manager are in the same swarm. A swarm that none of the agents manages does not count.
+    """
+    listed = sorted(agents, key=lambda agent: agent.name)
+    found: dict[str, str] = {}
+    for manager in (one for one in listed if one.swarm):
+        for agent in listed:
+            if agent.swarm and manager.swarm and agent.swarm.node in manager.swarm.nodes:
+                found.setdefault(agent.name, manager.name)
+    return found
+
+
+def why_no_swarm(agents: Sequence[AgentFacts]) -> str:
+    """Return one sentence for why none of the agents, none of which has a manager, can use a swarm."""
+    outside = [agent.name for agent in agents if agent.swarm is None]
+    inside = ", ".join(agent.name for agent in agents if agent.swarm)
+    reasons = [f"{', '.join(outside)} {'are' if len(outside) > 1 else 'is'} in no swarm"] if outside else []
+    reasons += [f"no agent that can be used manages the swarm of {inside}"] if inside else []
+    return f"{_ASKED}, and {' and '.join(reasons)}; make them nodes of one swarm, or choose vxlan"
+
+
+def swarm_obstacle(chosen: Iterable[AgentFacts], manager: AgentFacts) -> str:
+    """Return one sentence for what keeps an overlay of the manager's swarm from joining the agents; else nothing."""
+    port = manager.swarm.port if manager.swarm else 0
+    for agent in chosen:
+        if port in agent.tunnel_ports:
+            return (
+                f"{_ASKED}, its UDP port is {port}, and sessions with a VXLAN at that port run on {agent.name}: end"
+                " them first, or choose vxlan"
+            )
+        if agent.underlay and agent.underlay.public_key:
+            return (
+                f"{_ASKED}, and {agent.name} has agent_underlay_encryption, which an overlay does not use: choose vxlan"
+            )
+    return ""

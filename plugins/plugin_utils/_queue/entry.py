@@ -22,13 +22,12 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.state import dump_state, load_state
+from ...module_utils._model.errors import ClusterError
+from ...module_utils._model.files import dump_state, load_state
+from ...module_utils._model.plain_data import from_plain
 
 # PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone.
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
-
-POLICIES = ("fifo", "lifo", "drf")
 
 # How many times a waiting session may be passed.
 PATIENCE = 16
@@ -106,42 +105,9 @@ class Entry:
     def from_json(cls, content: bytes | str, path: str) -> Entry:
         """Return the entry that :meth:`to_json` wrote; raise :class:`DamagedEntry` where the file holds none."""
         try:
-            data = _checked(load_state(content), _KINDS)
-            owner = data.get("owner")
-            return cls(
-                **{
-                    **data,
-                    "owner": None if owner is None else Owner(**_checked(owner, _OWNER_KINDS)),
-                    "agents": tuple(data.get("agents", ())),
-                }
-            )
-        except (ValueError, TypeError, RecursionError) as error:
+            return from_plain(cls, load_state(content), "the entry")
+        except (ValueError, RecursionError) as error:
             raise DamagedEntry(f"{path} is damaged ({error}): move it away, then create or end its session.") from None
-
-
-_OWNER_KINDS: dict[str, tuple[type, ...]] = {"host": (str,), "pid": (int,), "started": (str,)}
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("id", "name", "state", "user", "resource_group"), (str,)),
-    **dict.fromkeys(("priority", "passed", "attempts", "pending_timeout"), (int,)),
-    **dict.fromkeys(("enqueued_at", "updated_at"), (int, float)),
-    "spec": (dict, type(None)),
-    "record": (dict,),
-    "owner": (dict, type(None)),
-    "agents": (list,),
-    "plan": (dict, type(None)),
-}
-
-
-def _checked(data: Any, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
-    """Return ``data`` if its values are of their kinds; a reason names keys alone, for the values may be secret."""
-    if not isinstance(data, dict):
-        raise TypeError("it holds no mapping")
-    for key in data:
-        if key not in kinds:
-            raise ValueError(f"{key} is not known")
-        if not isinstance(data[key], kinds[key]):
-            raise TypeError(f"{key} is of the wrong type")
-    return data
 
 
 def in_order(

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id, process_start_time
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import is_session_id
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, DamagedEntry, Entry, Owner
+from ...module_utils._host.processes import boot_id, process_start_time
+from ...module_utils._model.files import locked, write_atomically
+from ...module_utils._model.session import is_session_id
+from .entry import ENDED, DamagedEntry, Entry, Owner
 
 # How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs.
 LOCK_SECONDS = 30.0

@@ -9,25 +9,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
-    Decision,
-    can_start_when_empty,
-    decide,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
-    Entry,
-    blocked_by,
-    count_pass,
-    dominant_shares,
-    in_order,
-)
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ...module_utils._model.errors import as_phrase
+from ...module_utils._model.validation import SpecError
+from .._placement.place import NoRoom
+from .._planner.cluster_state import Readings
+from .._planner.decision import Decision, can_start_when_empty, decide
+from .._planner.session_network import PlanError
+from .._request.run_options import Pools
+from .._request.spec import spec_from_dict
+from .entry import Entry, blocked_by, count_pass, dominant_shares, in_order
 
 
 @dataclasses.dataclass(frozen=True)

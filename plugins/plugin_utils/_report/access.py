@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import SSH
 
 
 def route_of(plan: SessionPlan) -> dict[str, Any]:

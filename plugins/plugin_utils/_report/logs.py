@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, Entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import Answers, NotFound, find
+from ...module_utils._model.plan import Kernel, SessionPlan
+from .._queue.entry import ENDED, Entry
+from .verification import Answers, NotFound, find
 
 # All that a terminal obeys but the tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")

@@ -10,11 +10,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from ...module_utils._model.held_session import ContainerState
+from ...module_utils._model.plan import SessionPlan
+from .._placement.place import NoRoom
+from .._request.spec import SessionSpec
+from .table import render_table
+
+_KERNEL_FIELDS = ("id", "role", "index", "rank", "hostname", "agent", "address", "container")
 
 
 def session_record(
@@ -26,7 +28,6 @@ def session_record(
     """Return the record of a planned session; ``containers`` are those that are there, by hostname."""
     unknown = ContainerState("unknown", None)
     states = {kernel.hostname: (containers or {}).get(kernel.hostname, unknown) for kernel in plan.kernels}
-    network = plan.network
     return {
         "id": plan.id,
         "name": plan.name,
@@ -35,24 +36,23 @@ def session_record(
         "cluster_size": len(plan.kernels),
         "requested_cluster_mode": plan.requested_cluster_mode,
         "resource_group": plan.resource_group,
-        "network": {key: getattr(network, key) for key in ("driver", "name", "subnet", "mtu", "vni")}
-        if network
-        else None,
+        "network": _fields(plan.network, ("driver", "name", "subnet", "mtu", "vni")) if plan.network else None,
         "kernels": [
             {
-                **{
-                    key: getattr(kernel, key) for key in ("id", "role", "index", "rank", "hostname", "agent", "address")
-                },
-                "container": kernel.container,
+                **_fields(kernel, _KERNEL_FIELDS),
                 "status": states[kernel.hostname].status,
                 "image_digest": states[kernel.hostname].image_digest,
             }
             for kernel in plan.kernels
         ],
-        "apps": [{"name": app.name, "port": app.port, "protocol": app.protocol} for app in plan.apps],
+        "apps": [_fields(app, ("name", "port", "protocol")) for app in plan.apps],
         "pending": None,
         "error": error,
     }
+
+
+def _fields(one: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
 
 
 def unplanned_record(

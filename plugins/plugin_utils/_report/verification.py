@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import plan_of, status_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, Entry
+from ...module_utils._model.errors import ClusterError
+from ...module_utils._model.held_session import HeldSession
+from ...module_utils._model.plain_data import from_plain
+from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.session import Mount
+from .._planner.cluster_state import plan_of, status_of
+from .._queue.entry import ENDED, Entry
 
 # What is asked of every pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.table import render_table
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import fails, unasked
+from .table import render_table
+from .verification import fails, unasked
 
 # How the table calls what fails.
 SHOWN = {"name": "name", "tcp": "tcp", "frame": "mtu", "ssh": "ssh"}

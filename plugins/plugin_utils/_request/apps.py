@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH, SSH_PORT, App
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import SSH, SSH_PORT, App
+from ...module_utils._model.validation import (
     Problems,
     app_name_of,
     whole_number,

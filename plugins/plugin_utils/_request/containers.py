@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.value_types import decoded
+from ...module_utils._model.quantity import parse_slot
+from ...module_utils._model.validation import Problems
+from .value_types import decoded
 
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20

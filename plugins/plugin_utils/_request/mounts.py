@@ -10,8 +10,8 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ...module_utils._model.session import Mount
+from ...module_utils._model.validation import Problems
 
 HOME = "/home/work"
 # What every container has for itself, and is the session's: nothing can be mounted there, or inside.

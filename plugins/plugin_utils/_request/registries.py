@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, _as_docker_says
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import mapping
+from ...module_utils._model.registries import Credential, _as_docker_says
+from ...module_utils._model.validation import Problems
+from .containers import mapping
 
 OPTION = "session_registries"
 KEYS = ("username", "password")

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN, MAIN1, SUB
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import MAIN, MAIN1, SUB
+from ...module_utils._model.validation import (
     Problems,
     optional,
     whole_number,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import (
+from .containers import (
     environment,
     mapping,
     resources,

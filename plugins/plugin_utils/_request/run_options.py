@@ -11,14 +11,14 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_LINES
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import MAX_LINES
+from ...module_utils._model.validation import (
     Problems,
     id_of,
     number_range,
     whole_number,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
+from .registries import parse_registries
 
 # The least and the most of each number.
 NUMBERS = {

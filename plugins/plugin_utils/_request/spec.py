@@ -11,17 +11,17 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY, App, Mount
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import EVERY, App, Mount
+from ...module_utils._model.validation import (
     Problems,
     SpecError,
     name_of,
     whole_number,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.apps import parse_apps
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import environment, resources
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.mounts import parse_mounts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, alike, parse_roles
+from .apps import parse_apps
+from .containers import environment, resources
+from .mounts import parse_mounts
+from .roles import Role, alike, parse_roles
 
 MAX_CLUSTER_SIZE = 1024
 MAX_ID = (1 << 31) - 1

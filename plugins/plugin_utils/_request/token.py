@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import LEAST_SECONDS, MOST_SECONDS
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._gateway.token import LEAST_SECONDS, MOST_SECONDS
+from ...module_utils._model.validation import (
     Problems,
     id_of,
     name_of,
@@ -31,7 +31,7 @@ class TokenRequest:
 
 
 def parse_token_request(problems: Problems, args: Mapping[str, Any]) -> TokenRequest:
-    """Return what the options of ``session_token`` ask; problems name the variables."""
+    """Return what the options of ``gateway_token`` ask; problems name the variables."""
     session_id = id_of(problems, "session_id", args.get("session_id"))
     name = name_of(problems, "session_name", args.get("name")) if args.get("name") or not session_id else ""
     seconds = whole_number(problems, "session_token_ttl", args.get("ttl", 3600), LEAST_SECONDS, MOST_SECONDS)

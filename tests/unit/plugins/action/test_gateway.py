@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action import gateway_certificate, session_token
+from ansible_collections.backendai.cluster.plugins.action import gateway_certificate, gateway_token
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make
 from tests.unit.plugins.action.conftest import Run
 
@@ -118,13 +118,13 @@ def test_the_gateway_gets_what_the_files_hold(
 
 
 def token_of(run: Run, path: Path, **more: Any) -> dict[str, Any]:
-    return run(session_token.ActionModule, {"name": "train-llm", "path": str(path), **more}, {})
+    return run(gateway_token.ActionModule, {"name": "train-llm", "path": str(path), **more}, {})
 
 
 def test_the_token_is_in_its_file_and_not_in_the_result(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    asked = answering(monkeypatch, session_token, {**SAID, "token": TOKEN})
+    asked = answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
     path = tmp_path / "my.token"
     path.write_text("before")
     path.chmod(0o644)
@@ -142,7 +142,7 @@ def test_the_token_is_in_its_file_and_not_in_the_result(
 def test_a_gateway_that_refuses_leaves_the_file_alone(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    answering(monkeypatch, session_token, {"failed": True, "msg": "there is no session."})
+    answering(monkeypatch, gateway_token, {"failed": True, "msg": "there is no session."})
     path = tmp_path / "token"
     path.write_text("before")
     result = token_of(run, path)
@@ -150,7 +150,7 @@ def test_a_gateway_that_refuses_leaves_the_file_alone(
 
 
 def test_check_mode_writes_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
-    answering(monkeypatch, session_token, SAID)
+    answering(monkeypatch, gateway_token, SAID)
     assert token_of(run, tmp_path / "token")["changed"] is True
     assert (list(tmp_path.glob("*token*")), said) == ([], [])
 
@@ -158,7 +158,7 @@ def test_check_mode_writes_nothing(run: Run, tmp_path: Path, monkeypatch: pytest
 def test_a_path_that_cannot_be_written_is_refused_before_the_gateway_is_asked(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = answering(monkeypatch, session_token, SAID)
+    asked = answering(monkeypatch, gateway_token, SAID)
     with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be a file, and is a folder\.$"):
         token_of(run, tmp_path)
     with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be in a folder that exists"):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import setup
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import key
 from tests.unit.module_runs import result_of
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
@@ -17,7 +17,7 @@ KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the options for a provisioned agent that has one interface and a key."""
-    monkeypatch.setattr(setup, "find_underlay", lambda _address: Underlay("192.0.2.1", "eth0", 1500))
+    monkeypatch.setattr(key, "find_underlay", lambda _address: Underlay("192.0.2.1", "eth0", 1500))
     (tmp_path / "lock").touch()
     (tmp_path / "wireguard").mkdir()
     (tmp_path / "wireguard" / "public").write_text(KEY)

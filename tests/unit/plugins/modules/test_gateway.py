@@ -39,7 +39,7 @@ def routed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("module", "args"),
-    [("gateway_key", {}), ("session_token", {"name": "train-llm", "path": "x"})],
+    [("gateway_token", {"state": "ready"}), ("gateway_token", {"name": "train-llm", "path": "x"})],
 )
 def test_a_host_that_is_no_gateway_fails_with_one_sentence(
     module: str, args: dict[str, Any], tmp_path: Path, capsys: Captured
@@ -50,11 +50,11 @@ def test_a_host_that_is_no_gateway_fails_with_one_sentence(
 
 
 def test_a_key_is_made_once_and_its_public_half_told(folder: Path, capsys: Captured) -> None:
-    args = {"state_path": str(folder)}
-    would = result_of("gateway_key", args, capsys, check_mode=True)
+    args = {"state": "ready", "state_path": str(folder)}
+    would = result_of("gateway_token", args, capsys, check_mode=True)
     assert (would["changed"], would["public_key"], (folder / "token.key").exists()) == (True, None, False)
-    made = result_of("gateway_key", args, capsys)
-    again = result_of("gateway_key", args, capsys)
+    made = result_of("gateway_token", args, capsys)
+    again = result_of("gateway_token", args, capsys)
     assert (made["changed"], again["changed"]) == (True, False)
     assert made["diff"] == {"before": "", "after": f"key {folder}/token.key: made\n"}
     assert made["public_key"] == again["public_key"]
@@ -63,17 +63,17 @@ def test_a_key_is_made_once_and_its_public_half_told(folder: Path, capsys: Captu
 
 @pytest.mark.usefixtures("routed")
 def test_a_token_is_signed_for_the_session_and_none_in_check_mode(folder: Path, capsys: Captured) -> None:
-    public = result_of("gateway_key", {"state_path": str(folder)}, capsys)["public_key"]
+    public = result_of("gateway_token", {"state": "ready", "state_path": str(folder)}, capsys)["public_key"]
     asked = {"state_path": str(folder), "name": "train-llm", "session_id": ONE, "ttl": 60, "path": "x"}
-    result = result_of("session_token", asked, capsys)
+    result = result_of("gateway_token", asked, capsys)
     claims = verify(result["token"], public)
     assert (claims["sub"], claims["exp"], claims["exp"] - claims["iat"]) == (ONE, result["expires_at"], 60)
     assert abs(claims["iat"] - time.time()) < 60
     assert result["session"] == {"id": ONE, "name": "train-llm"}
     assert result["links"]["apps"][0]["url"] == "https://train-llm--web.apps.example.org/"
-    dry = result_of("session_token", asked, capsys, check_mode=True)
+    dry = result_of("gateway_token", asked, capsys, check_mode=True)
     assert (dry["changed"], "token" in dry) == (True, False)
-    by_id = result_of("session_token", {**asked, "name": ""}, capsys)
+    by_id = result_of("gateway_token", {**asked, "name": ""}, capsys)
     assert by_id["session"]["name"] == "train-llm"
 
 
@@ -93,8 +93,8 @@ def test_a_token_is_signed_for_the_session_and_none_in_check_mode(folder: Path, 
 def test_a_token_that_cannot_be_is_one_sentence(
     folder: Path, capsys: Captured, asked: dict[str, Any], sentence: str
 ) -> None:
-    result_of("gateway_key", {"state_path": str(folder)}, capsys)
-    result = result_of("session_token", {"state_path": str(folder), "path": "x", **asked}, capsys)
+    result_of("gateway_token", {"state": "ready", "state_path": str(folder)}, capsys)
+    result = result_of("gateway_token", {"state_path": str(folder), "path": "x", **asked}, capsys)
     assert result["failed"] is True
     assert result["msg"].startswith(sentence)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure import own_addresses
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure import targets
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host
 
 
@@ -25,14 +25,14 @@ LINKS: list[dict[str, Any]] = [
 
 
 def test_addresses_of_the_host_are_told_from_those_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (own_addresses, host):
+    for module in (targets, host):
         monkeypatch.setattr(module, "show", lambda *_words: LINKS)
-    own, behind = own_addresses.host_addresses()
+    own, behind = targets.host_addresses()
     assert own == ["192.0.2.1", "fd00::1", "fe80::1", "fe80::2"]
     assert behind == ["172.17.0.1", "172.19.0.1"]
 
 
 def test_tunnels_tell_their_ports_once(monkeypatch: pytest.MonkeyPatch) -> None:
     links = [{"linkinfo": {"info_data": data}} for data in ({"port": 4790}, {"port": 4789}, {"port": 4789}, {})]
-    monkeypatch.setattr(own_addresses, "show", lambda *_words: links)
-    assert own_addresses.tunnel_ports() == [4789, 4790]
+    monkeypatch.setattr(targets, "show", lambda *_words: links)
+    assert targets.tunnel_ports() == [4789, 4790]

@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure import targets
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import Endpoint, Route
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 
 NOWHERE = "unix:///nowhere/docker.sock"
 
@@ -45,7 +46,7 @@ def test_a_gateway_expects_its_doors_to_be_open(tmp_path: Path) -> None:
     (tmp_path / "routes").mkdir()
     with_ssh = Route("1", "train", ssh=Endpoint("192.0.2.1", 30001), ssh_port=32007)
     for route in (with_ssh, Route("2", "serve")):
-        (tmp_path / "routes" / f"{route.id}.json").write_text(json.dumps(route.to_dict()))
+        (tmp_path / "routes" / f"{route.id}.json").write_text(json.dumps(to_plain(route)))
     found = targets.of_gateway(str(tmp_path), 8443)
     assert found["expected"] == {"32007": "SSH of the session train", "8443": "HTTPS of sessions' apps"}
     assert (found["addresses"]["192.0.2.1"], found["addresses"]["172.17.0.1"]) == ("gateway", "bridge")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import itertools
 import json
@@ -12,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.options import parse_firewall, parse_timeout
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall, of_family
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import (
+    Allowance,
+    Firewall,
+    of_family,
+    parse_firewall,
+    parse_timeout,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 
 CONNECTION = ["203.0.113.7", "51234", "192.0.2.1", "2222"]
@@ -61,7 +66,7 @@ def allowed(**entry: Any) -> Allowance:
 
 @given(firewalls)
 def test_a_firewall_comes_back_from_json(made: Firewall) -> None:
-    assert Firewall.from_dict(json.loads(json.dumps(dataclasses.asdict(made)))) == made
+    assert from_plain(Firewall, json.loads(json.dumps(to_plain(made))), "firewall") == made
 
 
 @pytest.mark.parametrize("managers", [None, [], "", ()])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall import other_firewalls as others
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.other_firewalls import other_firewalls
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import surroundings as others
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import other_firewalls
 
 BESIDE = (
     "{} is at work on this host: its rules hold beside those of the role firewall, and what it drops stays dropped; let"

@@ -119,7 +119,7 @@ def test_without_a_trial_what_is_confirmed_holds(store: Store) -> None:
         "{}",
         '{"confirmed": null}',
         '{"confirmed": "x", "trial": null}',
-        '{"confirmed": {"managers": ["192.0.2.7/32"]}, "trial": null}',
+        '{"confirmed": {"allow": []}, "trial": null}',
         '{"confirmed": {"allow": [], "friends": []}, "trial": null}',
         '{"confirmed": null, "trial": {"nonce": "n"}}',
         '{"confirmed": null, "trial": {"firewall": null, "nonce": "n"}}',

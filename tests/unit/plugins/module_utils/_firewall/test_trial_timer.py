@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial_timer
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial_timer import start_withdrawal
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import start_withdrawal
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
 
 NONCE = "0123456789abcdef" * 2
@@ -23,9 +23,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the program that is installed on a host with systemd."""
     path = tmp_path / "restore.pyz"
     path.touch()
-    monkeypatch.setattr(trial_timer, "PROGRAM", path)
+    monkeypatch.setattr(trial, "PROGRAM", path)
     (tmp_path / "systemd").mkdir()
-    monkeypatch.setattr(trial_timer, "SYSTEMD", tmp_path / "systemd")
+    monkeypatch.setattr(trial, "SYSTEMD", tmp_path / "systemd")
     return path
 
 
@@ -46,9 +46,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def detached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[], None], str]]:
     """Return what is to be done in a process of its own, each with the file that it keeps open."""
     found: list[tuple[Callable[[], None], str]] = []
-    monkeypatch.setattr(
-        trial_timer, "detach", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}")))
-    )
+    monkeypatch.setattr(trial, "detach", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}"))))
     return found
 
 
@@ -65,7 +63,7 @@ def start() -> None:
 def test_systemd_withdraws_a_trial_by_a_timer_of_its_own(
     program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(trial_timer, "detach")
+    monkeypatch.delattr(trial, "detach")
     start()
     unit = ["--unit=backendai-firewall-01234567", "--on-active=60", "--timer-property=AccuracySec=100ms"]
     assert ran == [["systemd-run", "--quiet", *unit, *command(program)]]
@@ -90,8 +88,8 @@ def test_without_systemd_a_process_of_its_own_waits_and_becomes_the_program(
     (program.parent / "systemd").rmdir()
     found = detached(monkeypatch)
     done: list[object] = []
-    monkeypatch.setattr(trial_timer.time, "sleep", done.append)
-    monkeypatch.setattr(trial_timer.os, "execv", lambda path, argv: done.append((path, argv)))
+    monkeypatch.setattr(trial.time, "sleep", done.append)
+    monkeypatch.setattr(trial.os, "execv", lambda path, argv: done.append((path, argv)))
     start()
     ((act, _kept),) = found
     assert (ran, done) == ([], [])

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import facts_of, install, make
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
 
 NAMES = ["door.example.org", "*.apps.example.org", "192.0.2.7", "2001:db8::1"]
 NOW = time.time()

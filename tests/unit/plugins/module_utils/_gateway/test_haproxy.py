@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.haproxy import AdminSocket
 

@@ -23,6 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     next_routes,
     parse_routes,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 
 GATEWAY = Gateway("door.example.org", "", 443, 31001, 31004)
@@ -60,7 +61,7 @@ def test_what_is_given_is_read() -> None:
 
 def test_what_was_stored_is_read_back() -> None:
     for one in (route(1, ssh_port=31001), Route(IDS[0], "train-llm")):
-        assert Route.from_dict(one.to_dict()) == one
+        assert from_plain(Route, to_plain(one), "route") == one
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import routing
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import Outcome, Wish, route
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore

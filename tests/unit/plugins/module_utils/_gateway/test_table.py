@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.table import table_of
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import table_of
 
 GATEWAY = Gateway("door", "", 443, 31001, 32000)
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.errors import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import (
     claims_of,
     make_key,

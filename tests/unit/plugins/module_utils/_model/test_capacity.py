@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import UNLIMITED, Bundle, fits, room_for
+from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import UNLIMITED, Bundle, fits
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from tests.unit.builders import GIB, agent_facts
 from tests.unit.possible import cluster, described_agents, holds, requests
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
+
+
+def room_for(agent: AgentFacts, request_of_one: dict[str, int]) -> int:
+    """Return how many containers that ask the same an agent can still hold."""
+    return Bundle.of([(request_of_one, 1)]).rooms([agent])[0]
 
 
 @given(described_agents, st.lists(requests, min_size=1, max_size=5))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import due
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host
 
 LINKS = [

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
-from ansible_collections.backendai.cluster.plugins.module_utils._network import ssh_connection as module
-from ansible_collections.backendai.cluster.plugins.module_utils._network.ssh_connection import ssh_connection
+from ansible_collections.backendai.cluster.plugins.module_utils._network import host as module
+from ansible_collections.backendai.cluster.plugins.module_utils._network.host import ssh_connection
 
 CONNECTION = "203.0.113.7 51234 192.0.2.1 2222"
 OTHER = "203.0.113.7 51299 192.0.2.1 2222"

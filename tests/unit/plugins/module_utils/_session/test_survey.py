@@ -17,8 +17,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._session import survey as surveying
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
     Questions,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import (
     Device,

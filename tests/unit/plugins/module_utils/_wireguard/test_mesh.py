@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import (
     DEVICE,
     NETWORK,

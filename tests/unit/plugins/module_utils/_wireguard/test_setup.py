@@ -9,10 +9,10 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import setup
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import key
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import InUse, Wish, prepare
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import encrypted
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.setup import InUse, Wish, prepare
 from tests.unit.builders import agent_facts, held, plan
 
 KEY, OTHER_KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="
@@ -32,8 +32,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "public").write_text(KEY)
         return KEY
 
-    monkeypatch.setattr(setup, "find_underlay", lambda _address: PLAIN)
-    monkeypatch.setattr(setup, "make_key", make_key)
+    monkeypatch.setattr(key, "find_underlay", lambda _address: PLAIN)
+    monkeypatch.setattr(key, "make_key", make_key)
 
 
 def test_a_key_is_made_once(store: Store) -> None:
@@ -90,7 +90,7 @@ def test_sessions_without_encryption_do_not_mind(store: Store, counts: dict[str,
 
 
 def test_an_address_that_no_interface_has_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "find_underlay", lambda _address: None)
+    monkeypatch.setattr(key, "find_underlay", lambda _address: None)
     with pytest.raises(ValueError, match=r"^agent_underlay_address: no interface of this host has 192\.0\.2\.9$"):
         prepare(store, dataclasses.replace(ON, address="192.0.2.9"), dry=False)
 

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Stint, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
     Probed,
@@ -66,8 +67,8 @@ def test_the_ports_of_tunnels_are_tried_with_those_that_are_tried_everywhere() -
 
 
 def test_targets_and_stints_survive_json() -> None:
-    assert Target.from_dict(json.loads(json.dumps(dataclasses.asdict(GATEWAY)))) == GATEWAY
-    assert Stint.from_dict(json.loads(json.dumps(dataclasses.asdict(stint(AGENT))))) == stint(AGENT)
+    assert from_plain(Target, json.loads(json.dumps(to_plain(GATEWAY))), "targets") == GATEWAY
+    assert from_plain(Stint, json.loads(json.dumps(to_plain(stint(AGENT)))), "stints") == stint(AGENT)
 
 
 def test_silence_everywhere_is_well() -> None:

@@ -14,9 +14,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.session i
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.published_ports import publish
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan, publish
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
 from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_facts, readings, spec
 

@@ -10,14 +10,16 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import upper_half
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.underlay import Underlay
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.swarm import managers
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import (
+    PlanError,
+    swarm_managers,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
 from tests.unit.builders import (
     NOW,
@@ -69,12 +71,12 @@ def test_the_first_manager_by_name_makes_the_networks_of_its_swarm() -> None:
         agent_facts("agent6", swarm=node("agent6")),
         agent_facts("agent7"),
     ]
-    assert managers(agents) == {**dict.fromkeys(both, "agent2"), "agent4": "agent4", "agent5": "agent4"}
+    assert swarm_managers(agents) == {**dict.fromkeys(both, "agent2"), "agent4": "agent4", "agent5": "agent4"}
 
 
 def test_a_node_that_is_not_ready_is_left_out() -> None:
     agents = [agent_facts("agent1", swarm=node("agent1", "agent1")), agent_facts("agent2", swarm=node("agent2"))]
-    assert managers(agents) == {"agent1": "agent1"}
+    assert swarm_managers(agents) == {"agent1": "agent1"}
 
 
 def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:

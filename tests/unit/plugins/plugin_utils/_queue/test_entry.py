@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
     PATIENCE,
-    POLICIES,
     STATES,
     DamagedEntry,
     Entry,
@@ -33,8 +32,10 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     timed_out,
     waiting,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import NOW, queued
 
+POLICIES = specification()["session_queue_policy"]["choices"]
 ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
 OWNER = Owner("manager1 boot", 4711, "123456")
 DROPPED: dict[str, Any] = {"spec": None, "owner": None}
@@ -502,14 +503,14 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
         ([], "it holds no mapping"),
-        ({**WHOLE, "hunter2": 1}, "hunter2 is not known"),
+        ({**WHOLE, "hunter2": 1}, "the entry: hunter2 is not known"),
         ({**WHOLE, "state": "resting"}, "state is none of waiting, starting, ending, ended"),
         ({**WHOLE, "spec": None}, "the state waiting does not go without a spec"),
         ({**WHOLE, "state": "ended"}, "the state ended does not go with a spec"),
-        ({**WHOLE, "priority": "high"}, "priority is of the wrong type"),
-        ({**WHOLE, "agents": "agent1"}, "agents is of the wrong type"),
+        ({**WHOLE, "priority": "high"}, "the entry: priority must be a whole number"),
+        ({**WHOLE, "agents": "agent1"}, "the entry: agents must be a list"),
         ({**WHOLE, "owner": {}}, None),
-        ({**WHOLE, "owner": {**WHOLE["owner"], "pid": "1"}}, "pid is of the wrong type"),
+        ({**WHOLE, "owner": {**WHOLE["owner"], "pid": "1"}}, "the entry: owner.pid must be a whole number"),
         ({"id": "x"}, None),
     ],
     ids=[

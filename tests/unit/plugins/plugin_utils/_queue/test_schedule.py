@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, can_start_when_empty
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import POLICIES, Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import (
     Rules,
     schedule,
@@ -22,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule 
     waits_behind,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import (
     GIB,
     NOW,
@@ -36,6 +37,7 @@ from tests.unit.builders import (
     spec,
 )
 
+POLICIES = specification()["session_queue_policy"]["choices"]
 FIFO = Rules("fifo", 2)
 OWNER = Owner("manager1 boot", 4711, "123456")
 

@@ -84,4 +84,4 @@ def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sent
     ],
 )
 def test_urls_have_the_port_where_it_is_not_the_usual_one(gateway: Gateway, authority: str) -> None:
-    assert gateway.authority == authority
+    assert gateway.authority() == authority

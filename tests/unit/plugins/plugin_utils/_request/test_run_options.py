@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import PATIENCE, POLICIES
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import PATIENCE
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
     Pools,
     RunOptions,
     parse_pools,
     parse_run,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import options, refusal
 
 VNI_RULE = "must be a range within 1-16777215, such as 4096-16777215"
@@ -57,10 +56,6 @@ def test_the_defaults_of_the_role_are_taken() -> None:
         ),
         "",
     )
-
-
-def test_the_policies_are_those_of_the_queue() -> None:
-    assert tuple(specification()["session_queue_policy"]["choices"]) == POLICIES
 
 
 @pytest.mark.parametrize(

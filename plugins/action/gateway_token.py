@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ask a gateway for a token, and write it where its user wants it."""
+"""Ask a gateway for a token, and write it where its user wants it; or have it make the key that signs tokens."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import TokenRequest, parse_token_request
-from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import refuse_unknown
+from ..module_utils._model.files import write_atomically
+from ..module_utils._model.validation import Problems, SpecError
+from ..plugin_utils._request.token import TokenRequest, parse_token_request
+from ..plugin_utils.session_options import refuse_unknown
 
 
 class ActionModule(ActionBase):
-    """The action ``backendai.cluster.session_token``."""
-
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
+        if self._task.args.get("state") == "ready":
+            return {**result, **self._execute_module(task_vars=task_vars or {})}
         try:
             problems = Problems()
             refuse_unknown(problems, task_vars or {})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action import isolation_plan, isolation_report
+from ansible_collections.backendai.cluster.plugins.action import isolation_verification
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Target
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import stints_of
 from tests.unit.plugins.action.conftest import Run
@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {
 
 def test_options_that_make_sense_come_back(run: Run, tmp_path: Path) -> None:
     given = {**OPTIONS, "ports": "22", "rate": "500", "path": str(tmp_path / "report.json")}
-    result = run(isolation_plan.ActionModule, given, {})
+    result = run(isolation_verification.ActionModule, given, {})
     assert (result["changed"], result["ports"], result["rate"]) == (False, "22", 500)
     assert (result["outsiders"], result["agents"], result["gateways"]) == (["user1"], ["agent1"], ["gateway1"])
     assert result["ask"] == ["agent1", "gateway1"]
@@ -35,12 +35,12 @@ def test_options_that_make_sense_come_back(run: Run, tmp_path: Path) -> None:
 
 
 def test_options_have_defaults(run: Run) -> None:
-    result = run(isolation_plan.ActionModule, OPTIONS, {})
+    result = run(isolation_verification.ActionModule, OPTIONS, {})
     assert (result["ports"], result["rate"]) == ("1-65535", 16000)
 
 
 def test_an_agent_that_is_a_gateway_too_is_asked_once(run: Run) -> None:
-    assert run(isolation_plan.ActionModule, {**OPTIONS, "gateways": ["agent1"]}, {})["ask"] == ["agent1"]
+    assert run(isolation_verification.ActionModule, {**OPTIONS, "gateways": ["agent1"]}, {})["ask"] == ["agent1"]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_each_option_that_makes_no_sense_is_refused_in_a_sentence(
     run: Run, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(isolation_plan.ActionModule, {**OPTIONS, **changes}, {})
+        run(isolation_verification.ActionModule, {**OPTIONS, **changes}, {})
     assert str(refused.value) == sentence
 
 
@@ -87,21 +87,21 @@ def hostvars(**said: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_hosts_said_of_themselves_is_what_is_tried(run: Run) -> None:
-    result = run(isolation_plan.ActionModule, PLAN, hostvars())
+    result = run(isolation_verification.ActionModule, PLAN, hostvars())
     assert [(one["name"], one["kind"], one["expected"]) for one in result["targets"]] == [
         ("agent1", "agent", {}),
-        ("gateway1", "gateway", {443: "HTTPS"}),
+        ("gateway1", "gateway", {"443": "HTTPS"}),
     ]
     assert [(one["target"], one["addresses"], one["ports"]) for one in result["stints"]] == [
-        ("agent1", ("192.0.2.1",), "22"),
-        ("gateway1", ("192.0.2.9",), "22"),
+        ("agent1", ["192.0.2.1"], "22"),
+        ("gateway1", ["192.0.2.9"], "22"),
     ]
     assert (result["changed"], result["warnings"]) == (False, [])
 
 
 def test_an_agent_whose_containers_are_not_known_is_tried_with_a_warning(run: Run) -> None:
     said = {"__isolation_targets": {**SAID, "unread": "its containers are not known: no engine"}}
-    result = run(isolation_plan.ActionModule, PLAN, hostvars(agent1=said))
+    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1=said))
     assert result["warnings"] == ["agent1: its containers are not known: no engine."]
     assert result["targets"][0]["unread"] == "its containers are not known: no engine"
 
@@ -118,7 +118,7 @@ def test_a_host_that_could_not_be_asked_is_tried_at_the_addresses_of_the_invento
     run: Run, said: dict[str, Any], why: str
 ) -> None:
     known = {"ansible_host": "agent1.example", "agent_underlay_address": "192.0.2.7"}
-    result = run(isolation_plan.ActionModule, PLAN, hostvars(agent1={**known, **said}))
+    result = run(isolation_verification.ActionModule, PLAN, hostvars(agent1={**known, **said}))
     assert result["targets"][0]["addresses"] == {"192.0.2.7": "agent"}
     assert result["warnings"] == [f"agent1: it cannot be asked for its addresses: {why}."]
 
@@ -131,12 +131,13 @@ OPEN = {**QUIET, "answers": [{"address": "192.0.2.1", "protocol": "tcp", "state"
 
 def reported(run: Run, probed: dict[str, Any], path: str = "", *, check_mode: bool = False) -> dict[str, Any]:
     args = {
+        "state": "reported",
         "outsiders": ["user1"],
         "targets": [dataclasses.asdict(TARGET)],
         "stints": [dataclasses.asdict(STINT)],
         "path": path,
     }
-    return run(isolation_report.ActionModule, args, {"hostvars": {"user1": probed}}, check_mode=check_mode)
+    return run(isolation_verification.ActionModule, args, {"hostvars": {"user1": probed}}, check_mode=check_mode)
 
 
 def results(**one: Any) -> dict[str, Any]:

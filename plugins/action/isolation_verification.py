@@ -2,43 +2,67 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan what outsiders probe: first what is asked is checked, then hosts name their addresses, on the control node."""
+"""Check what is asked of outsiders, plan what they probe, and say what is open to them, on the control node."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import (
-    AGENT,
-    GATEWAY,
-    Target,
-)
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import stints_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import why_silent
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ..module_utils._exposure.model import AGENT, GATEWAY, Stint, Target
+from ..module_utils._model.addressing import is_address
+from ..module_utils._model.plain_data import from_plain, to_plain
+from ..module_utils._model.port_ranges import parse_ranges
+from ..module_utils._model.validation import Problems
+from ..plugin_utils._exposure.report import Probed, error_of, report_of, stints_of
+from ..plugin_utils._exposure.table import lines
+from ..plugin_utils._report.record import as_json
+from ..plugin_utils.agent_results import why_silent
+from ..plugin_utils.control import ControlAction
 
+# The variable of each agent and gateway that holds the result of ``isolation_host`` with ``phase: targets``.
 TARGETS_RESULT = "__isolation_targets"
-"""The variable of each agent and gateway that holds the result of ``isolation_host`` with ``phase: targets``."""
+
+# The variable of each outsider that holds the results with ``phase: probe``, one for each stint.
+PROBE_RESULTS = "__isolation_probe"
+
+# What the loop over stints calls each of them.
+LOOP_VARIABLE = "stint"
 
 _INVENTORY = ("ansible_host", "agent_underlay_address")
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.isolation_plan``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        if self._task.args["state"] == "validated":
-            return {**result, "changed": False, **_validated(self._task.args)}
-        return {**result, "changed": False, **_planned(self._task.args, (task_vars or {})["hostvars"])}
+        result, args, variables = super().run(tmp, task_vars), self._task.args, task_vars or {}
+        if args["state"] == "validated":
+            return {**result, "changed": False, **_validated(args)}
+        if args["state"] == "planned":
+            return {**result, "changed": False, **_planned(args, variables["hostvars"])}
+        return {**result, "changed": False, **self._reported(args, variables["hostvars"])}
+
+    def _reported(self, args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Show and write the ``report`` of what outsiders found; in check mode, show what they would try."""
+        stints = [from_plain(Stint, stint, "stints") for stint in args["stints"]]
+        if self._task.check_mode:
+            for stint in stints:
+                addresses = ", ".join(stint.addresses)
+                self._display.display(f"{stint.target}: {addresses}: TCP ports {stint.ports} would be tried.")
+            return {}
+        outsiders = list(args["outsiders"])
+        probed = [probe for name in outsiders for probe in _probed(name, hostvars[name], stints)]
+        targets = [from_plain(Target, target, "targets") for target in args["targets"]]
+        report = report_of(targets, outsiders, probed)
+        self.write(str(args.get("path") or ""), as_json(report))
+        for line in lines(report):
+            self._display.display(line)
+        error = error_of(report)
+        if error:
+            raise AnsibleActionFail(error)
+        return {"report": report}
 
 
 def _validated(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,8 +111,8 @@ def _planned(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]])
     stints = stints_of(targets, parse_ranges(str(args.get("ports", "1-65535"))), int(args.get("rate", 16000)))
     return {
         "warnings": [f"{target.name}: {target.unread}." for target in targets if target.unread],
-        "targets": [dataclasses.asdict(target) for target in targets],
-        "stints": [dataclasses.asdict(stint) for stint in stints],
+        "targets": to_plain(targets),
+        "stints": to_plain(stints),
     }
 
 
@@ -97,7 +121,21 @@ def _target(name: str, kind: str, variables: Mapping[str, Any]) -> Target:
     reply = variables.get(TARGETS_RESULT) or {}
     if "addresses" in reply:
         data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
-        return Target.from_dict({"name": name, "kind": kind, **data})
+        return from_plain(Target, {"name": name, "kind": kind, **data}, f"what {name} says is damaged")
     known = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
     unread = f"it cannot be asked for its addresses: {why_silent(reply)}"
     return Target(name, kind, dict.fromkeys(known, kind), unread=unread)
+
+
+def _probed(outsider: str, variables: Mapping[str, Any], stints: list[Stint]) -> list[Probed]:
+    """Return what an outsider found in each stint, or why it could not try it."""
+    loop = variables.get(PROBE_RESULTS) or {}
+    tried = [result for result in loop.get("results", []) if LOOP_VARIABLE in result]
+    results = {from_plain(Stint, result[LOOP_VARIABLE], LOOP_VARIABLE): result for result in tried}
+    return [_stint_result(outsider, stint, results.get(stint, loop)) for stint in stints]
+
+
+def _stint_result(outsider: str, stint: Stint, result: Mapping[str, Any]) -> Probed:
+    if "ways" not in result:
+        return Probed(outsider, stint, failed=f"it could not be tried: {why_silent(result)}")
+    return Probed(outsider, stint, **{name: result[name] for name in ("answers", "ways", "missing", "unseen", "near")})

@@ -60,7 +60,7 @@ def ansible(
 
 def test_a_token_is_in_its_file_and_nowhere_in_the_output(folder: Path, tmp_path: Path) -> None:
     asked = f"name=train-llm path={tmp_path}/my.token state_path={folder}"
-    run = ansible(tmp_path, "-vvvvv", "--diff", "-m", "backendai.cluster.session_token", "-a", asked)
+    run = ansible(tmp_path, "-vvvvv", "--diff", "-m", "backendai.cluster.gateway_token", "-a", asked)
     token = (tmp_path / "my.token").read_text().strip()
     assert run.returncode == 0, run.stdout
     assert token.count(".") == 2
@@ -69,7 +69,7 @@ def test_a_token_is_in_its_file_and_nowhere_in_the_output(folder: Path, tmp_path
 
 
 def test_other_tasks_of_the_run_are_printed_as_ever(folder: Path, tmp_path: Path) -> None:
-    run = ansible(tmp_path, "-vvv", "-m", "backendai.cluster.gateway_key", "-a", f"state_path={folder}")
+    run = ansible(tmp_path, "-vvv", "-m", "backendai.cluster.gateway_token", "-a", f"state=ready state_path={folder}")
     assert run.returncode == 0, run.stdout
     assert "stdout and stderr censored" not in run.stdout
 
@@ -77,7 +77,7 @@ def test_other_tasks_of_the_run_are_printed_as_ever(folder: Path, tmp_path: Path
 @pytest.mark.parametrize("pipelining", [True, False])
 def test_why_a_gateway_cannot_be_reached_is_said(tmp_path: Path, pipelining: bool) -> None:
     asked = f"name=train-llm path={tmp_path}/my.token state_path={tmp_path}"
-    run = ansible(tmp_path, "-m", "backendai.cluster.session_token", "-a", asked, ssh=NOWHERE, pipelining=pipelining)
+    run = ansible(tmp_path, "-m", "backendai.cluster.gateway_token", "-a", asked, ssh=NOWHERE, pipelining=pipelining)
     assert "UNREACHABLE!" in run.stdout + run.stderr
     assert "No route to host" in run.stdout + run.stderr
     assert not (tmp_path / "my.token").exists()
