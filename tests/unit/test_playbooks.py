@@ -30,4 +30,4 @@ def test_the_names_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
     assert {"queue_path", "claim_ttl", "force"} <= {*OF_THE_RUN.findall(text)}
     assert {"session_registries"} <= {*VARIABLE.findall(text)}
-    assert {"tasks/start.yml", "prepare.yml", "parts/reconcile.yml"} <= {*FILE.findall(text)}
+    assert {"tasks/plan.yml", "prepare.yml", "parts/reconcile.yml"} <= {*FILE.findall(text)}
