@@ -93,7 +93,12 @@ def _unreached(met: Met, mtu: int) -> list[str]:
 
 
 def _ring(held: Held) -> list[Kernel]:
-    """Return the containers of this agent, and the one after them: the first of the next agent, or of this one."""
+    """Return the containers of this agent, and the one after them: the first of the next agent, or of this one.
+
+    An agent that only makes the network of others has none.
+    """
+    if not held.kernels:
+        return []
     agents = list(dict.fromkeys(kernel.agent for kernel in held.plan.kernels))
     following = agents[(agents.index(held.agent) + 1) % len(agents)]
     return [*held.kernels, held.plan.kernels_on(following)[0]]

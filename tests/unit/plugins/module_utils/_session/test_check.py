@@ -140,6 +140,12 @@ def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: py
 
 
 @pytest.mark.usefixtures("probing")
+def test_an_agent_without_containers_has_nothing_to_prove(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(check, "passes")
+    assert findings(engine, held(MADE, "agent3"), 1) == []
+
+
+@pytest.mark.usefixtures("probing")
 @pytest.mark.parametrize("agents", [{"agent1": 7}, {"agent1": 1, "agent2": 5, "agent3": 4}])
 def test_logins_of_all_agents_are_one_ring_and_few_commands(
     agents: dict[str, int], engine: Any, monkeypatch: pytest.MonkeyPatch
