@@ -16,13 +16,11 @@ from tests.unit.builders import REPOSITORY
 from tests.unit.gateway import ONE, provisioned
 
 # In place of ssh: one that runs the command, its last argument, on this host, and one that reaches nobody.
-HERE = """\
-#!/bin/sh
+HERE = """#!/bin/sh
 for command; do :; done
 exec sh -c "$command"
 """
-NOWHERE = """\
-#!/bin/sh
+NOWHERE = """#!/bin/sh
 echo "connect to host gateway1 port 22: No route to host" >&2
 exit 255
 """
