@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import ClusterError
@@ -200,9 +200,16 @@ def resources(problems: Problems, option: str, value: Any) -> dict[str, int]:
 
 
 def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
-    """Return environment variables as text; the names that the session itself sets are refused."""
-    variables = {}
-    for key, content in _environment_items(problems, option, value):
+    """Return environment variables as text; the names that the session itself sets are refused.
+
+    The values may be secret: a refusal names the option only.
+    """
+    variables: dict[str, str] = {}
+    decoded = _decoded(value)
+    if not isinstance(decoded, Mapping):
+        problems.add(f"{option} must be a mapping of names to texts")
+        return variables
+    for key, content in ((str(name), content) for name, content in decoded.items()):
         if not _ENV_NAME.fullmatch(key):
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
         elif key.startswith("BACKENDAI_"):
@@ -216,16 +223,6 @@ def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
         else:
             variables[key] = str(content).lower() if isinstance(content, bool) else str(content)
     return variables
-
-
-def _environment_items(problems: Problems, option: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The value may be secret: a refusal names the option only."""
-    decoded = _decoded(value)
-    if not isinstance(decoded, Mapping):
-        problems.add(f"{option} must be a mapping of names to texts")
-        return
-    for key, content in decoded.items():
-        yield str(key), content
 
 
 def _decoded(value: Any) -> Any:
