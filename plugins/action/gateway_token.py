@@ -17,8 +17,9 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._model.files import write_atomically
-from ..module_utils._model.validation import SpecError
+from ..module_utils._model.validation import Problems, SpecError
 from ..plugin_utils._request.token import TokenRequest, parse_token_request
+from ..plugin_utils.session_options import refuse_unknown
 
 
 class ActionModule(ActionBase):
@@ -29,7 +30,10 @@ class ActionModule(ActionBase):
         if self._task.args.get("state") == "ready":
             return {**result, **self._execute_module(task_vars=task_vars or {})}
         try:
-            request = parse_token_request(self._task.args, task_vars or {})
+            problems = Problems()
+            refuse_unknown(problems, task_vars or {})
+            request = parse_token_request(problems, self._task.args)
+            problems.refuse_any()
             target = _target(request.path)
         except SpecError as error:
             raise AnsibleActionFail(str(error)) from None

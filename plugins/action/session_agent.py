@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ..plugin_utils.host_action import HostAction
 
 # How many seconds each phase may take on an agent.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "mark": 110}

@@ -15,23 +15,23 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
+from ..module_utils._model.images import (
     disagreement,
     found_images,
     reference_to,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, registry_of
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+from ..module_utils._model.registries import Credential, registry_of
+from ..module_utils._model.validation import Problems
+from ..module_utils._module import CONNECTION_OPTIONS
+from ..plugin_utils._lifecycle.start_steps import (
     PULL,
     UNREACHABLE,
     Start,
     failures,
     start_from,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..plugin_utils._request.registries import parse_registries
+from ..plugin_utils.host_action import HostAction
 
 # Seconds between looks, the last one from then on: small images cost no waiting.
 PAUSES = (0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 5.0)

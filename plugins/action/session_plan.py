@@ -15,14 +15,14 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_phrase, as_sentence
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
+from ..module_utils._model.errors import as_phrase, as_sentence
+from ..module_utils._model.validation import SpecError
+from ..plugin_utils._lifecycle.due import doomed
+from ..plugin_utils._placement.place import NoRoom
+from ..plugin_utils._planner.cluster_state import Readings
+from ..plugin_utils._planner.decision import Decision, decide
+from ..plugin_utils._planner.session_network import PlanError
+from ..plugin_utils._queue.entry import (
     ENDED,
     ENDING,
     STARTING,
@@ -32,17 +32,17 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     starting,
     waiting,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import Rules, schedule, waits_behind
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, pending, unplanned_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+from ..plugin_utils._queue.folder import QueueFolder, me
+from ..plugin_utils._queue.schedule import Rules, schedule, waits_behind
+from ..plugin_utils._report.record import as_json, pending, unplanned_record
+from ..plugin_utils._request.run_options import Pools
+from ..plugin_utils._request.spec import (
     SessionSpec,
     comparable,
     refuse_other_request,
     spec_from_dict,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction, start_of
+from ..plugin_utils.control import ControlAction, start_of
 
 
 class ActionModule(ControlAction):

@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import due
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import reachable, routes_of, told_by
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, prune
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT, ControlAction
+from ..plugin_utils._lifecycle.due import due
+from ..plugin_utils._lifecycle.routes import reachable, routes_of, told_by
+from ..plugin_utils._planner.cluster_state import Readings
+from ..plugin_utils._queue.entry import ENDING, prune
+from ..plugin_utils.control import AGENT_RESULT, ControlAction
 
 
 class ActionModule(ControlAction):

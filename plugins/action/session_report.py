@@ -12,25 +12,25 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import doomed, due
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+from ..plugin_utils._lifecycle.due import doomed, due
+from ..plugin_utils._planner.cluster_state import (
     Parts,
     containers_of,
     plan_of,
     status_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report import logs, verification_table
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, session_record, table
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
+from ..plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
+from ..plugin_utils._report import logs, verification_table
+from ..plugin_utils._report.record import as_json, session_record, table
+from ..plugin_utils._report.verification import (
     Answers,
     NotFound,
     absent_report,
     find,
     report_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_results import parts_said
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ..plugin_utils.agent_results import parts_said
+from ..plugin_utils.control import ControlAction
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and act.
 VERIFIED, LOGGED = "__session_verify", "__session_logs"

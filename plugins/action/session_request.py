@@ -13,19 +13,24 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, unplanned_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+from ..module_utils._model.validation import Problems, SpecError
+from ..plugin_utils._report.record import as_json, unplanned_record
+from ..plugin_utils._request.run_options import (
+    Pools,
+    RunOptions,
+    parse_pools,
+    parse_run,
+)
+from ..plugin_utils._request.spec import (
     SessionSpec,
-    check_run,
     parse_spec,
     refuse_strangers,
     spec_from_dict,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
-from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
+from ..plugin_utils.control import ControlAction
+from ..plugin_utils.inventory_addresses import addresses_of
+from ..plugin_utils.public_keys import refuse_malformed
+from ..plugin_utils.session_options import parse_options
 
 UNDERLAY = "gateway_underlay_address"
 """The variable of a gateway that names the address from which it comes to agents."""
@@ -40,9 +45,8 @@ class ActionModule(ControlAction):
         purpose = self._task.args.get("purpose") or "create"
         agents = list(self._task.args.get("agents") or [])
         try:
-            spec = parse_spec(variables) if purpose == "create" else None
-            run = check_run(variables, needs_session=purpose in ("terminate", "verify", "logs"))
-            pools = parse_pools(variables, self._gateways(purpose, (task_vars or {})["hostvars"]))
+            spec, run, pools = _checked(variables, purpose)
+            gateways = self._gateways(purpose, (task_vars or {})["hostvars"])
             if spec is not None:
                 refuse_malformed(spec.authorized_keys)
                 refuse_strangers(spec, agents)
@@ -50,11 +54,14 @@ class ActionModule(ControlAction):
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write(str(variables.get("session_record_path") or ""), as_json(record))
             raise AnsibleActionFail(str(error)) from None
+        # From here on, the queue is the one that was asked for.
+        self._task.args["queue_path"] = run.queue_path
         specs = [*self._waiting(task_vars or {}), *([spec] if spec else [])]
         result |= {
             "changed": False,
+            "agents": agents,
             "run": dataclasses.asdict(run),
-            "pools": dataclasses.asdict(pools),
+            "pools": {**dataclasses.asdict(pools), "gateways": tuple(gateways)},
             "images": sorted({image for one in specs for image in one.images}),
             "paths": sorted({mount.source for one in specs for mount in one.mounts}),
             "ask": self._unknown(run, purpose, agents, task_vars or {}),
@@ -86,3 +93,18 @@ class ActionModule(ControlAction):
         if purpose != "create" or not run.facts_max_age:
             return agents
         return [name for name in agents if self.cache(task_vars).load(name, run.facts_max_age) is None]
+
+
+def _checked(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, Pools]:
+    """Return what the variables ask; raises :class:`SpecError` with all problems at once.
+
+    What describes a session matters to those alone who make one.
+    """
+    problems, new = Problems(), purpose == "create"
+    leave_out = () if new else [field.name for field in dataclasses.fields(SessionSpec)]
+    values = parse_options(problems, variables, leave_out)
+    spec = parse_spec(problems, values) if new else None
+    run = parse_run(problems, values, needs_session=purpose in ("terminate", "verify", "logs"))
+    pools = parse_pools(problems, values)
+    problems.refuse_any()
+    return spec, run, pools

@@ -12,20 +12,24 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
+from ..module_utils._model.plan import SessionPlan
+from ..module_utils._model.session import MAIN1
+from ..plugin_utils._lifecycle.outcome import (
     Outcome,
     outcome_of,
     settled,
     summary,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import routes_of, told_by
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import Start, start_from
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import me
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import described, links_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json, session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ..plugin_utils._lifecycle.routes import routes_of, told_by
+from ..plugin_utils._lifecycle.start_steps import Start, start_from
+from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
+from ..plugin_utils._queue.folder import me
+from ..plugin_utils._report.access import described, links_of
+from ..plugin_utils._report.record import as_json, session_record
+from ..plugin_utils.control import ControlAction
+
+ROUTES_RESULT = "__session_gateway"
+"""The variable of each gateway that holds what it replied about routes."""
 
 
 class ActionModule(ControlAction):
@@ -79,10 +83,10 @@ class ActionModule(ControlAction):
         if later:
             record = later[-1]
             self.write(args.get("path") or "", as_json(record))
-        links = links_of(record["id"], args.get("links") or {}) if record["status"] == "RUNNING" else []
+        links = links_of(record["id"], self._links(variables)) if record["status"] == "RUNNING" else []
         self.write(args.get("access_path") or "", as_json(links))
         lines = summary(record, check_mode=self._task.check_mode)
-        for line in [*lines, *described(str(record["name"]), links, args.get("host_key") or "")]:
+        for line in [*lines, *described(str(record["name"]), links, self._host_key(record["id"], variables))]:
             self._display.display(line)
         # That a first start failed does not matter where a later one succeeded.
         failed = session["error"] if record["status"] != "RUNNING" else None
@@ -90,6 +94,21 @@ class ActionModule(ControlAction):
         if error:
             raise AnsibleActionFail(error)
         return {"record": record, "access": links}
+
+    def _links(self, variables: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        """Return the links that each gateway replied, by its name."""
+        replies = {
+            name: variables["hostvars"][name].get(ROUTES_RESULT) for name in self._task.args.get("gateways") or ()
+        }
+        return {name: (reply or {}).get("links") or [] for name, reply in replies.items()}
+
+    def _host_key(self, session_id: str, variables: Mapping[str, Any]) -> str:
+        """Return the public half of main1's host key, empty where this run does not know it."""
+        for decided in self._task.args.get("starts") or ():
+            if decided["id"] == session_id:
+                keys = start_from(decided, variables["hostvars"]).public_keys
+                return str(keys.get(MAIN1, {}).get("host") or "")
+        return ""
 
     def _came_of(self, start: Start, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the record of a session that was started, and what went wrong; the queue is up to date then."""

@@ -11,16 +11,17 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+from ..module_utils._model.environment import (
     parse_environment,
     session_environment,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+from ..module_utils._model.plan import SessionPlan
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
+from ..plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
     OVERLAY,
+    PROVE,
     PULL,
     REMOVE,
     UNREACHABLE,
@@ -28,13 +29,17 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     failures,
     start_from,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, spec_from_dict
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
+from ..plugin_utils._request.spec import SessionSpec, spec_from_dict
+from ..plugin_utils.forks import forks
+from ..plugin_utils.host_action import HostAction
+from ..plugin_utils.host_program import COLLECTION
 
 # The variables of the control node with the results that have requests, in their ``specs``: requests may be secret, and
 # options are not. What waits may have been asked for since the run began, so what is planned of the queue comes last.
 REQUEST = "__session_request"
 QUEUE_PLAN = "__session_queue_plan"
+
+TEMPLATES = COLLECTION / "roles" / "session" / "templates"
 
 STEP_SECONDS = 300
 """How long a step may take on an agent, beside what a claim gives containers to start."""
@@ -62,12 +67,17 @@ class ActionModule(HostAction):
         """Return the steps of a session that the agent takes now."""
         if step == REMOVE:
             return [REMOVE] if start.failed and not self._task.check_mode else []
-        return start.steps_of(agent, step)
+        return start.steps_of(agent, step, forks())
+
+    def _options_of_run(self, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of the run."""
+        options: Mapping[str, Any] = variables["hostvars"]["localhost"][REQUEST]["run"]
+        return options
 
     def _take(self, starts: Sequence[Start], step: str, agent: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Let the agent take its steps of these sessions, and return what came of it."""
         asked = [self._asked(start, self._steps(start, step, agent), agent, variables) for start in starts]
-        seconds = STEP_SECONDS + int(self._task.args["claim_ttl"])
+        seconds = STEP_SECONDS + self._options_of_run(variables)["claim_ttl"]
         phase = step if step in (OVERLAY, REMOVE) else "start"
         done = self.ask(phase, {**self._host(variables), "sessions": asked}, variables, seconds)
         replies = done.get("sessions") or {}
@@ -86,12 +96,14 @@ class ActionModule(HostAction):
     def _asked(self, start: Start, steps: list[str], agent: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Return what the agent is asked about one session."""
         decided = start.decided
-        asked = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
+        asked: dict[str, Any] = {"id": start.id, "nonce": decided["nonce"], "steps": steps, "agent": agent}
+        if steps == [APPLY, PROVE]:
+            asked["may_prove_later"] = True
         if {CLAIM, APPLY, OVERLAY} & {*steps}:
             asked["plan"] = decided["plan"]
         if CLAIM in steps:
             asked |= {"request": decided["request"], "clear": decided["gone"], "unproven": decided["unproven"]}
-            asked["seconds"] = int(self._task.args["claim_ttl"])
+            asked["seconds"] = self._options_of_run(variables)["claim_ttl"]
         if APPLY in steps:
             asked |= {"public_keys": start.public_keys, "images": self._images(start)}
             asked["contents"] = self._contents(start, agent, variables)
@@ -130,16 +142,27 @@ class ActionModule(HostAction):
         return environments
 
     def _rendered(self, kind: str, seen: dict[str, Any], variables: dict[str, Any]) -> str:
-        template = str(self._task.args["templates"][kind])
+        own = variables.get(f"session_{kind}_template")
+        template = str(self._templar.template(own) if own else self._options_of_run(variables)[f"{kind}_template"])
         lookup = self._shared_loader_obj.lookup_loader.get(
             "ansible.builtin.template", loader=self._loader, templar=self._templar
         )
         try:
-            path = self._find_needle("templates", template)
+            path = self._template_path(template)
             (text,) = lookup.run([path], variables=variables, template_vars=seen)
         except AnsibleError as error:
             raise AnsibleActionFail(f"the template {template!r} cannot be rendered: {error}") from error
         return str(text)
+
+    def _template_path(self, template: str) -> str:
+        """Return the path of a template: the user's own, searched for as in any play, or else the collection's."""
+        try:
+            return str(self._find_needle("templates", template))
+        except AnsibleError:
+            own = TEMPLATES / template
+            if not own.is_file():
+                raise
+            return str(own)
 
 
 def _spec_of(name: str, variables: Mapping[str, Any]) -> SessionSpec:

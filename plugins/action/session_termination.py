@@ -12,15 +12,15 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import as_sentence
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import summary
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import routes_of
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import ENDED, ENDING, ended
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import as_json
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
+from ..module_utils._model.errors import as_sentence
+from ..module_utils._model.validation import SpecError
+from ..plugin_utils._lifecycle.outcome import summary
+from ..plugin_utils._lifecycle.routes import routes_of
+from ..plugin_utils._lifecycle.termination import end_session
+from ..plugin_utils._planner.session_network import PlanError
+from ..plugin_utils._queue.entry import ENDED, ENDING, ended
+from ..plugin_utils._report.record import as_json
+from ..plugin_utils.control import ControlAction
 
 
 class ActionModule(ControlAction):

@@ -9,10 +9,10 @@ short_description: Check what is asked of a session before any host is touched
 description:
   - "Internal: called by the playbooks of this collection."
   - Reads all variables that begin with C(session_) and checks names, types and limits, nested keys included.
-  - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables.
+  - Fails with one sentence for each problem. The role P(backendai.cluster.session#role) describes the variables, and
+    has the defaults of those that are not given.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
-  - backendai.cluster.options.queue
 options:
   agents:
     description: The inventory names of all agents.

@@ -21,7 +21,9 @@ options:
     choices: [settled, reported]
     required: true
   starts:
-    description: The sessions that this run has started, as M(backendai.cluster.session_plan) returned them.
+    description:
+      - The sessions that this run has started, as M(backendai.cluster.session_plan) returned them.
+      - With O(state=reported), the host key of main1, for people who come in by a gateway, is taken from them.
     type: list
     elements: dict
   retry:
@@ -54,12 +56,11 @@ options:
     description: The C(sessions) that this run has started after that.
     type: list
     elements: dict
-  links:
-    description: What each gateway replied about routes, by its name, as M(backendai.cluster.gateway_routes) returned
-      it.
-    type: dict
-  host_key:
-    description: The public half of main1's host key, for people who come in by a gateway.
+  gateways:
+    description: The inventory names of gateways. What they replied about routes is read from the variable
+      C(__session_gateway) of each.
+    type: list
+    elements: str
   access_path:
     description: The file to write C(access) to, as JSON; empty for none.
     type: path

@@ -34,9 +34,10 @@ options:
       - V(remove) takes back what this run has made of sessions that failed, or were refused, on any agent.
     choices: [claim, overlay, apply, prove, command, remove]
     required: true
-  templates:
-    description: The templates of C(hosts), C(ssh_config) and C(environment).
-    type: dict
+  starts:
+    description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.
+    type: list
+    elements: dict
     required: true
 """
 

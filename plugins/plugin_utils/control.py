@@ -16,16 +16,16 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, abandoned, reserved, waiting
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, alive, default_path
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable
-from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
+from ..module_utils._model.facts import AgentFacts
+from ..module_utils._model.files import write_atomically
+from ..module_utils._model.plain_data import DataError
+from ..module_utils._model.plan import SessionPlan
+from ._planner.cluster_state import Readings
+from ._planner.decision import Decision
+from ._queue.entry import Entry, abandoned, reserved, waiting
+from ._queue.folder import QueueFolder, alive, default_path
+from ._request.spec import SessionSpec, comparable
+from .facts_cache import FactsCache
 
 AGENT_RESULT = "__session_agent"
 """The variable of each agent that holds the result of ``agent_info``."""

@@ -18,8 +18,8 @@ from ansible.executor.interpreter_discovery import discover_interpreter
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
-from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program
+from ..module_utils._program.launcher import MARK
+from . import host_program
 
 HOME = "/usr/local/lib/backendai"
 DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")

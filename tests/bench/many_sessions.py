@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options
 from tests.bench import lab
 from tests.bench.errors import BenchError
 from tests.bench.leftovers import clean_lab
@@ -83,17 +85,20 @@ def archive() -> bytes:
 
 
 def request(count: int, host: dict[str, Any]) -> dict[str, Any]:
-    """Return the program's input: variables of a session, and of an agent with room for so many of them."""
+    """Return the program's input: options of a session, and variables of an agent with room for so many of them."""
+    problems = Problems()
     session = {
         "session_name": "bench-many",
         "session_image": lab.BUSYBOX,
         "session_cluster_size": CONTAINERS,
         "session_resources": {"cpu": 1, "mem": MEMORY},
     }
+    options = parse_options(problems, session)
+    problems.refuse_any()
     return {
         "agent": AGENT,
         "count": count,
-        "session": {**_defaults("session"), **session},
+        "session": options,
         "settings": {**_defaults("agent"), **host, "agent_cpu_overcommit": count * CONTAINERS},
     }
 

@@ -39,8 +39,7 @@ def table(run: Run) -> Iterator[str]:
     """Yield a line for each task: when it began, how long it took, and after how long each host was done."""
     for task in task_times(run):
         hosts = "  ".join(f"{host} {seconds:.2f}" for host, seconds in sorted(task.hosts.items()))
-        name = task.name.removeprefix("backendai.cluster.session : ")
-        yield f"{task.began:6.2f} {task.seconds:6.2f}  {name:<38} {hosts}".rstrip()
+        yield f"{task.began:6.2f} {task.seconds:6.2f}  {task.name:<38} {hosts}".rstrip()
 
 
 def _name(heading: re.Match[str]) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 # Tasks that a run is interrupted or counted at, as ansible-playbook prints them.
 TASK_PULL = "Pull images"
+TASK_CLAIM = "Claim room for the containers"
 TASK_APPLY = "Start the containers"
 TASK_RECORD = "Write the record"
 #: How many tasks of a creation come before it is done, about: random kills are within one of them.
-TASKS = 12
+TASKS = 9
 
 # Modules that tests run alone.
 MODULE_ROUTES = "backendai.cluster.gateway_routes"

@@ -34,7 +34,7 @@ def killed_at(task: str, line: Sequence[str]) -> None:
     """Start a run, and kill it as soon as it comes to a task."""
     with launch(line) as run:
         printed = await_task(run, task)
-        assert task in printed, f"it never came to {task!r}: {printed}"
+        assert f"TASK [{task}]" in printed, f"it never came to {task!r}: {printed}"
         kill_run(run)
         run.communicate(timeout=TIMEOUT)
     # What it had begun on hosts goes on for a moment.

@@ -33,7 +33,7 @@ OPERATOR = "backendai-operator"
 PASSWORD = "correct-horse-battery"
 SECRET = "staple-of-the-horse"
 #: The folder of the program that was used last, which is the one of this checkout once a task has run.
-USED = f"$(ls -td {PROGRAMS}/*/ | head -1)"
+USED = f"$(ls -td {PROGRAMS}/*-*/ | head -1)"
 LEFT = "find / -xdev '(' -name 'ansible-tmp-*' -o -name '.new-*' -o -path '/tmp/backendai-*' ')' -print"
 
 

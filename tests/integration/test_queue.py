@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.containers import exit_code
-from tests.integration.internals import TASK_APPLY, TASK_RECORD
+from tests.integration.internals import TASK_CLAIM, TASK_RECORD
 from tests.integration.interruptions import killed_at
 from tests.integration.laboratory import PYTHON, Run, at_once, command, inside, queue, share
 from tests.integration.sessions import Sessions
@@ -105,7 +105,7 @@ def test_a_killed_run_loses_nothing_of_what_waits(near: Sessions, alone: dict[st
     assert waits["state"] == "waiting"
 
     over(running)
-    killed_at(TASK_APPLY, command("schedule_sessions", tmp_path, {}))
+    killed_at(TASK_CLAIM, command("schedule_sessions", tmp_path, {}))
     entry = queue()[waits["id"]]
     assert (entry["state"], entry["spec"]) == ("starting", waits["spec"])
     assert near.run("schedule_sessions").code == 0

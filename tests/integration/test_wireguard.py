@@ -158,7 +158,8 @@ def test_without_the_device_nothing_goes_in_the_clear_and_it_comes_back_by_itsel
     with unhealed("agent1"):
         on("agent1", f"systemctl stop {UNIT_WIREGUARD}")
         seen = sniffed("agent1", 4, copy(session.on("agent1"), session.on("agent3")))
-        assert {port for _version, port in seen if port in (TUNNEL, PORT)} == set()
+        # Peers may go on with their handshakes; what is carried does not go around the device.
+        assert {port for _version, port in seen if port == TUNNEL} == set()
     eventually(lambda: whole(session.kernels))
     journal = on("agent1", f"journalctl --unit {HEAL_AGENT} --no-pager --since -2min")
     assert f"device {WIREGUARD_DEVICE}: missing -> fd62:6169:" in journal

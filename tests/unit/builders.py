@@ -18,13 +18,19 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import unplanned_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
+    Pools,
+    parse_pools,
+    parse_run,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable, parse_spec
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options
 
 GIB = 1 << 30
 USER = "alice"
@@ -42,9 +48,28 @@ def variables(**changes: Any) -> dict[str, Any]:
     return {**DEFAULTS, **required, **{f"session_{option}": value for option, value in changes.items()}}
 
 
+def options(**changes: Any) -> tuple[Problems, dict[str, Any]]:
+    """Return the options of a run in their types, with these changed, and what is wrong with them."""
+    problems = Problems()
+    return problems, parse_options(problems, variables(**changes))
+
+
 def spec(**changes: Any) -> SessionSpec:
     """Return a checked request with these options changed."""
-    return parse_spec(variables(**changes))
+    problems, values = options(**changes)
+    asked = parse_spec(problems, values)
+    problems.refuse_any()
+    return asked
+
+
+def refusal(**changes: Any) -> str:
+    """Return why a request with these options is refused."""
+    problems, values = options(**changes)
+    parse_spec(problems, values)
+    parse_run(problems, values)
+    parse_pools(problems, values)
+    assert problems
+    return str(problems)
 
 
 def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> AgentFacts:

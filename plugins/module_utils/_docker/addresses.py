@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from .sdk import docker
 
 
 def container_addresses(client: docker.APIClient) -> list[str]:

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .._model.errors import ClusterError
+from .sdk import docker
 
 REMEDY = "run backendai.cluster.provision_agents on this host"
 

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import device_nodes
-from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import complete
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import HOST_NETWORK, SESSION_INTERFACE
+from .._model.change import Change
+from .._model.devices import device_nodes
+from .._model.environment import complete
+from .._model.network import HOST_NETWORK, SESSION_INTERFACE
+from . import labels
+from .sdk import docker
 
 # How many containers the engine is asked for at once; more only queue in the engine.
 PARALLEL = 8

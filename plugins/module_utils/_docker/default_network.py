@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .._model.change import Change
+from .._model.errors import ClusterError
+from . import labels
+from .sdk import docker, ipam
 
 _BRIDGE = "com.docker.network.bridge.name"
 _ICC = "com.docker.network.bridge.enable_icc"

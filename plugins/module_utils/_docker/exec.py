@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from .sdk import docker
 
 BUSYBOX = "/opt/backendai/bin/busybox"
 

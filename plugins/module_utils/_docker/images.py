@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, one_line, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, repository_of
+from .._model.errors import ClusterError, one_line, reason
+from .._model.images import KnownImage
+from .._model.registries import Credential, repository_of
+from .pull_progress import Progress
+from .sdk import docker
 
 # What the engine says of a layer that it has.
 IN_PLACE = ("Pull complete", "Already exists")

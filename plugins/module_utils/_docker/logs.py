@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, as_phrase, reason
+from .._model.errors import ClusterError, as_phrase, reason
+from .sdk import docker
 
 # How much of the end of one log is given at most, in bytes.
 LOG_BYTES = 1 << 20

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from .sdk import docker
 
 
 def mounted_paths(client: docker.APIClient) -> frozenset[str]:

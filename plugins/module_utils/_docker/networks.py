@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import INTERFACE_PREFIX
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from .._model.change import Change
+from .._model.network import INTERFACE_PREFIX
+from .._model.plan import SessionPlan
+from . import labels
+from .sdk import docker, ipam
 
 
 @dataclasses.dataclass(frozen=True)

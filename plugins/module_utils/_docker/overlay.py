@@ -10,13 +10,13 @@ import dataclasses
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import manages
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import VXLAN_OVERHEAD_V4, upper_half
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from .._model.addressing import VXLAN_OVERHEAD_V4, upper_half
+from .._model.change import Change
+from .._model.errors import ClusterError, reason
+from .._model.plan import SessionPlan
+from . import labels
+from .sdk import docker, ipam
+from .swarm import manages
 
 # How long the other nodes may take to let go of an overlay.
 REMOVE_SECONDS = 30

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
+from .._model.facts import Swarm
+from .sdk import docker
 
 # The UDP port of a swarm's overlays, unless it was told otherwise; only its managers know.
 DATA_PATH_PORT = 4789

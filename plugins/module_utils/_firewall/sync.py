@@ -11,6 +11,8 @@ from .._model.change import Change
 from .._network.bridge import plan_filtering
 from .._network.host import on_link, outer_interfaces
 from .._network.iproute import Look, NetworkError, apply
+from .._wireguard.key import read_public_key
+from .._wireguard.mesh import DEVICE
 from .policy import Firewall
 from .ruleset import DEFAULT_BRIDGE, isolation_of, peers, render
 from .state import FirewallState
@@ -59,7 +61,9 @@ def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:
     slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
     addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
     isolation = isolation_of(slices, {address for address in addresses if _routed(address)})
-    return render(isolation, firewall, outer_interfaces())
+    # Rules know the device of WireGuard also while it is missing: they are the same when it is back.
+    own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()
+    return render(isolation, firewall, sorted({*outer_interfaces(), *own_device}))
 
 
 def _routed(address: str) -> bool:

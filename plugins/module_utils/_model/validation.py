@@ -15,19 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import ClusterError
-from .quantity import parse_slot
 from .session import is_session_id
 
-DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
-MIN_MEMORY = 16 << 20
-
-_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
 _APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
-_SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
-_OF_THE_SHELL = ("IFS", "OPTIND")
-_IDS = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SpecError(ClusterError, ValueError):
@@ -51,6 +42,11 @@ class Problems:
         shown = shown if len(shown) <= 100 else f"{shown[:80]}…"
         self.add(f"{option}: {shown} {reason}" if value is not None else f"{option} is required")
 
+    def refuse_any(self) -> None:
+        """Raise :class:`SpecError` where there is any problem."""
+        if self._sentences:
+            raise SpecError(str(self))
+
     def __bool__(self) -> bool:
         return bool(self._sentences)
 
@@ -71,14 +67,6 @@ def text(problems: Problems, option: str, value: Any) -> str:
 def optional(problems: Problems, option: str, value: Any) -> str:
     """Return ``value`` as a line of text that may be empty."""
     return text(problems, option, value) if value not in ("", None) else ""
-
-
-def switch(problems: Problems, option: str, value: Any) -> bool:
-    """Return ``value`` as yes or no; the words that Ansible takes for them are taken."""
-    word = str(value).lower()
-    if word not in (*_YES, *_NO):
-        problems.refuse(option, value, "must be true or false")
-    return word in _YES
 
 
 def name_of(problems: Problems, option: str, value: Any) -> str:
@@ -135,14 +123,6 @@ def number_range(problems: Problems, option: str, value: Any, least: int, most: 
     return 0, 0
 
 
-def script(problems: Problems, option: str, value: Any) -> str:
-    """Return ``value`` as the text of a shell script, several lines perhaps; a refusal does not show it."""
-    if isinstance(value, str) and "\0" not in value:
-        return value.strip()
-    problems.add(f"{option} must be the text of a shell script")
-    return ""
-
-
 def texts(problems: Problems, option: str, value: Any, separator: str = ",") -> tuple[str, ...]:
     """Return ``value`` as texts; a plain string is split at ``separator``."""
     listed = _decoded(value)
@@ -152,15 +132,6 @@ def texts(problems: Problems, option: str, value: Any, separator: str = ",") -> 
         problems.refuse(option, value, "must be a list of texts")
         return ()
     return tuple(text(problems, f"{option}[{index}]", entry) for index, entry in enumerate(listed))
-
-
-def mapping(problems: Problems, option: str, value: Any) -> dict[str, Any]:
-    """Return ``value`` as a mapping; JSON text is read."""
-    decoded = _decoded(value)
-    if isinstance(decoded, Mapping):
-        return {str(key): entry for key, entry in decoded.items()}
-    problems.refuse(option, value, "must be a mapping")
-    return {}
 
 
 def entries(problems: Problems, option: str, value: Any, allowed: Sequence[str]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -179,50 +150,6 @@ def entries(problems: Problems, option: str, value: Any, allowed: Sequence[str])
             problems.add(f"{where}.{key} is not known; allowed are {', '.join(allowed)}")
         found.append((where, entry))
     return found
-
-
-def resources(problems: Problems, option: str, value: Any) -> dict[str, int]:
-    """Return slots of one container; ``cpu`` and ``mem`` have defaults, slots of amount zero are dropped."""
-    slots = dict(DEFAULT_RESOURCES)
-    for slot, amount in mapping(problems, option, value).items():
-        if not _SLOT.fullmatch(slot):
-            problems.add(f"{option}: {slot!r} is not the name of a slot, such as cpu, mem, shmem or cuda.device")
-            continue
-        try:
-            slots[slot] = parse_slot(slot, amount)
-        except ValueError as error:
-            problems.refuse(f"{option}.{slot}", amount, str(error))
-    if slots["cpu"] < 1:
-        problems.refuse(f"{option}.cpu", slots["cpu"], "must be at least 1")
-    if slots["mem"] < MIN_MEMORY:
-        problems.refuse(f"{option}.mem", slots["mem"], "must be at least 16m")
-    return {slot: amount for slot, amount in slots.items() if amount}
-
-
-def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
-    """Return environment variables as text; the names that the session itself sets are refused.
-
-    The values may be secret: a refusal names the option only.
-    """
-    variables: dict[str, str] = {}
-    decoded = _decoded(value)
-    if not isinstance(decoded, Mapping):
-        problems.add(f"{option} must be a mapping of names to texts")
-        return variables
-    for key, content in ((str(name), content) for name, content in decoded.items()):
-        if not _ENV_NAME.fullmatch(key):
-            problems.add(f"{option}: {key!r} is not the name of an environment variable")
-        elif key.startswith("BACKENDAI_"):
-            problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are set by the session itself")
-        elif key in _OF_THE_SHELL:
-            problems.add(f"{option}.{key}: the shell that reads it would not work")
-        elif key in _IDS:
-            problems.add(f"{option}.{key} follows from {_IDS[key]}")
-        elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):
-            problems.add(f"{option}.{key} must be one line of text")
-        else:
-            variables[key] = str(content).lower() if isinstance(content, bool) else str(content)
-    return variables
 
 
 def _decoded(value: Any) -> Any:

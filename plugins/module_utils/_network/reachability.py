@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from .._model.session import SSH_PORT
 from .icmp import ICMP_AND_IP_HEADERS, echo_request, is_reply
 
-RETRY_SECONDS = 0.05
+RETRY_SECONDS, ROUND_SECONDS = 0.05, 0.3
 
 _CLONE_NEWNET = 0x40000000
 # From <linux/in.h>; Python's socket module does not name them.
@@ -97,7 +97,7 @@ def meetings(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, s
     missing = [_Probe(source, target, over_tcp) for source, target in pairs for over_tcp in (True, False)]
     until = time.monotonic() + seconds
     while missing and time.monotonic() < until:
-        missing = _round(missing, mtu, min(1.0, until - time.monotonic()))
+        missing = _round(missing, mtu, min(ROUND_SECONDS, until - time.monotonic()))
         if missing:
             time.sleep(RETRY_SECONDS)
     for probe in missing:

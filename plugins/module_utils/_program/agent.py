@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import survey as survey_agent
+from .._docker.client import connect
+from .._host.store import Store
+from .._model.errors import EXPECTED, reason
+from .._session.survey import Questions, Settings
+from .._session.survey import survey as survey_agent
 
 
 def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.prober import Attempt
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.prober import probe as probe_host
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.targets import of_agent, of_gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
+from .._exposure.prober import Attempt
+from .._exposure.prober import probe as probe_host
+from .._exposure.targets import of_agent, of_gateway
+from .._model.addressing import is_address
+from .._model.port_ranges import parse_ranges
 
 
 def targets(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import Wish, route
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import as_diff
+from .._gateway.haproxy import Haproxy
+from .._gateway.routes import parse_routes
+from .._gateway.routing import Wish, route
+from .._gateway.store import GatewayStore
+from .._model.change import as_diff
 
 
 def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import renew
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen, look
+from .._docker.client import connect
+from .._docker.images import find_image
+from .._host.store import Store
+from .._model.change import Change, as_diff
+from .._model.registries import Credential
+from .._session.claim_guard import renew
+from .._session.pull import Pull, Seen, look
 
 
 def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import sentence
+from .._model.errors import sentence
 
 PACKAGE = "ansible_collections.backendai.cluster.plugins.module_utils._program"
 PHASES = {

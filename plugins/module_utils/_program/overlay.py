@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, sentence
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay
+from .._docker.client import connect
+from .._host.store import Store
+from .._model.change import Change, as_diff
+from .._model.errors import EXPECTED, sentence
+from .._model.plan import SessionPlan
+from .._session.overlay import make_overlay
 
 
 def overlay(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import (
+from .._docker.client import connect
+from .._host.store import Store
+from .._model.change import Change, as_diff
+from .._model.errors import (
     EXPECTED,
     ClusterError,
     reason,
     sentence,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_markers
-from ansible_collections.backendai.cluster.plugins.module_utils._session.command import wait_for_end
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logs import logs_of
-from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import reap as reap_sessions
-from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import parts_of
-from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import verify as verify_part
+from .._session import mount_markers
+from .._session.command import wait_for_end
+from .._session.logs import logs_of
+from .._session.reap import reap as reap_sessions
+from .._session.remove import remove_claimed
+from .._session.verify import parts_of
+from .._session.verify import verify as verify_part
 
 PATIENCE = 3
 """Seconds that a container may take to answer when a session is verified."""

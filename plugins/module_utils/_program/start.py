@@ -15,23 +15,24 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change, as_diff
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, sentence
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import found_images
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.check import prove
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, ClaimRefused, claim
-from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
+from .._docker.client import connect
+from .._host.store import Store
+from .._model.change import Change, as_diff
+from .._model.errors import EXPECTED, sentence
+from .._model.images import found_images
+from .._model.plan import SessionPlan
+from .._session.apply import Asked, apply_claimed
+from .._session.check import Unhealthy, prove
+from .._session.claim import Claim, ClaimRefused, claim
+from .._session.command import start_command
+from .._session.contents import Contents
+from .._session.survey import Settings
 
 if TYPE_CHECKING:
     import docker
 
-PROOF_SECONDS = 30
+PROOF_SECONDS, FIRST_PROOF_SECONDS = 30, 3
+"""How long containers may take to meet each other: at last, and where that is only tried along with their start."""
 
 
 @dataclasses.dataclass
@@ -49,12 +50,18 @@ class Part:
         """The id of the session, and the nonce of the run that claims it."""
         return self.asked["id"], self.asked["nonce"]
 
+    @property
+    def may_prove_later(self) -> bool:
+        """Whether the proof is only tried: other agents may still be at work."""
+        return bool(self.asked.get("may_prove_later"))
+
 
 def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Take the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
 
     A result has the ``steps`` that succeeded and what they gave: ``public_keys`` and ``containers``; ``refused`` where
-    other runs were faster; ``failed`` with a sentence. After either, no more steps are taken.
+    other runs were faster; ``failed`` with a sentence. After either, no more steps are taken. A session that
+    ``may_prove_later``, because other agents may still be at work on it, has not failed when its proof does.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     parts = [Part(asked, check_mode) for asked in options["sessions"]]
@@ -98,8 +105,10 @@ class Agent:
 
     def prove(self, part: Part) -> None:
         """Let the session prove itself here, and commit it."""
-        if not part.check_mode:
-            part.result["containers"] = prove(self.client, self.store, *part.session, PROOF_SECONDS, commit=True)
+        if part.check_mode:
+            return
+        seconds = FIRST_PROOF_SECONDS if part.may_prove_later else PROOF_SECONDS
+        part.result["containers"] = prove(self.client, self.store, *part.session, seconds, commit=True)
 
     def command(self, part: Part) -> None:
         """Start the session's command in the containers that run it."""
@@ -119,6 +128,10 @@ def _take_steps(agent: Agent, part: Part) -> None:
     for name in part.asked["steps"]:
         try:
             STEPS[name](agent, part)
+        except Unhealthy as error:
+            if part.may_prove_later:
+                return
+            part.result["failed"] = sentence(error)
         except EXPECTED as error:
             part.result["failed"] = sentence(error)
         if "failed" in part.result or "refused" in part.result:

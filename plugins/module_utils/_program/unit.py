@@ -14,12 +14,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import withdraw
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import restore
+from .._docker.client import EngineUnavailable, connect
+from .._firewall.sync import isolate
+from .._firewall.trial import withdraw
+from .._host.store import Store
+from .._model.errors import EXPECTED, reason
+from .._session.restore import restore
 
 if TYPE_CHECKING:
     import docker

@@ -10,27 +10,27 @@ import dataclasses
 import time
 from collections.abc import Mapping
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
+from .._docker import containers, networks
+from .._docker.images import (
     Image,
     ImageUnavailable,
     find_image,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import plan_files, write_files
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Found, disagreement
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed, renew
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
-from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import read_host
-from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
-from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import await_ready
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+from .._docker.sdk import docker
+from .._firewall.sync import isolate
+from .._host.files import plan_files, write_files
+from .._host.store import Held, Store
+from .._model.change import Change
+from .._model.errors import ClusterError
+from .._model.images import Found, disagreement
+from .._model.plan import SessionPlan
+from .._network import iproute
+from .._wireguard.peers import join_peers
+from .claim_guard import claimed, renew
+from .contents import Contents, desired_slice
+from .host_resources import read_host
+from .links import plan_links, plan_plugs
+from .readiness import await_ready
 
 PROOF_SECONDS = 60
 """Seconds that a claim lasts at least once the containers have started: the session is proven then."""

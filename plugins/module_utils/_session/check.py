@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY
-from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+from .._docker import containers, labels
+from .._docker.sdk import docker
+from .._host.store import Held, Store
+from .._model.errors import ClusterError
+from .._model.plain_data import to_plain
+from .._model.plan import Kernel, SessionPlan
+from .._model.session import EVERY
+from .._network.reachability import (
     Endpoint,
     Met,
     Target,
     meetings,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import ask
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
+from .claim_guard import claimed
+from .logins import ask, passes
+from .survey import container_states
+
+CHAIN = 4
+"""How many logins follow one another in one command: the engine needs longer for a command than sshd for a login."""
 
 
 class Unhealthy(ClusterError):
@@ -55,8 +59,8 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
     """Return a sentence for each thing that is wrong; an empty list for a healthy slice.
 
     Checked are: every container of this agent runs; every other container answers over TCP and with full-size
-    frames; and each logs in by SSH to the next in rank order, by name, with its host key checked and no prompt. Since
-    all have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
+    frames; and each logs in by SSH to the next one, by name, with its host key checked and no prompt. Since all have
+    the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
     """
     found = {one["Labels"].get(labels.HOSTNAME): one for one in containers.find_containers(client, held.plan.id)}
     stopped = [name for name in _hostnames(held) if name not in found or found[name]["State"] != "running"]
@@ -70,9 +74,11 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
         unreached = [sentence for one in met for sentence in _unreached(one, network.mtu)]
         if unreached:
             return unreached
+    ring = _ring(held)
+    chains = [ring[first : first + CHAIN + 1] for first in range(0, len(ring) - 1, CHAIN)]
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        said = pool.map(lambda kernel: _login(client, held, kernel, until), held.kernels)
-        return [sentence for sentence in said if sentence]
+        said = pool.map(lambda chain: _logins(client, chain, until), chains)
+        return [sentence for sentences in said for sentence in sentences]
 
 
 def targets_of(plan: SessionPlan) -> list[Target]:
@@ -86,15 +92,35 @@ def _unreached(met: Met, mtu: int) -> list[str]:
     return [f"{met.source} does not reach {met.target} with {what}" for well, what in means if not well]
 
 
-def _login(client: docker.APIClient, held: Held, kernel: Kernel, until: float) -> str:
-    """Log in from a container to the next one in rank order; return what went wrong, empty when nothing did."""
-    peer = held.plan.kernels[(kernel.rank + 1) % len(held.plan.kernels)].hostname
-    refusals = ask(client, kernel.container, [peer]).refusals
+def _ring(held: Held) -> list[Kernel]:
+    """Return the containers of this agent, and the one after them: the first of the next agent, or of this one.
+
+    An agent that only makes the network of others has none.
+    """
+    if not held.kernels:
+        return []
+    agents = list(dict.fromkeys(kernel.agent for kernel in held.plan.kernels))
+    following = agents[(agents.index(held.agent) + 1) % len(agents)]
+    return [*held.kernels, held.plan.kernels_on(following)[0]]
+
+
+def _logins(client: docker.APIClient, chain: Sequence[Kernel], until: float) -> list[str]:
+    """Log in along a chain of containers; return what went wrong, between which of them."""
+    source, *peers = chain
+    if passes(client, source.container, [peer.hostname for peer in peers]):
+        return []
+    said = [_login(client, source, peer.hostname, until) for source, peer in zip(chain, peers)]
+    return [sentence for sentence in said if sentence]
+
+
+def _login(client: docker.APIClient, source: Kernel, peer: str, until: float) -> str:
+    """Log in from a container to another; return what went wrong, empty when nothing did."""
+    refusals = ask(client, source.container, [peer]).refusals
     # A session of one has no network to wait for: its sshd may still be starting.
     while refusals and time.monotonic() < until:
         time.sleep(0.05)
-        refusals = ask(client, kernel.container, [peer]).refusals
-    return f"ssh from {kernel.hostname} to {peer} fails: {refusals[peer]}" if refusals else ""
+        refusals = ask(client, source.container, [peer]).refusals
+    return f"ssh from {source.hostname} to {peer} fails: {refusals[peer]}" if refusals else ""
 
 
 def _hostnames(held: Held) -> list[str]:

@@ -14,31 +14,31 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import foreign_names
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
-from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys import ensure_keys
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
-from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import fits
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import format_slots
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pinning import pin
-from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_slice
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
+from .._docker.containers import foreign_names
+from .._docker.sdk import docker
+from .._firewall.sync import isolate
+from .._host import machine
+from .._host.ssh_keys import ensure_keys
+from .._host.store import Held, Store, deadline
+from .._model.capacity import fits
+from .._model.change import Change
+from .._model.devices import Pinned
+from .._model.errors import ClusterError
+from .._model.facts import AgentFacts
+from .._model.network import Network
+from .._model.plan import Kernel, SessionPlan
+from .._model.quantity import format_slots
+from .._model.ssh import PublicKeys
+from .._wireguard.peers import join_peers
+from .pinning import pin
+from .remove import remove_slice
+from .survey import (
     Questions,
     Settings,
     cpu_load,
     living,
     survey,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
 
 
 class ClaimRefused(ClusterError):

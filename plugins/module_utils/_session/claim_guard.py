@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store, deadline
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .._host.store import Held, Store, deadline
+from .._model.errors import ClusterError
 
 
 class NotClaimed(ClusterError):

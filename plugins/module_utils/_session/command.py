@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, STOPPED
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed, claimed
+from .._docker import containers, labels
+from .._docker.sdk import docker
+from .._host.store import Store
+from .._model.change import Change
+from .._model.session import MAIN1, STOPPED
+from .claim_guard import NotClaimed, claimed
 
 POLL_SECONDS = 0.5
 

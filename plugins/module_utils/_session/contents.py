@@ -13,23 +13,23 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
+from .._docker import containers, labels, networks
+from .._docker.images import (
     Image,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import INFINIBAND
-from ansible_collections.backendai.cluster.plugins.module_utils._host.files import DesiredFile
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned, device_nodes
-from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+from .._host.accelerators import INFINIBAND
+from .._host.files import DesiredFile
+from .._host.store import Held, Store
+from .._model.devices import Pinned, device_nodes
+from .._model.environment import (
     AGAIN,
     derived,
     environment_text,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import Host
-from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_files import (
+from .._model.plan import Kernel, SessionPlan
+from .._model.ssh import PublicKeys
+from .host_resources import Host
+from .ssh_files import (
     authorized_keys,
     known_hosts,
     ports,

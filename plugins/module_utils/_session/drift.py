@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels, networks
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look
-from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
-from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import overlay_drift
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+from .._docker import containers, labels, networks
+from .._docker.sdk import docker
+from .._firewall.sync import isolate
+from .._host.store import Held, Store
+from .._model.change import Change
+from .._model.errors import EXPECTED, reason
+from .._network.iproute import Look
+from .._wireguard.peers import join_peers
+from .links import plan_links, plan_plugs
+from .overlay import overlay_drift
 
 
 def drift_of(client: docker.APIClient, store: Store, held: Held) -> list[Change]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import cdi_folders
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import infiniband_nodes
-from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
-from ansible_collections.backendai.cluster.plugins.module_utils._host.limits import read_limits
+from .._docker.containers import cdi_folders
+from .._docker.sdk import docker
+from .._host.accelerators import infiniband_nodes
+from .._host.cdi import named_gpus
+from .._host.limits import read_limits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge import desired_bridge, plan_bridge
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Port, Ports, plan_ports
-from ansible_collections.backendai.cluster.plugins.module_utils._network.vxlan import desired_vxlan, plan_vxlan
+from .._docker import containers, labels
+from .._docker.sdk import docker
+from .._host.store import Held
+from .._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
+from .._model.plan import Kernel, SessionPlan
+from .._network.bridge import desired_bridge, plan_bridge
+from .._network.iproute import Look, Step
+from .._network.veth import Port, Ports, plan_ports
+from .._network.vxlan import desired_vxlan, plan_vxlan
 
 DEFAULT_INTERFACE = "eth0"
 

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of, tail_of_file
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, App
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
+from .._docker import containers, labels
+from .._docker.logs import LogUnreadable, tail_of, tail_of_file
+from .._docker.sdk import docker
+from .._host.store import Held
+from .._model.plain_data import to_plain
+from .._model.plan import Kernel
+from .._model.session import MAIN1, App
+from .survey import container_states
 
 # Where an app writes to, in main1.
 APP_LOG = "/var/log/backendai/{name}.log"

@@ -13,10 +13,10 @@ import concurrent.futures
 import shlex
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.exec import BUSYBOX, run_as_work
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from .._docker import containers, labels
+from .._docker.exec import BUSYBOX, run_as_work
+from .._docker.sdk import docker
+from .._model.plan import SessionPlan
 
 PREFIX = ".backendai-verify-"
 

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import overlay
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import claimed
+from .._docker import overlay
+from .._docker.sdk import docker
+from .._host.store import Held, Store
+from .._model.change import Change
+from .._model.plan import SessionPlan
+from .claim_guard import claimed
 
 
 def overlay_drift(client: docker.APIClient, held: Held) -> list[Change]:

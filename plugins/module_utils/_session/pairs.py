@@ -10,16 +10,16 @@ import concurrent.futures
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_ipv6
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
-from ansible_collections.backendai.cluster.plugins.module_utils._network.latency import latencies
-from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, meetings
-from ansible_collections.backendai.cluster.plugins.module_utils._session.check import targets_of
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said, ask
+from .._docker import containers
+from .._docker.sdk import docker
+from .._host.store import Held
+from .._model.addressing import is_ipv6
+from .._model.errors import EXPECTED, reason
+from .._model.plan import Kernel
+from .._network.latency import latencies
+from .._network.reachability import Endpoint, Met, meetings
+from .check import targets_of
+from .logins import Said, ask
 
 Pair = tuple[str, str]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import HOST_SLOTS, Device, Pinned
+from .._model.devices import HOST_SLOTS, Device, Pinned
 
 
 def pin(

@@ -19,20 +19,20 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
+from .._docker.client import connect
+from .._docker.images import (
     ImageUnavailable,
     Layers,
     find_image,
     pull_image,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.files import locked, write_atomically
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from .._docker.pull_progress import Progress
+from .._docker.sdk import docker
+from .._host.background import detach
+from .._host.store import Held, Store
+from .._model.files import locked, write_atomically
+from .._model.images import KnownImage
+from .._model.registries import Credential
 
 # Seconds between two looks of the process that pulls: at the claim, and at how far it is.
 PACE = 0.5

@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Iterable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import pid_of
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import process_start_time
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from .._docker.containers import pid_of
+from .._docker.logs import LogUnreadable, tail_of
+from .._docker.sdk import docker
+from .._host.processes import process_start_time
+from .._model.errors import ClusterError
 
 # What the entrypoint makes in its container once it is through: in it stands when the first process started.
 READY = "/var/lib/backendai/ready"
@@ -34,39 +35,58 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
 
     Raises :class:`NotReady` for the first that ends, is removed, or takes longer.
     """
-    left = list(names)
+    left = {name: _first_process(client, name) for name in names}
     while True:
-        left = [name for name in left if not _is_ready(client, name)]
+        left = {name: process for name, process in left.items() if not _is_marked(process)}
         if not left:
             return
         if time.monotonic() >= until:
+            slow = next(iter(left))
             raise NotReady(
-                f"container {left[0]} is not through its start: session_bootstrap_script, if there is one, has to be"
-                f" done within session_claim_ttl{_last_words(client, left[0])}"
+                f"container {slow} is not through its start: session_bootstrap_script, if there is one, has to be"
+                f" done within session_claim_ttl{_last_words(client, slow)}"
             )
         time.sleep(POLL_SECONDS)
+        left = {name: process if _runs(process) else _first_process(client, name) for name, process in left.items()}
 
 
-def _is_ready(client: docker.APIClient, name: str) -> bool:
+@dataclasses.dataclass(frozen=True)
+class _Process:
+    """A process of this host; ``started`` is as :func:`process_start_time` has it."""
+
+    pid: int
+    started: str
+
+
+def _first_process(client: docker.APIClient, name: str) -> _Process:
+    """Return the first process of a container; raises :class:`NotReady` where it has none."""
     try:
         pid = pid_of(client, name)
-    except docker.errors.NotFound:
-        pid = 0
-    if not pid:
-        raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
-    return _is_marked(pid)
+        if pid:
+            return _Process(pid, process_start_time(pid))
+    except (docker.errors.NotFound, ProcessLookupError, FileNotFoundError):
+        pass
+    raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
 
 
-def _is_marked(pid: int) -> bool:
+def _runs(process: _Process) -> bool:
+    """Return whether a process still runs. That costs nothing, and to ask the engine each time would."""
+    try:
+        return process_start_time(process.pid) == process.started
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def _is_marked(process: _Process) -> bool:
     """Return whether the mark is of this start: one that is started again has its last one for a moment.
 
     Clocks would not tell: the engine notes a start when it is over, and the entrypoint may be faster.
     """
     try:
         # The file is the container's: it may be anything.
-        handle = os.open(f"/proc/{pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(f"/proc/{process.pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(handle) as mark:
-            return mark.read(32).strip() == process_start_time(pid)
+            return mark.read(32).strip() == process.started
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -12,17 +12,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, ClusterError, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN1, STOPPED
-from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
-from ansible_collections.backendai.cluster.plugins.module_utils._session.command import _by_hostname
-from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
-from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed, remove_slice
+from .._docker import containers, labels
+from .._docker.sdk import docker
+from .._firewall.sync import isolate
+from .._host.store import Damaged, Store
+from .._model.change import Change
+from .._model.errors import EXPECTED, ClusterError, reason
+from .._model.session import MAIN1, STOPPED
+from .._network import iproute
+from .command import _by_hostname
+from .links import plan_links
+from .remove import remove_claimed, remove_slice
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, networks, overlay
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import link_of
-from ansible_collections.backendai.cluster.plugins.module_utils._network import vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+from .._docker import containers, networks, overlay
+from .._docker.sdk import docker
+from .._firewall.sync import isolate
+from .._host.store import Store
+from .._model.change import Change
+from .._model.network import link_of
+from .._network import vxlan
+from .._wireguard.peers import join_peers
 
 
 def remove_claimed(

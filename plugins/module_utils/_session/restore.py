@@ -14,16 +14,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import start_stopped
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, reason
-from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
-from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links, plan_plugs
-from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import remove_expired
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers
+from .._docker.containers import start_stopped
+from .._docker.sdk import docker
+from .._firewall.sync import isolate
+from .._host.store import Held, Store
+from .._model.change import Change
+from .._model.errors import EXPECTED, reason
+from .._network import iproute
+from .._wireguard.peers import join_peers
+from .links import plan_links, plan_plugs
+from .reap import remove_expired
 
 SWARM_SECONDS = 30
 """How long an engine that has just started may take to join its swarm, and to find its overlays again."""

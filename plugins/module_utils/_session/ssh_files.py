@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH_PORT
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from .._model.plan import Kernel
+from .._model.session import SSH_PORT
+from .._model.ssh import PublicKeys
 
 
 def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:

@@ -14,34 +14,34 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import (
+from .._docker import labels
+from .._docker.containers import (
     cdi_folders,
     find_containers,
     how_it_ended,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import find_image
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import subnets
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.swarm import (
+from .._docker.images import find_image
+from .._docker.networks import subnets
+from .._docker.sdk import docker
+from .._docker.swarm import (
     place_in,
     read_swarm,
     swarm_port,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host import machine
-from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import (
+from .._host import machine
+from .._host.accelerators import (
     find_accelerators,
     infiniband_nodes,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, HeldSession
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_slot
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import STOPPED
-from ansible_collections.backendai.cluster.plugins.module_utils._network import host as network
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import underlay_in_use
+from .._host.store import Held, Store
+from .._model.devices import Device
+from .._model.facts import AgentFacts
+from .._model.held_session import ContainerState, HeldSession
+from .._model.images import KnownImage
+from .._model.quantity import parse_slot
+from .._model.session import STOPPED
+from .._network import host as network
+from .._wireguard.peers import underlay_in_use
 
 
 @dataclasses.dataclass(frozen=True)

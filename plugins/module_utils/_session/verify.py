@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import drift_of
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pairs import pairs_of
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import container_states
+from .._docker import containers, labels
+from .._docker.sdk import docker
+from .._host.store import Held, Store
+from .._model.plain_data import to_plain
+from .drift import drift_of
+from .pairs import pairs_of
+from .survey import container_states
 
 
 def parts_of(store: Store, name: str, session_id: str) -> list[Held]:

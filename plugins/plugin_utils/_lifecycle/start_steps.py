@@ -5,7 +5,8 @@
 """The steps of a start on all agents of a session: what an agent does next, and what came of all of it.
 
 A step begins when every agent of the session has succeeded in the one before. Where a session has one agent there is
-nobody to wait for, and one request takes all steps.
+nobody to wait for, and one request takes all steps. Where all of its agents work at the same time, their containers
+meet while that request lasts, so the proof is tried along with the start; what is not proven then takes its own step.
 """
 
 from __future__ import annotations
@@ -61,15 +62,20 @@ class Start:
             keys.update(result.get("public_keys") or {})
         return keys
 
-    def steps_of(self, agent: str, step: str) -> list[str]:
-        """Return the steps that an agent takes now, where the run has come to ``step``."""
+    def steps_of(self, agent: str, step: str, forks: int) -> list[str]:
+        """Return the steps that an agent takes now, where the run has come to ``step``.
+
+        ``forks`` is how many agents work at the same time.
+        """
         if agent not in self._taking_part(step) or not self._succeeded_before(step):
             return []
         if self._alone:
             # The first task takes all steps along.
             wanted = [name for name in (CLAIM, APPLY, PROVE, COMMAND) if self._taking_part(name)]
             return [name for name in wanted if name != CLAIM or not self.committed] if step == CLAIM else []
-        return [step]
+        if step == PROVE and self._succeeded(PROVE, agent):
+            return []
+        return [APPLY, PROVE] if step == APPLY and len(self.agents) <= forks else [step]
 
     def pulls_on(self, agent: str) -> bool:
         """Return whether an agent has to pull for this session, or to keep its claim while others do."""
@@ -133,13 +139,21 @@ class Start:
         if agent not in self._taking_part(step) or not self._succeeded_before(step):
             # What is there has been left by an earlier start.
             return {}
+        if self._taken_along(step, agent):
+            # What is there is about other sessions.
+            return {}
         return self.results.get(step, {}).get(agent, {} if self._succeeded(step, agent) else {"failed": SILENT})
 
     def _succeeded(self, step: str, agent: str) -> bool:
-        if self._alone and step != CLAIM:
-            return step in self.results.get(CLAIM, {}).get(agent, {}).get("steps", ())
+        if self._taken_along(step, agent):
+            return True
         result = self.results.get(step, {}).get(agent)
         return result is not None and "failed" not in result and not result.get("refused")
+
+    def _taken_along(self, step: str, agent: str) -> bool:
+        """Return whether an agent has taken a step in the request of an earlier one."""
+        earlier = [self.results.get(name, {}).get(agent, {}) for name in (CLAIM, APPLY) if name != step]
+        return any(step in reply.get("steps", ()) for reply in earlier)
 
 
 def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:
@@ -148,12 +162,32 @@ def start_from(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, A
     Results of an earlier attempt, which bear another nonce, do not count.
     """
     results: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for step in (*ORDER, REMOVE):
-        for agent in decided["agents"]:
-            reply = _reply(hostvars[agent].get(variable_of(step)), str(decided["id"]), str(decided["nonce"]))
+    for agent in decided["agents"]:
+        # To look up a host is what costs time.
+        variables = hostvars[agent]
+        for step in (*ORDER, REMOVE):
+            reply = _reply(variables.get(variable_of(step)), str(decided["id"]), str(decided["nonce"]))
             if reply is not None:
                 results.setdefault(step, {})[agent] = reply
     return Start(decided, results)
+
+
+def agents_of_step(
+    decided: Iterable[Mapping[str, Any]], step: str, hostvars: Mapping[str, Mapping[str, Any]], forks: int
+) -> list[str]:
+    """Return the agents that have something to do where a run has come to ``step``.
+
+    At the last one these are the agents of all sessions that are not through: there is more to prove, a command to
+    start, or something to take away.
+    """
+    starts = [start_from(each, hostvars) for each in decided]
+    taking = [
+        agent
+        for start in starts
+        for agent in start.agents
+        if (start.failed if step == REMOVE else start.steps_of(agent, step, forks))
+    ]
+    return list(dict.fromkeys(taking))
 
 
 def failures(starts: Iterable[Start], why: str) -> dict[str, dict[str, Any]]:

@@ -7,34 +7,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import SSH, SSH_PORT, App
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import SSH, SSH_PORT, App
+from ...module_utils._model.validation import (
     Problems,
     app_name_of,
-    choice,
-    entries,
-    script,
     whole_number,
 )
 
-PROTOCOLS = ("http", "tcp")
 
-
-def parse_apps(problems: Problems, value: Any) -> tuple[App, ...]:
-    """Return the apps that ``session_apps`` lists."""
+def parse_apps(problems: Problems, entries: Sequence[Mapping[str, Any]]) -> tuple[App, ...]:
+    """Return the apps that ``session_apps`` lists, each with all of its options in their types."""
     apps = []
-    for where, entry in entries(problems, "session_apps", value, ("name", "port", "protocol", "command")):
-        name = app_name_of(problems, f"{where}.name", entry.get("name"))
+    for index, entry in enumerate(entries):
+        where = f"session_apps[{index}]"
+        name = app_name_of(problems, f"{where}.name", entry["name"])
         if name == SSH:
             problems.refuse(f"{where}.name", name, "is the name of the session's own way in")
-        port = whole_number(problems, f"{where}.port", entry.get("port"), 1, 65535)
+        port = whole_number(problems, f"{where}.port", entry["port"], 1, 65535)
         if port == SSH_PORT:
             problems.refuse(f"{where}.port", port, "is the port of ssh")
-        protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "http"), PROTOCOLS)
-        command = script(problems, f"{where}.command", entry.get("command", ""))
-        apps.append(App(name, port, protocol, command))
+        apps.append(App(name, port, entry["protocol"], entry["command"].strip()))
     for key in ("name", "port"):
         given = Counter(getattr(app, key) for app in apps)
         for double in (one for one, count in given.items() if count > 1):

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._model.addressing import is_address
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._gateway.model import Gateway
+from ...module_utils._model.addressing import is_address
+from ...module_utils._model.validation import (
     Problems,
     SpecError,
     number_range,

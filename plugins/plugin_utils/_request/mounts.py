@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, entries, switch, text
+from ...module_utils._model.session import Mount
+from ...module_utils._model.validation import Problems
 
 HOME = "/home/work"
 # What every container has for itself, and is the session's: nothing can be mounted there, or inside.
@@ -20,26 +21,26 @@ RESERVED = ("/opt/backendai", "/run/backendai", "/var/lib/backendai", "/var/log/
 WRITTEN = ("/etc/hosts", "/etc/passwd", "/etc/profile.d", "/etc/ssh", "/usr/bin", "/usr/lib")
 
 
-def parse_mounts(problems: Problems, value: Any) -> tuple[Mount, ...]:
-    """Return the mounts that ``session_mounts`` lists."""
+def parse_mounts(problems: Problems, entries: Sequence[Mapping[str, Any]]) -> tuple[Mount, ...]:
+    """Return the mounts that ``session_mounts`` lists, each with all of its options in their types."""
     mounts = []
-    for where, entry in entries(problems, "session_mounts", value, ("source", "target", "read_only")):
-        source, target = (_path(problems, f"{where}.{key}", entry.get(key)) for key in ("source", "target"))
+    for index, entry in enumerate(entries):
+        where = f"session_mounts[{index}]"
+        source, target = (_path(problems, f"{where}.{key}", entry[key].strip()) for key in ("source", "target"))
         hidden = [path for path in (HOME, *RESERVED, *WRITTEN) if _hides(target, path)]
         if target.startswith("/") and hidden:
             problems.refuse(f"{where}.target", target, f"would hide {hidden[0]}")
         if any(target.startswith(f"{path}/") for path in RESERVED):
             problems.refuse(f"{where}.target", target, f"lies in what is the session's own: {', '.join(RESERVED)}")
-        mounts.append(Mount(source, target, switch(problems, f"{where}.read_only", entry.get("read_only", False))))
+        mounts.append(Mount(source, target, entry["read_only"]))
     targets = [mount.target for mount in mounts if mount.target]
     for target in sorted({target for target in targets if targets.count(target) > 1}):
         problems.refuse("session_mounts", target, "is the target of more than one mount")
     return tuple(mounts)
 
 
-def _path(problems: Problems, option: str, value: Any) -> str:
-    """Return ``value`` as a path that means what it says: ``..`` could hide a folder, ``:`` would end it in a bind."""
-    given = text(problems, option, value)
+def _path(problems: Problems, option: str, given: str) -> str:
+    """Return a path that means what it says: ``..`` could hide a folder, ``:`` would end it in a bind."""
     path = given.rstrip("/") or given[:1]
     if path and (path != posixpath.normpath(path) or not path.startswith("/") or path.startswith("//") or ":" in path):
         problems.refuse(option, path, "must be an absolute path without //, . or .. in it, and without :")

@@ -10,23 +10,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential, _as_docker_says
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, mapping
+from ...module_utils._model.registries import Credential, _as_docker_says
+from ...module_utils._model.validation import Problems
+from .containers import mapping
 
 OPTION = "session_registries"
 KEYS = ("username", "password")
+WHAT = "a mapping of registries to username and password"
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?")
 
 
 def parse_registries(problems: Problems, value: Any) -> dict[str, Credential]:
     """Return the credentials by registry; a problem names the place of what is wrong, never what is there."""
-    unread = Problems()
-    found = mapping(unread, OPTION, value)
-    if unread:
-        problems.add(f"{OPTION} must be a mapping of registries to {' and '.join(KEYS)}")
     credentials = {}
-    for host, given in found.items():
+    for host, given in mapping(problems, OPTION, value, WHAT).items():
         if not _HOST.fullmatch(host):
             problems.add(f"{OPTION}: {host!r} is not the host of a registry, such as registry.example.com:5000")
         credentials[_as_docker_says(host)] = _credential(problems, f"{OPTION}.{host}", given)

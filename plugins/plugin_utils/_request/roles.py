@@ -11,14 +11,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAIN, MAIN1, SUB
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import MAIN, MAIN1, SUB
+from ...module_utils._model.validation import (
     Problems,
+    optional,
+    whole_number,
+)
+from .containers import (
     environment,
     mapping,
-    optional,
     resources,
-    whole_number,
 )
 
 ROLE_OPTIONS = ("replicas", "image", "resources", "env")

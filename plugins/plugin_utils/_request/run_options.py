@@ -11,53 +11,24 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_LINES
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import MAX_LINES
+from ...module_utils._model.validation import (
     Problems,
-    SpecError,
-    choice,
+    id_of,
     number_range,
-    optional,
-    switch,
-    text,
     whole_number,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
+from .registries import parse_registries
 
-QUEUE_POLICIES = ("fifo", "lifo", "drf")
-# What describes one run of a playbook, not the session.
-RUN_OPTIONS = (
-    "id",
-    "record_path",
-    "list_path",
-    "report_path",
-    "logs_path",
-    "access_path",
-    "logs_lines",
-    "token_path",
-    "token_ttl",
-    "kernel",
-    "force",
-    "wait",
-    "user",
-    "registries",
-    "claim_ttl",
-    "claim_attempts",
-    "facts_max_age",
-    "queue_path",
-    "queue_policy",
-    "queue_patience",
-    "history",
-    "history_days",
-    "network_pool",
-    "vni_pool",
-    "vxlan_port",
-    "host_port_pool",
-    "published_port_pool",
-    "hosts_template",
-    "ssh_config_template",
-    "environment_template",
-)
+# The least and the most of each number.
+NUMBERS = {
+    "claim_ttl": (1, 86400),
+    "claim_attempts": (1, 100),
+    "facts_max_age": (0, 86400),
+    "queue_patience": (0, 10000),
+    "history_days": (0, 36500),
+    "logs_lines": (1, MAX_LINES),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +55,22 @@ class Pools:
 class RunOptions:
     """How one run goes about it. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may pass.
 
-    ``kernel`` is the hostname of the container that the run is about, empty for all.
+    ``name`` and ``id`` are of the session that the run is about, ``kernel`` is the hostname of one of its containers,
+    empty for all. A path is empty where nothing is to be written, ``queue_path`` for the folder beside the inventory.
     """
 
+    name: str
+    id: str
+    user: str
+    queue_path: str
+    record_path: str
+    list_path: str
+    report_path: str
+    logs_path: str
+    access_path: str
+    hosts_template: str
+    ssh_config_template: str
+    environment_template: str
     claim_ttl: int
     claim_attempts: int
     facts_max_age: int
@@ -100,49 +84,39 @@ class RunOptions:
     logs_lines: int
 
 
-def parse_run(problems: Problems, variables: Mapping[str, Any]) -> RunOptions:
-    """Return the options of the run, which are taken by every playbook."""
+def parse_run(problems: Problems, values: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:
+    """Return the options of the run, which are taken by every playbook, from options in their types.
 
-    def number(option: str, least: int, most: int) -> int:
-        return whole_number(problems, f"session_{option}", variables.get(f"session_{option}"), least, most)
-
-    # Checked here, and used where an image is pulled: passwords go no way but that.
-    parse_registries(problems, variables.get("session_registries"))
-    return RunOptions(
-        claim_ttl=number("claim_ttl", 1, 86400),
-        claim_attempts=number("claim_attempts", 1, 100),
-        facts_max_age=number("facts_max_age", 0, 86400),
-        queue_policy=choice(problems, "session_queue_policy", variables.get("session_queue_policy"), QUEUE_POLICIES),
-        queue_patience=number("queue_patience", 0, 10000),
-        history_days=number("history_days", 0, 36500),
-        force=switch(problems, "session_force", variables.get("session_force")),
-        wait=switch(problems, "session_wait", variables.get("session_wait")),
-        history=switch(problems, "session_history", variables.get("session_history")),
-        kernel=optional(problems, "session_kernel", variables.get("session_kernel")),
-        logs_lines=number("logs_lines", 1, MAX_LINES),
-    )
-
-
-def parse_pools(variables: Mapping[str, Any], gateways: Sequence[str] = ()) -> Pools:
-    """Return the pools that networks of sessions come from, for gateways of these addresses.
-
-    Raises :class:`SpecError` like :func:`parse_spec`.
+    ``needs_session`` is whether the run is about a session that is there, by its name or id.
     """
-    problems = Problems()
-    network = text(problems, "session_network_pool", variables.get("session_network_pool"))
+    for option, (least, most) in NUMBERS.items():
+        whole_number(problems, f"session_{option}", values[option], least, most)
+    # Checked here, and used where an image is pulled: passwords go no way but that.
+    parse_registries(problems, values["registries"])
+    given = {field.name: values[field.name] for field in dataclasses.fields(RunOptions)}
+    lines = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
+    # A new session's name is checked as a part of its request; any other is looked for as it is.
+    lines |= {"name": str(values["name"] or ""), "id": id_of(problems, "session_id", values["id"])}
+    options = RunOptions(**{**given, **lines})
+    if needs_session and not options.name and not values["id"]:
+        problems.add("session_name or session_id is required")
+    return options
+
+
+def parse_pools(problems: Problems, values: Mapping[str, Any]) -> Pools:
+    """Return the pools that networks of sessions come from, for no gateways yet, from options in their types."""
+    network = values["network_pool"].strip()
     try:
-        if network and ipaddress.IPv4Network(network).prefixlen > 29:
+        if ipaddress.IPv4Network(network).prefixlen > 29:
             problems.refuse("session_network_pool", network, "must be a /29 or larger")
     except ValueError:
         problems.refuse("session_network_pool", network, "must be an IPv4 network such as 10.128.0.0/9")
 
-    def pool(option: str, least: int, most: int, example: str) -> tuple[int, int]:
-        return number_range(problems, option, variables.get(option), least, most, example)
+    def pool(name: str, least: int, most: int, example: str) -> tuple[int, int]:
+        return number_range(problems, f"session_{name}", values[name], least, most, example)
 
-    vnis = pool("session_vni_pool", 1, 16777215, "4096-16777215")
-    port = whole_number(problems, "session_vxlan_port", variables.get("session_vxlan_port"), 1, 65535)
-    host_ports = pool("session_host_port_pool", 1024, 65535, "30000-32767")
-    published = pool("session_published_port_pool", 1024, 65535, "30000-31000")
-    if problems:
-        raise SpecError(str(problems))
-    return Pools(network, *vnis, port, *host_ports, *published, tuple(gateways))
+    vnis = pool("vni_pool", 1, 16777215, "4096-16777215")
+    port = whole_number(problems, "session_vxlan_port", values["vxlan_port"], 1, 65535)
+    host_ports = pool("host_port_pool", 1024, 65535, "30000-32767")
+    published = pool("published_port_pool", 1024, 65535, "30000-31000")
+    return Pools(network, *vnis, port, *host_ports, *published)

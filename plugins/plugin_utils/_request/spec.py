@@ -7,71 +7,33 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.session import EVERY, App, Mount
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._model.session import EVERY, App, Mount
+from ...module_utils._model.validation import (
     Problems,
     SpecError,
-    choice,
-    environment,
-    id_of,
     name_of,
-    optional,
-    resources,
-    script,
-    switch,
-    text,
-    texts,
     whole_number,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.apps import parse_apps
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.mounts import parse_mounts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, alike, parse_roles
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
-    RUN_OPTIONS,
-    RunOptions,
-    parse_run,
-)
+from .apps import parse_apps
+from .containers import environment, resources
+from .mounts import parse_mounts
+from .roles import Role, alike, parse_roles
 
 MAX_CLUSTER_SIZE = 1024
-CLUSTER_MODES = ("single-node", "multi-node")
-AGENT_SELECTIONS = ("concentrated", "dispersed", "roundrobin")
-DESIGNATIONS = ("strict", "preferred")
-COMMAND_SCOPES = ("main", EVERY)
 MAX_ID = (1 << 31) - 1
-FAILURE_POLICIES = ("keep", "restart", "terminate")
-# What describes a session; each is the variable of that name after ``session_``.
-SPEC_OPTIONS = (
-    "name",
-    "image",
-    "cluster_mode",
-    "cluster_size",
-    "resources",
-    "roles",
-    "env",
-    "mounts",
-    "resource_group",
-    "architecture",
-    "agent_selection",
-    "designated_agents",
-    "designated_agents_mode",
-    "network_driver",
-    "apps",
-    "authorized_keys",
-    "command",
-    "command_scope",
-    "bootstrap_script",
-    "uid",
-    "gid",
-    "infiniband",
-    "failure_policy",
-    "priority",
-    "pending_timeout",
-)
+# The least and the most of each number.
+NUMBERS = {
+    "cluster_size": (1, MAX_CLUSTER_SIZE),
+    "uid": (1, MAX_ID),
+    "gid": (1, MAX_ID),
+    "priority": (0, 100),
+    "pending_timeout": (0, 1 << 31),
+}
+TEXTS = ("resource_group", "architecture", "command", "bootstrap_script")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,87 +81,47 @@ class SessionSpec:
         return list(dict.fromkeys(role.image for role in self.groups))
 
 
-def refuse_unknown(variables: Mapping[str, Any], problems: Problems) -> None:
-    """Note every ``session_*`` variable that is no option, with the nearest option as a hint."""
-    known = [f"session_{option}" for option in SPEC_OPTIONS + RUN_OPTIONS]
-    for variable in sorted(set(variables) - set(known)):
-        if variable.startswith("session_"):
-            near = difflib.get_close_matches(variable[len("session_") :], SPEC_OPTIONS + RUN_OPTIONS, 1)
-            hint = f"did you mean session_{near[0]}?" if near else f"allowed are {', '.join(known)}"
-            problems.add(f"{variable} is not an option of a session; {hint}")
+def parse_spec(problems: Problems, values: Mapping[str, Any]) -> SessionSpec:
+    """Return the request that options in their types hold, by their names without ``session_``.
 
-
-def parse_spec(variables: Mapping[str, Any]) -> SessionSpec:
-    """Return the request that Ansible variables hold; every option is present, ``defaults`` having filled it in.
-
-    Strings, as ``-e name=value`` gives them, are coerced to the option's type. Raises :class:`SpecError` with one
-    sentence for each problem, naming the option, the value and what is allowed.
+    Notes a sentence for each problem, naming the option, the value and what is allowed; the request is of use only
+    where there is none. What is ``None`` has been refused before.
     """
-    problems = Problems()
-    refuse_unknown(variables, problems)
-    run = parse_run(problems, variables)
-    values = {option: variables.get(f"session_{option}") for option in SPEC_OPTIONS}
-    image = text(problems, "session_image", values["image"])
+    image = (values["image"] or "").strip()
     slots = resources(problems, "session_resources", values["resources"])
     env = environment(problems, "session_env", values["env"])
     roles = parse_roles(problems, values["roles"], image, slots, env, MAX_CLUSTER_SIZE)
-    spec = SessionSpec(
-        name=name_of(problems, "session_name", values["name"]),
-        image=image,
-        cluster_mode=choice(problems, "session_cluster_mode", values["cluster_mode"], CLUSTER_MODES),
-        cluster_size=_size(problems, values["cluster_size"], roles),
-        resources=slots,
-        roles=roles,
-        env=env,
-        mounts=parse_mounts(problems, values["mounts"]),
-        resource_group=text(problems, "session_resource_group", values["resource_group"]),
-        architecture=optional(problems, "session_architecture", values["architecture"]),
-        agent_selection=choice(problems, "session_agent_selection", values["agent_selection"], AGENT_SELECTIONS),
-        designated_agents=texts(problems, "session_designated_agents", values["designated_agents"]),
-        designated_agents_mode=choice(
-            problems, "session_designated_agents_mode", values["designated_agents_mode"], DESIGNATIONS
-        ),
-        network_driver=choice(problems, "session_network_driver", values["network_driver"], ("vxlan", "swarm", "host")),
-        authorized_keys=texts(problems, "session_authorized_keys", values["authorized_keys"], separator="\n"),
-        command=script(problems, "session_command", values["command"]),
-        command_scope=choice(problems, "session_command_scope", values["command_scope"], COMMAND_SCOPES),
-        bootstrap_script=script(problems, "session_bootstrap_script", values["bootstrap_script"]),
-        apps=parse_apps(problems, values["apps"]),
-        uid=whole_number(problems, "session_uid", values["uid"], 1, MAX_ID),
-        gid=whole_number(problems, "session_gid", values["gid"], 1, MAX_ID),
-        infiniband=switch(problems, "session_infiniband", values["infiniband"]),
-        failure_policy=choice(problems, "session_failure_policy", values["failure_policy"], FAILURE_POLICIES),
-        priority=whole_number(problems, "session_priority", values["priority"], 0, 100),
-        pending_timeout=whole_number(problems, "session_pending_timeout", values["pending_timeout"], 0, 1 << 31),
-    )
+    if values["name"] is not None:
+        name_of(problems, "session_name", values["name"])
+    for option, (least, most) in NUMBERS.items():
+        whole_number(problems, f"session_{option}", values[option], least, most)
+    checked = {
+        "image": image,
+        "resources": slots,
+        "env": env,
+        "roles": roles,
+        "cluster_size": _size(problems, values["cluster_size"], roles),
+        "mounts": parse_mounts(problems, values["mounts"]),
+        "apps": parse_apps(problems, values["apps"]),
+    }
+    lists = {
+        option: tuple(line.strip() for line in values[option]) for option in ("designated_agents", "authorized_keys")
+    }
+    texts = {option: values[option].strip() for option in TEXTS}
+    given = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
+    spec = SessionSpec(**{**given, **lists, **texts, **checked})
     _refuse_contradictions(problems, spec)
-    if run.wait and not spec.command:
+    if values["wait"] and not spec.command:
         problems.add("session_wait: waits for the end of session_command, and that is empty")
-    if problems:
-        raise SpecError(str(problems))
     return spec
 
 
-def _size(problems: Problems, value: Any, roles: Sequence[Role]) -> int:
+def _size(problems: Problems, asked: int, roles: Sequence[Role]) -> int:
     """Return the number of containers: the sum of the roles, or where there are none what is asked."""
-    asked = whole_number(problems, "session_cluster_size", value, 1, MAX_CLUSTER_SIZE)
     total = sum(role.replicas for role in roles)
     if roles and asked not in (1, total):
         problems.add(f"session_cluster_size: {asked} contradicts session_roles, which make {total}; leave it out")
     return total or asked
-
-
-def check_run(variables: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:
-    """Return the checked options of a run; raises :class:`SpecError` like :func:`parse_spec`."""
-    problems = Problems()
-    refuse_unknown(variables, problems)
-    options = parse_run(problems, variables)
-    session_id = id_of(problems, "session_id", variables.get("session_id"))
-    if needs_session and not variables.get("session_name") and not session_id:
-        problems.add("session_name or session_id is required")
-    if problems:
-        raise SpecError(str(problems))
-    return options
 
 
 def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:

@@ -10,16 +10,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import LEAST_SECONDS, MOST_SECONDS
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+from ...module_utils._gateway.token import LEAST_SECONDS, MOST_SECONDS
+from ...module_utils._model.validation import (
     Problems,
-    SpecError,
     id_of,
     name_of,
     text,
     whole_number,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import refuse_unknown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +30,10 @@ class TokenRequest:
     path: str
 
 
-def parse_token_request(args: Mapping[str, Any], variables: Mapping[str, Any]) -> TokenRequest:
-    """Return what the options of ``gateway_token`` ask; raises :class:`SpecError`, which names the variables.
-
-    Among the ``variables`` of the run, those that begin with ``session_`` have to be known.
-    """
-    problems = Problems()
-    refuse_unknown(variables, problems)
+def parse_token_request(problems: Problems, args: Mapping[str, Any]) -> TokenRequest:
+    """Return what the options of ``gateway_token`` ask; problems name the variables."""
     session_id = id_of(problems, "session_id", args.get("session_id"))
     name = name_of(problems, "session_name", args.get("name")) if args.get("name") or not session_id else ""
     seconds = whole_number(problems, "session_token_ttl", args.get("ttl", 3600), LEAST_SECONDS, MOST_SECONDS)
     path = text(problems, "session_token_path", args.get("path") or None)
-    if problems:
-        raise SpecError(str(problems))
     return TokenRequest(name, session_id, seconds, path)

@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply, check, claim
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
@@ -47,8 +48,8 @@ class Sessions:
     """The benchmark's sessions on this agent."""
 
     def __init__(self, request: dict[str, Any], times: PartTimes) -> None:
-        self._agent, self._variables, self._times = request["agent"], request["session"], times
-        self._pools = parse_pools(request["session"])
+        self._agent, self._options, self._times = request["agent"], request["session"], times
+        self._pools = parse_pools(Problems(), request["session"])
         names = [field.name for field in dataclasses.fields(Settings)]
         self._settings = Settings(**{name: request["settings"][f"agent_{name}"] for name in names})
         self._default_network = request["settings"]["agent_default_network"]
@@ -57,7 +58,7 @@ class Sessions:
 
     def spec(self, number: int) -> SessionSpec:
         """Return the request for one session."""
-        return parse_spec({**self._variables, "session_name": f"{PREFIX}{number:04}"})
+        return parse_spec(Problems(), {**self._options, "name": f"{PREFIX}{number:04}"})
 
     def plan(self, spec: SessionSpec, facts: AgentFacts) -> SessionPlan:
         """Return the plan of a session, given what this agent has."""

@@ -184,15 +184,10 @@ def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueF
 IMPORT_PLAYBOOK = "ansible.builtin.import_playbook"
 
 
-def told_by_the_role() -> tuple[str, list[str]]:
-    """Return the variable that the role registers the result in, and those that it says have told gateways."""
-    from ansible.template import Templar, trust_as_template
-
-    role = REPOSITORY / "roles/session"
-    (task,) = yaml.safe_load((role / "tasks/reconcile.yml").read_text())
-    loader, told = DataLoader(), task["backendai.cluster.session_reconcile"]["told"]
-    templar = Templar(loader=loader, variables=yaml.safe_load((role / "vars/main.yml").read_text()))
-    return task["register"], templar.template(trust_as_template(told) if isinstance(told, str) else told)
+def told_by_the_playbooks() -> tuple[str, list[str]]:
+    """Return the variable that playbooks register the result in, and those that they say have told gateways."""
+    (task,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/find_due.yml").read_text())
+    return task["register"], task["backendai.cluster.session_reconcile"]["told"]
 
 
 def routed() -> dict[str, AgentFacts]:
@@ -260,7 +255,7 @@ def test_what_gateways_have_been_told_is_no_news(run: Run) -> None:
 
 @pytest.mark.usefixtures("said", "queue")
 def test_what_a_run_finds_and_then_notes_as_done_is_news_until_gateways_are_told(run: Run) -> None:
-    registered, told = told_by_the_role()
+    registered, told = told_by_the_playbooks()
     args = {**ARGUMENTS, "began": time.time(), "told": told}
     first = run(ActionModule, args, answers(**over()))
     there = answers()

@@ -113,6 +113,29 @@ def test_the_options_of_the_run_are_returned_with_when_it_began(run: Run) -> Non
     assert result["ask"] == result["images"] == result["paths"] == []
 
 
+def test_what_is_not_given_has_the_roles_default(run: Run) -> None:
+    given = {"session_name": "train-llm", "session_image": IMAGE}
+    result, full = run(ActionModule, {}, given), run(ActionModule, {}, variables())
+    assert {**result, "began": 0} == {**full, "began": 0}
+    assert run(ActionModule, {}, {**given, "session_priority": 11})["spec"]["priority"] == 11
+
+
+def test_what_later_tasks_need_is_returned_and_no_password(run: Run) -> None:
+    registries = {"registry.example.com": {"username": "ada", "password": "hunter2"}}
+    changes = {"id": SESSION_ID, "user": "ada", "kernel": "sub1", "record_path": "r.json", "hosts_template": "mine.j2"}
+    result = run(ActionModule, {"agents": ["agent1"]}, variables(**changes, registries=registries))
+    assert changes.items() <= result["run"].items()
+    assert (result["run"]["name"], result["agents"]) == ("train-llm", ["agent1"])
+    assert "hunter2" not in json.dumps(result)
+
+
+def test_the_queue_is_the_one_that_is_asked_for(run: Run, tmp_path: Path) -> None:
+    QueueFolder(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
+    result = run(ActionModule, {"purpose": "list"}, variables(queue_path=str(tmp_path / "elsewhere")))
+    assert list(result["specs"]) == ["session-1"]
+    assert result["run"]["queue_path"] == str(tmp_path / "elsewhere")
+
+
 def test_variables_may_be_templates(run: Run) -> None:
     from ansible.template import trust_as_template
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,19 @@ def report(
     error: str | None = None,
     waited: bool = False,
     check_mode: bool = False,
+    links: Mapping[str, Any] | None = None,
+    claimed: Mapping[str, Any] | None = None,
     **args: Any,
 ) -> dict[str, Any]:
     """Return the report on a session whose start was settled like this, and on those that were started later."""
     settled = {"sessions": [{"record": record, "error": error}], "wait": waited}
     started = [{"record": other, "error": other["error"]} for other in later]
-    args = {"state": "reported", "result": settled, "later": started, **args}
-    return run(ActionModule, args, {}, check_mode=check_mode)
+    hostvars: dict[str, Any] = {
+        name: {"__session_gateway": {"links": replied}} for name, replied in (links or {}).items()
+    }
+    hostvars["agent1"] = {"__session_claim": claimed}
+    args = {"state": "reported", "result": settled, "later": started, "gateways": [*(links or {})], **args}
+    return run(ActionModule, args, {"hostvars": hostvars}, check_mode=check_mode)
 
 
 def test_a_session_that_runs_is_said_and_its_record_is_not_written_again(
@@ -189,11 +195,32 @@ def test_the_ways_in_to_a_session_that_runs_are_said_and_written(
     assert result["record"] == RUNS
 
 
-@pytest.mark.parametrize("host_key", ["", None, "ssh-ed25519 HOST-main1"])
-def test_whom_users_meet_is_said_where_it_is_known(run: Run, said: list[str], host_key: str | None) -> None:
-    report(run, RUNS, links={"gateway1": [LINK]}, host_key=host_key)
-    known = ["and this into ~/.ssh/known_hosts:", f"  [gateway1]:31001 {host_key}"] if host_key else []
+KEYS = {"main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"}}
+
+
+@pytest.mark.parametrize(
+    ("session_id", "known_before", "made", "shown"),
+    [
+        (SESSION_ID, {}, {}, False),
+        (SESSION_ID, KEYS, {}, True),
+        (SESSION_ID, {}, KEYS, True),
+        ("other", KEYS, {}, False),
+    ],
+    ids=["unknown", "known before", "made by this run", "of another session"],
+)
+def test_whom_users_meet_is_said_where_it_is_known(
+    run: Run, said: list[str], session_id: str, known_before: dict[str, Any], made: dict[str, Any], shown: bool
+) -> None:
+    start = {"id": session_id, "nonce": "nonce", "agents": ["agent1"], "public_keys": known_before}
+    claimed = {"sessions": {session_id: {"nonce": "nonce", "public_keys": made}}}
+    report(run, RUNS, links={"gateway1": [LINK]}, starts=[start], claimed=claimed)
+    known = ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
     assert said[2:] == [*PRINTED[:5], *known, *PRINTED[5:]]
+
+
+def test_a_gateway_that_replied_nothing_is_no_way_in(run: Run, said: list[str]) -> None:
+    report(run, RUNS, links={"gateway1": None})
+    assert said == ["Session train-llm is RUNNING.", LINE]
 
 
 @pytest.mark.parametrize("links", [None, {}, {"gateway1": []}, {"gateway1": [{**LINK, "id": "other"}]}])

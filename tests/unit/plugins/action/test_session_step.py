@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
 from tests.unit.builders import IMAGE, image_data, plan, spec
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.rendering import TEMPLATES, Rendering
+from tests.unit.rendering import OPTIONS_OF_RUN, Rendering
 
 ASKED = spec(cluster_size=3, cluster_mode="multi-node", env={"TOKEN": "hunter2"}, authorized_keys=["ssh-ed25519 ALICE"])
 MADE = plan({"agent1": 2, "agent2": 1})
@@ -40,7 +40,9 @@ class Host:
         self.variables: dict[str, dict[str, Any]] = {
             "agent1": {},
             "agent2": {},
-            "localhost": {"__session_request": {"specs": {ASKED.name: dataclasses.asdict(ASKED)}}},
+            "localhost": {
+                "__session_request": {"specs": {ASKED.name: dataclasses.asdict(ASKED)}, "run": OPTIONS_OF_RUN}
+            },
         }
 
     def take(self, step: str, *starts: dict[str, Any], agent: str = "agent1", **how: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ class Host:
                 return {"changed": True, "sessions": {one["id"]: host.answer(one) for one in options["sessions"]}}
 
         about = how.pop("about", {})
-        args = {"step": step, "starts": [*starts], "claim_ttl": "600", "templates": TEMPLATES}
+        args = {"step": step, "starts": [*starts]}
         given = {"inventory_hostname": agent, "hostvars": self.variables, **about}
         result = self._run(Asking, args, given, **how)
         self.variables[agent][f"__session_{step}"] = result
@@ -108,6 +110,15 @@ def test_apply_is_asked_with_files_keys_and_images(host: Host) -> None:
     assert one["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
 
+def test_proof_is_tried_along_with_the_start(host: Host) -> None:
+    for step in ("claim", "apply"):
+        for agent in ("agent1", "agent2"):
+            host.take(step, start(), agent=agent)
+    (one,) = host.sessions
+    assert (one["steps"], one["may_prove_later"]) == (["apply", "prove"], True)
+    assert host.take("prove", start())["skipped"]
+
+
 def test_images_that_were_pulled_are_known_to_all(host: Host) -> None:
     pulling = start(pulls={"agent2": [IMAGE]})
     for agent in ("agent1", "agent2"):
@@ -121,6 +132,8 @@ def test_images_that_were_pulled_are_known_to_all(host: Host) -> None:
 
 @pytest.mark.parametrize("step", ["prove", "command"])
 def test_later_steps_need_no_plan(host: Host, step: str) -> None:
+    # The proof was tried with the start, too early.
+    host.answer = lambda one: {"steps": one["steps"][:1]}
     with_command = start(plan({"agent1": 2, "agent2": 1}, command="train"))
     for earlier in ("claim", "apply", *(["prove"] if step == "command" else [])):
         for agent in ("agent1", "agent2"):
@@ -211,7 +224,7 @@ def test_agent_has_a_say_about_the_sessions_that_it_was_asked_for_alone(host: Ho
         def ask(self, *_asked: Any) -> dict[str, Any]:
             return {"sessions": {OTHER_ID: {"steps": ["claim"]}}}
 
-    args = {"step": "claim", "starts": [start()], "claim_ttl": 600, "templates": TEMPLATES}
+    args = {"step": "claim", "starts": [start()]}
     assert run(Lying, args, {"inventory_hostname": "agent1", "hostvars": host.variables})["sessions"] == {}
 
 

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
 from tests.unit.builders import plan, spec
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.rendering import TEMPLATES, Rendering
+from tests.unit.rendering import OPTIONS_OF_RUN, Rendering
 
 MADE = plan({"agent1": 2, "agent2": 1})
 ENV = {"TOKEN": "hunter2", "ODD": "{{ 1 + 1 }} '\"$x", "UNICODE": "\u2028é"}
@@ -44,12 +44,13 @@ def contents(
     start = start_of(Decision(made, True, {}, {"main1": {"user": "U", "host": "H"}}), asked, [], unproven=False)
     proven = {"sessions": {made.id: {"nonce": start["nonce"], "steps": []}}}
     specs = {made.name: dataclasses.asdict(waited)} if waited else {}
-    request = {"specs": {made.name: dataclasses.asdict(asked)}}
+    request = {"specs": {made.name: dataclasses.asdict(asked)}, "run": OPTIONS_OF_RUN}
     control = {"__session_request": request, "__session_queue_plan": {"specs": specs}}
     hostvars = {"localhost": control, **{agent: {"__session_claim": proven} for agent in made.agents}}
     step = "apply" if len(made.agents) > 1 else "claim"
-    args = {"step": step, "starts": [start], "claim_ttl": 600, "templates": {**TEMPLATES, **(templates or {})}}
-    result = run(Sent, args, {"inventory_hostname": "agent1", "hostvars": hostvars})
+    args = {"step": step, "starts": [start]}
+    own = {f"session_{kind}_template": path for kind, path in (templates or {}).items()}
+    result = run(Sent, args, {"inventory_hostname": "agent1", "hostvars": hostvars, **own})
     found: dict[str, Any] = result["sent"]["sessions"][0]["contents"]
     return found
 
@@ -126,6 +127,16 @@ def test_template_of_a_user_takes_the_place_of_the_roles(run: Run, tmp_path: Pat
         "main1": {"WHO": "main1 of train-llm: hunter2"},
         "sub1": {"WHO": "sub1 of train-llm: hunter2"},
     }
+
+
+def test_template_that_a_play_finds_comes_before_the_collections(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hosts.j2").write_text("192.0.2.7 licence-server\n")
+    monkeypatch.setattr(Sent, "_find_needle", lambda _action, _folder, name: str(tmp_path / name))
+    (tmp_path / "ssh_config.j2").write_text("")
+    (tmp_path / "environment.j2").write_text("")
+    assert contents(run)["hosts"] == "192.0.2.7 licence-server\n"
 
 
 @pytest.mark.parametrize("kind", ["hosts", "ssh_config", "environment"])

@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decisio
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
 from tests.unit.builders import SESSION_ID, plan, spec
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.rendering import OPTIONS_OF_RUN
 
 
 class Sent(ActionModule):
@@ -46,8 +47,8 @@ def test_the_request_of_a_session_is_found(
     run: Run, request_result: dict[str, Any], queue_plan: dict[str, Any] | None, token: str
 ) -> None:
     start = start_of(Decision(plan({"agent1": 1}), False, {}, {}), spec(), [], unproven=False)
-    localhost = {"__session_request": request_result, "__session_queue_plan": queue_plan}
+    localhost = {"__session_request": {**request_result, "run": OPTIONS_OF_RUN}, "__session_queue_plan": queue_plan}
     variables = {"inventory_hostname": "agent1", "hostvars": {"localhost": localhost, "agent1": {}}}
-    sent = run(Sent, {"step": "claim", "starts": [start], "claim_ttl": 600, "templates": {}}, variables)
+    sent = run(Sent, {"step": "claim", "starts": [start]}, variables)
     (asked,) = sent["asked"]
     assert (asked["id"], asked["contents"]["environments"]["main1"]["TOKEN"]) == (SESSION_ID, token)

@@ -48,6 +48,15 @@ def test_every_session_counts_committed_or_claimed_in_time_or_not(store: Store, 
     assert isolate(store, dry=False) == []
 
 
+def test_the_device_of_wireguard_is_an_outer_one_also_while_it_is_missing(store: Store, kernel: Kernel) -> None:
+    store.save(held(MADE))
+    store.wireguard_folder.mkdir()
+    (store.wireguard_folder / "public").write_text("its key\n")
+    isolate(store, dry=False)
+    isolation = isolation_of([(MADE, "agent1")], routed=())
+    assert kernel.table == render(isolation, None, ["baiwg0", "eth0"])
+
+
 def test_a_session_that_cannot_be_read_opens_nothing_and_harms_no_other(store: Store, kernel: Kernel) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))

@@ -15,6 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh impor
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked
+from ansible_collections.backendai.cluster.plugins.module_utils._session.check import Unhealthy
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, Claimed, ClaimRefused
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
@@ -139,6 +140,13 @@ def test_proof_commits_and_tells_containers(agent: Agent) -> None:
     result = result_of("start", asking(of_session(["prove"])))
     assert (result["changed"], result["sessions"][SESSION_ID]) == (False, {"steps": ["prove"], "containers": RUNNING})
     assert agent.calls == [("prove", (SESSION_ID, "n", start.PROOF_SECONDS), False)]
+
+
+def test_proof_that_comes_too_early_is_not_a_failure(agent: Agent) -> None:
+    agent.errors["prove", SESSION_ID] = Unhealthy("main1 does not reach sub2 with ssh over tcp")
+    early = {**of_session(["apply", "prove"]), "may_prove_later": True}
+    assert result_of("start", asking(early))["sessions"][SESSION_ID] == {"steps": ["apply"]}
+    assert agent.calls[-1] == ("prove", (SESSION_ID, "n", start.FIRST_PROOF_SECONDS), False)
 
 
 def test_session_of_one_agent_takes_all_steps_in_order(agent: Agent) -> None:

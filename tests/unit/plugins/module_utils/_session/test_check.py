@@ -48,7 +48,12 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
         hostname = container.rpartition("-")[2]
         return Said({}, {peer: said[hostname, peer] for peer in peers if (hostname, peer) in said})
 
+    def passes(_client: Engine, container: str, peers: list[str]) -> bool:
+        chain = [container.rpartition("-")[2], *peers]
+        return not {*zip(chain, peers, strict=False)} & said.keys()
+
     monkeypatch.setattr(check, "ask", ask)
+    monkeypatch.setattr(check, "passes", passes)
     return said
 
 
@@ -128,9 +133,45 @@ def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(
 def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run_containers(engine, "main1")
     said = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
+    monkeypatch.setattr(check, "passes", lambda *_login: False)
     monkeypatch.setattr(check, "ask", lambda *_login: Said({}, said.pop(0)))
     assert findings(engine, held(plan({"agent1": 1})), 5) == []
     assert said == []
+
+
+@pytest.mark.usefixtures("probing")
+def test_an_agent_without_containers_has_nothing_to_prove(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(check, "passes")
+    assert findings(engine, held(MADE, "agent3"), 1) == []
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("agents", [{"agent1": 7}, {"agent1": 1, "agent2": 5, "agent3": 4}])
+def test_logins_of_all_agents_are_one_ring_and_few_commands(
+    agents: dict[str, int], engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(agents)
+    taken: list[tuple[str, str]] = []
+    commands: list[str] = []
+
+    def passes(_client: Engine, container: str, peers: list[str]) -> bool:
+        commands.append(container)
+        taken.extend(zip([container.rpartition("-")[2], *peers], peers, strict=False))
+        return True
+
+    monkeypatch.setattr(check, "passes", passes)
+    for kernel in made.kernels:
+        monkeypatch.setitem(PIDS, kernel.hostname, 100)
+    run_containers(engine, *(kernel.hostname for kernel in made.kernels))
+    for agent in agents:
+        assert findings(engine, held(made, agent), 1) == []
+    following = dict(taken)
+    assert len(taken) == len(following) == len(made.kernels)
+    way = ["main1"]
+    while following[way[-1]] != "main1":
+        way.append(following[way[-1]])
+    assert sorted(way) == sorted(kernel.hostname for kernel in made.kernels)
+    assert len(commands) == sum(-(-count // check.CHAIN) for count in agents.values())
 
 
 @pytest.mark.usefixtures("probing")

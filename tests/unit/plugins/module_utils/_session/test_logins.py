@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._session import logins
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said, ask
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said, ask, passes
 
 ENGINE: Any = None
+BUSYBOX = "/opt/backendai/bin/busybox"
 HOSTS = "127.0.0.1 localhost # 192.0.2.9 sub9\n\n10.128.0.2\tmain1 main\n10.128.0.3 sub1\n10.128.0.4 sub1\n"
 KNOWN = {
     "localhost": ["127.0.0.1"],
@@ -76,3 +77,18 @@ def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
     said = ask(ENGINE, "backendai-x-main1", peers)
     assert said.refusals == {"sub9": "* no"}
     assert "localhost" in said.addresses
+
+
+@pytest.mark.parametrize(("printed", "well"), [("sub2\n", True), ("sub1\n", False), ("", False), ("ssh: no\n", False)])
+def test_chain_of_logins_passes_where_the_last_one_answers(
+    monkeypatch: pytest.MonkeyPatch, printed: str, well: bool
+) -> None:
+    def here(_client: Any, container: str, line: str) -> str:
+        words = shlex.split(line)
+        options = shlex.split(logins.SSH)
+        assert container == "backendai-x-main1"
+        assert words == [BUSYBOX, "timeout", "10", *options, "sub1", *options, "sub2", BUSYBOX, "hostname"]
+        return printed
+
+    monkeypatch.setattr(logins, "run_as_work", here)
+    assert passes(ENGINE, "backendai-x-main1", ["sub1", "sub2"]) is well

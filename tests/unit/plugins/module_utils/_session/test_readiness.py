@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -40,17 +41,39 @@ def test_a_mark_of_this_start_is_enough(container: Path) -> None:
     wait()
 
 
-def test_a_mark_that_comes_later_is_waited_for(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_that_comes_later_is_waited_for_without_asking_the_engine_again(
+    container: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slept(_seconds: float) -> None:
+        if len(naps) == 3:
+            container.write_text(STARTED)
+        naps.append(1)
+
     def looked(_client: object, name: str) -> int:
         looks.append(name)
-        if len(looks) == 3:
-            container.write_text(STARTED)
         return ME
 
+    naps: list[int] = []
     looks: list[str] = []
+    monkeypatch.setattr(readiness.time, "sleep", slept)
     monkeypatch.setattr(readiness, "pid_of", looked)
     wait(seconds=60)
-    assert looks == ["backendai-a-main1", "backendai-a-sub1"] * 2
+    assert (len(naps), looks) == (4, ["backendai-a-main1", "backendai-a-sub1"])
+
+
+def test_one_that_ends_while_it_is_waited_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+
+        def slept(_seconds: float) -> None:
+            monkeypatch.setitem(there, "backendai-a-sub1", 0)
+            process.kill()
+            process.wait()
+
+        there = {"backendai-a-main1": ME, "backendai-a-sub1": process.pid}
+        monkeypatch.setattr(readiness.time, "sleep", slept)
+        monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
+        with pytest.raises(NotReady, match=r"^container backendai-a-sub1 ended while it started"):
+            wait(seconds=60)
 
 
 def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,15 +80,15 @@ def leftovers(steps: Sequence[str], values: list[Any]) -> some.SearchStrategy[di
 def runs(draw: some.DrawFn) -> Run:
     started = [draw(sessions(number)) for number in range(1, draw(some.integers(1, 2)) + 1)]
     faults = {**draw(FAULTS), **draw(REFUSALS)}
-    turns, one_by_one = draw(some.integers(1, 3)), draw(some.booleans())
-    return Run(started, faults, draw(LOST), turns, one_by_one)
+    turns, one_by_one, forks = draw(some.integers(1, 3)), draw(some.booleans()), draw(some.integers(1, 3))
+    return Run(started, faults, draw(LOST), turns, one_by_one, forks)
 
 
 def with_leftovers(run: Run, left: Mapping[tuple[str, str], Any]) -> Run:
     variables: dict[str, dict[str, Any]] = {agent: {} for agent in AGENTS}
     for (agent, step), value in left.items():
         variables[agent][variable_of(step)] = value
-    return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, variables)
+    return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, variables)
 
 
 EVERY = leftovers([*ORDER, REMOVE], [*OF_BEFORE, *WITHOUT_A_WORD])
@@ -103,8 +103,9 @@ def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run:
             assert all(agent in takes_part(one, step) for step in steps)
             before = ORDER[: ORDER.index(steps[0])]
             assert {(one["id"], name, other) for name in before for other in takes_part(one, name)} <= run.done
-            # Several steps at once are for nobody but who is alone.
-            assert len(steps) == 1 or one["agents"] == [agent]
+            # Several steps at once are for nobody but who is alone, or can be proven while all are at work.
+            together = [APPLY, PROVE] if len(one["agents"]) <= run.forks else None
+            assert len(steps) == 1 or one["agents"] == [agent] or steps == together
 
 
 @given(runs(), EVERY)
@@ -139,7 +140,7 @@ def test_record_says_what_became_of_the_session(run: Run, left: Any) -> None:
 
 @given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
 def test_what_an_earlier_start_has_left_does_not_count(run: Run, left: Any, without_a_word: Any) -> None:
-    clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one).play()
+    clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks).play()
     other = with_leftovers(run, {**left, **without_a_word}).play()
     assert (other.requests, other.done, other.removed) == (clean.requests, clean.done, clean.removed)
     for one in run.sessions:
@@ -157,6 +158,20 @@ def test_session_of_one_agent_takes_all_steps_in_one_request_and_none_later(run:
         assert asked == [[step for step in (CLAIM, APPLY, PROVE, COMMAND) if takes_part(one, step)]]
 
 
+def test_proof_is_tried_with_the_start_and_taken_again_only_where_it_was_too_early() -> None:
+    early = Run([decided()]).play()
+    assert [steps for _name, _agent, steps in early.requests] == [[CLAIM]] * 2 + [[APPLY, PROVE]] * 2
+    late = Run([decided()], {("session-1", PROVE, "agent2"): "failed"}).play()
+    asked = [(agent, steps) for _name, agent, steps in late.requests if PROVE in steps]
+    assert asked == [("agent1", [APPLY, PROVE]), ("agent2", [APPLY, PROVE]), ("agent2", [PROVE])]
+    assert late.start(decided()).outcome_on("agent2")["failed"] == "prove on agent2"
+
+
+def test_proof_is_a_step_of_its_own_where_agents_wait_for_each_other() -> None:
+    run = Run([decided()], forks=1).play()
+    assert [steps for _name, _agent, steps in run.requests] == [[step] for step in (CLAIM, APPLY, PROVE) for _ in "12"]
+
+
 @given(runs(), EVERY)
 def test_committed_sessions_make_no_claim(run: Run, left: Any) -> None:
     run = with_leftovers(run, left).play()
@@ -166,9 +181,9 @@ def test_committed_sessions_make_no_claim(run: Run, left: Any) -> None:
 
 @given(runs())
 def test_sessions_do_not_stop_each_other(run: Run) -> None:
-    both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one).play()
+    both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one, run.forks).play()
     for one in run.sessions:
-        alone = Run([one], run.faults, {}, run.turns, run.one_by_one).play()
+        alone = Run([one], run.faults, {}, run.turns, run.one_by_one, run.forks).play()
         assert {fault for fault in both.done if fault[0] == one["id"]} == alone.done
 
 

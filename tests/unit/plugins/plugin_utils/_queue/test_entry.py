@@ -32,10 +32,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     timed_out,
     waiting,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import QUEUE_POLICIES
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import NOW, queued
 
-ALL_POLICIES = pytest.mark.parametrize("policy", QUEUE_POLICIES)
+POLICIES = specification()["session_queue_policy"]["choices"]
+ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
 OWNER = Owner("manager1 boot", 4711, "123456")
 DROPPED: dict[str, Any] = {"spec": None, "owner": None}
 
@@ -93,7 +94,7 @@ def test_due_ones_go_by_arrival_and_the_others_by_priority(
 
 
 @pytest.mark.parametrize(
-    ("policy", "order"), [("fifo", [1, 2, 3, 4]), ("lifo", [4, 3, 2, 1]), ("drf", [3, 2, 4, 1])], ids=QUEUE_POLICIES
+    ("policy", "order"), [("fifo", [1, 2, 3, 4]), ("lifo", [4, 3, 2, 1]), ("drf", [3, 2, 4, 1])], ids=POLICIES
 )
 def test_each_policy_has_its_order(policy: str, order: list[int]) -> None:
     entries = [queued(1, user="rich"), queued(2, user="poor"), queued(3, user="new"), queued(4, user="poor")]

@@ -21,8 +21,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule 
     usage,
     waits_behind,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import QUEUE_POLICIES
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import (
     GIB,
     NOW,
@@ -37,6 +37,7 @@ from tests.unit.builders import (
     spec,
 )
 
+POLICIES = specification()["session_queue_policy"]["choices"]
 FIFO = Rules("fifo", 2)
 OWNER = Owner("manager1 boot", 4711, "123456")
 
@@ -305,7 +306,7 @@ some_waiting = described.map(lambda listed: [waits(number, **one) for number, on
 some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 
 
-@given(some_waiting, some_cores, st.builds(Rules, st.sampled_from(QUEUE_POLICIES), st.integers(0, 3)))
+@given(some_waiting, some_cores, st.builds(Rules, st.sampled_from(POLICIES), st.integers(0, 3)))
 def test_whatever_starts_fits_and_everything_is_answered_once(
     entries: list[Entry], cores: list[int], rules: Rules
 ) -> None:

@@ -7,28 +7,18 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, preopen_ports, service_ports
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.apps import parse_apps
+from tests.unit.builders import refusal, spec
 
 NAME_RULE = "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last"
 JUPYTER = {"name": "jupyter", "port": "8888", "command": " jupyter lab\n"}
 BOARD = {"name": "board-2", "port": 6006, "protocol": "tcp"}
 
 
-def refusal(*entries: dict[str, Any]) -> str:
-    """Return what is wrong with a list of apps."""
-    problems = Problems()
-    parse_apps(problems, list(entries))
-    return str(problems)
-
-
 def test_apps_are_http_unless_they_say_otherwise_and_need_no_command() -> None:
-    problems = Problems()
-    assert parse_apps(problems, [JUPYTER, BOARD]) == (
+    assert spec(apps=[JUPYTER, BOARD]).apps == (
         App("jupyter", 8888, "http", "jupyter lab"),
         App("board-2", 6006, "tcp", ""),
     )
-    assert not problems
 
 
 def test_the_environment_tells_all_apps_and_which_of_them_somebody_else_starts() -> None:
@@ -48,15 +38,17 @@ def test_the_environment_tells_all_apps_and_which_of_them_somebody_else_starts()
         ({"port": None}, "session_apps[0].port is required."),
         ({"port": 0}, "session_apps[0].port: 0 must be a whole number from 1 to 65535."),
         ({"port": 22}, "session_apps[0].port: 22 is the port of ssh."),
-        ({"protocol": "udp"}, "session_apps[0].protocol: 'udp' must be one of http, tcp."),
+        ({"protocol": "udp"}, "value of session_apps[0].protocol must be one of: http, tcp, got: udp."),
         ({"command": ["a"]}, "session_apps[0].command must be the text of a shell script."),
         ({"cmd": "x"}, "session_apps[0].cmd is not known; allowed are name, port, protocol, command."),
     ],
 )
 def test_each_mistake_gets_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
-    assert refusal({**JUPYTER, **wrong}) == sentence
+    assert refusal(apps=[{**JUPYTER, **wrong}]) == sentence
 
 
 def test_two_apps_share_neither_name_nor_port() -> None:
-    assert refusal(JUPYTER, {**JUPYTER, "port": 1}) == "session_apps: 'jupyter' is the name of more than one app."
-    assert refusal(JUPYTER, {**BOARD, "port": 8888}) == "session_apps: 8888 is the port of more than one app."
+    assert (
+        refusal(apps=[JUPYTER, {**JUPYTER, "port": 1}]) == "session_apps: 'jupyter' is the name of more than one app."
+    )
+    assert refusal(apps=[JUPYTER, {**BOARD, "port": 8888}]) == "session_apps: 8888 is the port of more than one app."

@@ -7,16 +7,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.mounts import parse_mounts
+from tests.unit.builders import refusal, spec
 
 PLAIN_PATH = "must be an absolute path without //, . or .. in it, and without :"
-
-
-def parsed(value: Any) -> tuple[tuple[Mount, ...], str]:
-    """Return the mounts of an option and what is wrong with it."""
-    problems = Problems()
-    return parse_mounts(problems, value), str(problems)
 
 
 def mount(**changes: Any) -> dict[str, Any]:
@@ -39,7 +32,7 @@ def mount(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_mounts_are_taken(given: Any, taken: tuple[Mount, ...]) -> None:
-    assert parsed(given) == (taken, "")
+    assert spec(mounts=given).mounts == taken
 
 
 @pytest.mark.parametrize(
@@ -48,10 +41,10 @@ def test_mounts_are_taken(given: Any, taken: tuple[Mount, ...]) -> None:
         (None, "session_mounts is required."),
         ("/mnt:/data", "session_mounts: '/mnt:/data' must be a list of mappings."),
         ({"source": "/mnt"}, "session_mounts: {'source': '/mnt'} must be a list of mappings."),
-        (["/mnt"], "session_mounts[0]: '/mnt' must be a mapping of source, target, read_only."),
+        (["/mnt"], "session_mounts[0] must be a mapping of source, target, read_only."),
         ([mount(readonly=True)], "session_mounts[0].readonly is not known; allowed are source, target, read_only."),
-        ([{"target": "/data"}], "session_mounts[0].source is required."),
-        ([mount(), {"source": "/mnt"}], "session_mounts[1].target is required."),
+        ([{"target": "/data"}], "session_mounts[0]: missing required arguments: source."),
+        ([mount(), {"source": "/mnt"}], "session_mounts[1]: missing required arguments: target."),
         ([mount(source="data")], f"session_mounts[0].source: 'data' {PLAIN_PATH}."),
         ([mount(target="~/data")], f"session_mounts[0].target: '~/data' {PLAIN_PATH}."),
         ([mount(target="/home/../home/work")], f"session_mounts[0].target: '/home/../home/work' {PLAIN_PATH}."),
@@ -83,10 +76,10 @@ def test_mounts_are_taken(given: Any, taken: tuple[Mount, ...]) -> None:
     ],
 )
 def test_each_bad_mount_gets_one_sentence(mounts: Any, sentence: str) -> None:
-    assert parsed(mounts)[1] == sentence
+    assert refusal(mounts=mounts) == sentence
 
 
 def test_mounts_without_a_target_are_not_also_called_twins() -> None:
-    assert parsed([{"source": "/a"}, {"source": "/b"}])[1] == (
-        "session_mounts[0].target is required.\nsession_mounts[1].target is required."
+    assert refusal(mounts=[{"source": "/a"}, {"source": "/b"}]) == (
+        "session_mounts[0]: missing required arguments: target.\nsession_mounts[1]: missing required arguments: target."
     )

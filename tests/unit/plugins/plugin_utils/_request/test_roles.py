@@ -8,18 +8,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, alike
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SpecError, parse_spec
-from tests.unit.builders import GIB, IMAGE, spec, variables
+from tests.unit.builders import GIB, IMAGE, refusal, spec
 
 MAIN_ALONE: dict[str, Any] = {"main": {}}
 NAME_RULE = "the name of a role has 1 to 32 of a-z and 0-9, a letter first and last"
-
-
-def refusal(roles: Any, **changes: Any) -> str:
-    """Return why a request with these roles is refused."""
-    with pytest.raises(SpecError) as refused:
-        parse_spec(variables(roles=roles, **changes))
-    return str(refused.value)
 
 
 def test_what_a_role_leaves_out_comes_from_the_session() -> None:
@@ -72,16 +64,16 @@ def test_the_name_of_a_role_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "1a", "worker1", "Worker", "a-b", "a_b", "a" * 33, "wörker", "worker\n", 7])
 def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> None:
-    assert refusal({"main": {}, name: {}}) == f"session_roles.{name}: {NAME_RULE}."
+    assert refusal(roles={"main": {}, name: {}}) == f"session_roles.{name}: {NAME_RULE}."
 
 
 @pytest.mark.parametrize(
     ("roles", "sentence"),
     [
-        ("main", "session_roles: 'main' must be a mapping."),
-        (["main"], "session_roles: ['main'] must be a mapping."),
+        ("main", "session_roles must be a mapping."),
+        (["main"], "session_roles must be a mapping."),
         (None, "session_roles is required."),
-        ({"main": "big"}, "session_roles.main: 'big' must be a mapping."),
+        ({"main": "big"}, "session_roles.main must be a mapping."),
         ({"worker": {}}, "session_roles has no 'main': every session has one container of that role."),
         (
             {"main": {"replicas": 2}},
@@ -116,7 +108,7 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
             ),
         ),
         ({"main": {"image": ["a"]}}, "session_roles.main.image: ['a'] must be a line of text."),
-        ({"main": {"resources": "4"}}, "session_roles.main.resources: '4' must be a mapping."),
+        ({"main": {"resources": "4"}}, "session_roles.main.resources must be a mapping."),
         ({"main": {"resources": {"cpu": 0}}}, "session_roles.main.resources.cpu: 0 must be at least 1."),
         ({"main": {"resources": {"mem": "1m"}}}, "session_roles.main.resources.mem: 1048576 must be at least 16m."),
         (
@@ -127,7 +119,7 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
             {"main": {"resources": {"shmem": "2g"}}},
             "session_roles.main.resources.shmem is counted inside mem, so it must not be larger than mem.",
         ),
-        ({"main": {"env": "A=hunter2"}}, "session_roles.main.env must be a mapping of names to texts."),
+        ({"main": {"env": "A=hunter2"}}, "session_roles.main.env must be a mapping."),
         (
             {"main": {"env": {"BACKENDAI_X": "hunter2"}}},
             "session_roles.main.env.BACKENDAI_X: names that begin with BACKENDAI_ are set by the session itself.",
@@ -135,17 +127,17 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
     ],
 )
 def test_each_bad_role_gets_one_sentence(roles: Any, sentence: str) -> None:
-    assert refusal(roles) == sentence
+    assert refusal(roles=roles) == sentence
 
 
 def test_a_size_that_contradicts_the_roles_is_refused() -> None:
-    assert refusal({"main": {}, "worker": {"replicas": 3}}, cluster_size=3) == (
+    assert refusal(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=3) == (
         "session_cluster_size: 3 contradicts session_roles, which make 4; leave it out."
     )
 
 
 def test_a_missing_image_is_told_once_whatever_the_roles() -> None:
-    assert refusal({"main": {}, "worker": {}}, image=None) == "session_image is required."
+    assert refusal(roles={"main": {}, "worker": {}}, image=None) == "session_image is required."
 
 
 def test_containers_that_are_all_alike_are_one_main_and_subs() -> None:

@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The agents that a step of a start concerns: a play for nobody costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..plugin_utils._lifecycle.start_steps import agents_of_step
+from ..plugin_utils.forks import forks
+
+DOCUMENTATION = r"""
+name: agents_of_step
+short_description: Name the agents that take a step of the start of sessions
+version_added: 0.1.0
+description:
+  - "Internal: called by the playbooks of this collection."
+  - Returns the agents that have something to do now, for the C(hosts) of a play.
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+positional: step, hostvars
+options:
+  _input:
+    description: The sessions that a run starts, as M(backendai.cluster.session_plan) returned them.
+    type: list
+    elements: dict
+    required: true
+  step:
+    description: A step of M(backendai.cluster.session_step). V(remove) concerns sessions that are not through yet.
+    type: str
+    required: true
+  hostvars:
+    description: The variables of all hosts, with the results of the steps so far.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Start the containers
+  hosts: "{{ planned.starts | backendai.cluster.agents_of_step('apply', hostvars) }}"
+  tasks: []
+"""
+
+RETURN = r"""
+_value:
+  description: The names of agents.
+  type: list
+  elements: str
+"""
+
+
+def _agents_of_step(starts: Sequence[Mapping[str, Any]], step: str, hostvars: Mapping[str, Any]) -> list[str]:
+    return agents_of_step(starts, step, hostvars, forks())
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., list[str]]]:
+        """Return the filters by name."""
+        return {"agents_of_step": _agents_of_step}

@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What containers get: amounts of slots, and variables of their environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...module_utils._model.quantity import parse_slot
+from ...module_utils._model.validation import Problems
+from .value_types import decoded
+
+DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
+MIN_MEMORY = 16 << 20
+
+_SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+_OF_THE_SHELL = ("IFS", "OPTIND")
+_IDS = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def mapping(problems: Problems, option: str, value: Any, what: str = "a mapping") -> dict[str, Any]:
+    """Return ``value`` as a mapping of names; JSON text is read. It may hold secrets: a refusal does not show it."""
+    given = decoded({"type": "dict"}, value)
+    if isinstance(given, Mapping):
+        return {str(key): entry for key, entry in given.items()}
+    problems.add(f"{option} must be {what}")
+    return {}
+
+
+def resources(problems: Problems, option: str, value: Any) -> dict[str, int]:
+    """Return slots of one container; ``cpu`` and ``mem`` have defaults, slots of amount zero are dropped."""
+    slots = dict(DEFAULT_RESOURCES)
+    for slot, amount in mapping(problems, option, value).items():
+        if not _SLOT.fullmatch(slot):
+            problems.add(f"{option}: {slot!r} is not the name of a slot, such as cpu, mem, shmem or cuda.device")
+            continue
+        try:
+            slots[slot] = parse_slot(slot, amount)
+        except ValueError as error:
+            problems.refuse(f"{option}.{slot}", amount, str(error))
+    if slots["cpu"] < 1:
+        problems.refuse(f"{option}.cpu", slots["cpu"], "must be at least 1")
+    if slots["mem"] < MIN_MEMORY:
+        problems.refuse(f"{option}.mem", slots["mem"], "must be at least 16m")
+    return {slot: amount for slot, amount in slots.items() if amount}
+
+
+def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
+    """Return environment variables as text; the names that the session itself sets are refused."""
+    variables = {}
+    for key, content in mapping(problems, option, value).items():
+        if not _ENV_NAME.fullmatch(key):
+            problems.add(f"{option}: {key!r} is not the name of an environment variable")
+        elif key.startswith("BACKENDAI_"):
+            problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are set by the session itself")
+        elif key in _OF_THE_SHELL:
+            problems.add(f"{option}.{key}: the shell that reads it would not work")
+        elif key in _IDS:
+            problems.add(f"{option}.{key} follows from {_IDS[key]}")
+        elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):
+            problems.add(f"{option}.{key} must be one line of text")
+        else:
+            variables[key] = str(content).lower() if isinstance(content, bool) else str(content)
+    return variables

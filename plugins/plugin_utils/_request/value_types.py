@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which values may stand for the type of an option.
+
+Ansible converts more than anybody means: 1.0 and true to a number, a mapping to text, ``a=b`` to a mapping. What is
+refused here does not come to that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_BOOLEANS = ("true", "yes", "on", "1", "false", "no", "off", "0")
+_INTEGER = re.compile(r"-?\d{1,18}")
+
+
+def decoded(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
+    """Return what a string stands for where an option is a mapping or a list, as ``-e name=value`` gives it.
+
+    That is JSON text, or for texts also these with a ``separator`` between them; anything else is as it was.
+    """
+    kind = option["type"]
+    if kind not in ("dict", "list") or not isinstance(value, str):
+        return value
+    if value.strip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    split = [entry for entry in value.split(separator) if entry.strip()]
+    return split if option.get("elements") == "str" else value
+
+
+def misfit(option: Mapping[str, Any], value: Any) -> str:
+    """Return what a value would have to be for the type of an option; empty where it is that."""
+    kind = option.get("type", "str")
+    if kind == "int":
+        fits = not isinstance(value, bool) and bool(_INTEGER.fullmatch(str(value).strip()))
+        return "" if fits else "must be a whole number"
+    if kind == "bool":
+        return "" if str(value).lower() in _BOOLEANS else "must be true or false"
+    if kind == "dict":
+        return "" if isinstance(value, Mapping) else "must be a mapping"
+    if kind == "list":
+        listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+        return "" if listed else f"must be a list of {'mappings' if option['elements'] == 'dict' else 'texts'}"
+    return _misfit_text(option, value)
+
+
+def _misfit_text(option: Mapping[str, Any], value: Any) -> str:
+    if option.get("no_log"):
+        fits = isinstance(value, str) and "\0" not in value
+        return "" if fits else "must be the text of a shell script"
+    if isinstance(value, str) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        # A choice is taken as it is, any other text without the blanks around it.
+        line = str(value) if "choices" in option else str(value).strip()
+        number = option.get("required") and not isinstance(value, str)
+        if "\n" not in line and (line or value == option.get("default") == "") and not number:
+            return ""
+    return "must be a line of text"

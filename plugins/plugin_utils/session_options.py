@@ -1,0 +1,126 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of a session: names, types, choices and defaults are those that the role ``session`` specifies."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Container, Mapping
+from typing import Any
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.yaml import yaml_load
+from ansible.module_utils.errors import UnsupportedError
+
+from ..module_utils._model.validation import Problems
+from ._request.value_types import decoded, misfit
+from .host_program import COLLECTION
+
+SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
+PREFIX = "session_"
+
+# A public key may have a comma in its comment.
+SEPARATORS = {"session_authorized_keys": "\n"}
+
+
+@functools.cache
+def specification() -> Mapping[str, Mapping[str, Any]]:
+    """Return what the role says of each option, by the name of its variable."""
+    options = yaml_load(SPECIFICATION.read_text())["argument_specs"]["main"]["options"]
+    return {name: _as_given(option) for name, option in options.items()}
+
+
+def refuse_unknown(problems: Problems, variables: Mapping[str, Any]) -> None:
+    """Note every ``session_*`` variable that is no option, with the nearest option as a hint."""
+    known = [*specification()]
+    short = [name.removeprefix(PREFIX) for name in known]
+    for variable in sorted(set(variables) - set(known)):
+        if variable.startswith(PREFIX):
+            near = difflib.get_close_matches(variable.removeprefix(PREFIX), short, 1)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"allowed are {', '.join(known)}"
+            problems.add(f"{variable} is not an option of a session; {hint}")
+
+
+def parse_options(problems: Problems, variables: Mapping[str, Any], leave_out: Container[str] = ()) -> dict[str, Any]:
+    """Return each option in its type, by its name without ``session_``: what the variables have of it, or its default.
+
+    Notes a sentence for each problem. An option with a problem has its default, so that all others can be checked with
+    it, and ``None`` where it has none. Options to ``leave_out`` are not checked, and are as they were given.
+    """
+    refuse_unknown(problems, variables)
+    values = {}
+    for name, option in specification().items():
+        default, short = option.get("default"), name.removeprefix(PREFIX)
+        given = variables.get(name, default)
+        value = given if short in leave_out else _value(problems, name, option, given)
+        values[short] = default if value is None else value
+    return values
+
+
+def _as_given(option: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is specified of an option, with paths as texts: most are of other hosts, where ``~`` is another."""
+    kind = {"path": "str"}.get(option["type"], option["type"])
+    members = {name: _as_given(member) for name, member in option.get("options", {}).items()}
+    return {**option, "type": kind, **({"options": members} if members else {})}
+
+
+def _value(problems: Problems, where: str, option: Mapping[str, Any], given: Any) -> Any:
+    """Return a value in its option's type; ``None`` for one with a problem, which is noted."""
+    value = decoded(option, given, SEPARATORS.get(where, ","))
+    if value is None:
+        if option.get("default") == "" and not option.get("no_log"):
+            return ""
+        problems.add(f"{where} is required")
+        return None
+    reason = misfit(option, value)
+    if reason and option.get("no_log"):
+        problems.add(f"{where} {reason}")
+    elif reason:
+        problems.refuse(where, value, reason)
+    if reason:
+        return None
+    if option["type"] == "list":
+        return _elements(problems, where, option, value)
+    validated = _validated(problems, "", {where: option}, {where: value})
+    return validated and validated[where]
+
+
+def _elements(problems: Problems, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
+    """Return the entries of a list in their type; ``None`` where one has a problem."""
+    places = [(f"{where}[{index}]", given) for index, given in enumerate(listed)]
+    if option["elements"] == "dict":
+        values = [_members(problems, place, option, given) for place, given in places]
+    else:
+        values = [_value(problems, place, {"type": option["elements"]}, given) for place, given in places]
+    return None if None in values else values
+
+
+def _members(problems: Problems, where: str, option: Mapping[str, Any], given: Any) -> dict[str, Any] | None:
+    """Return a mapping with its members in their types, and the defaults of those that it lacks; ``None`` as above."""
+    options = option["options"]
+    if not isinstance(given, Mapping):
+        problems.add(f"{where} must be a mapping of {', '.join(options)}")
+        return None
+    known = {name: value for name, value in given.items() if name in options}
+    coerced = {name: _value(problems, f"{where}.{name}", options[name], value) for name, value in known.items()}
+    failed = {name for name, value in coerced.items() if value is None}
+    specified = {name: option for name, option in options.items() if name not in failed}
+    good = {name: value for name, value in {**given, **coerced}.items() if name not in failed}
+    members = _validated(problems, where, specified, good)
+    return None if failed else members
+
+
+def _validated(
+    problems: Problems, where: str, options: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return values as Ansible validates them by a specification; ``None`` where it refuses any of them."""
+    result = ArgumentSpecValidator(dict(options)).validate({str(name): value for name, value in given.items()})
+    for error in result.errors:
+        if not isinstance(error, UnsupportedError):
+            problems.add(f"{where}: {error.msg}" if where else error.msg)
+    for name in sorted(result.unsupported_parameters):
+        problems.add(f"{where}.{name} is not known; allowed are {', '.join(options)}")
+    return None if result.error_messages else dict(result.validated_parameters)

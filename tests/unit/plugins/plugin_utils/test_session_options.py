@@ -1,0 +1,111 @@
+"""The options of a session in their types, as the role specifies them and no looser."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import (
+    parse_options,
+    refuse_unknown,
+    specification,
+)
+from tests.unit.builders import DEFAULTS, options
+
+SECRET = "hunter2"
+
+
+def test_what_is_not_given_has_the_roles_default() -> None:
+    problems = Problems()
+    values = parse_options(problems, {"session_name": "train-llm", "session_image": "x:1"})
+    given = {name.removeprefix("session_"): value for name, value in DEFAULTS.items()}
+    assert (values, str(problems)) == ({**given, "name": "train-llm", "image": "x:1"}, "")
+
+
+def test_an_option_with_a_problem_has_its_default_and_a_required_one_none() -> None:
+    problems, values = options(image=["x"], priority="high")
+    assert (values["image"], values["priority"], len(str(problems).splitlines())) == (None, 10, 2)
+
+
+def test_what_is_left_out_is_not_checked() -> None:
+    problems = Problems()
+    values = parse_options(problems, {"session_priority": "high"}, ["name", "image", "priority"])
+    assert (values["name"], values["priority"], str(problems)) == (None, "high", "")
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "taken"),
+    [
+        ("cluster_size", " 4 ", 4),
+        ("infiniband", "Yes", True),
+        ("resources", '{"cpu": 2}', {"cpu": 2}),
+        ("designated_agents", "agent1,agent2", ["agent1", "agent2"]),
+        ("designated_agents", '["agent1"]', ["agent1"]),
+        ("authorized_keys", "ssh-ed25519 A a, b\nssh-ed25519 B", ["ssh-ed25519 A a, b", "ssh-ed25519 B"]),
+        ("mounts", '[{"source": "/a", "target": "/b"}]', [{"source": "/a", "target": "/b", "read_only": False}]),
+        ("record_path", "~/$HOME", "~/$HOME"),
+        ("architecture", None, ""),
+    ],
+)
+def test_text_is_read_as_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
+    problems, values = options(**{option: given})
+    assert (values[option], str(problems)) == (taken, "")
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "sentence"),
+    [
+        ("cluster_size", 1.0, "session_cluster_size: 1.0 must be a whole number."),
+        ("cluster_size", "1e2", "session_cluster_size: '1e2' must be a whole number."),
+        ("cluster_size", True, "session_cluster_size: True must be a whole number."),
+        ("infiniband", "y", "session_infiniband: 'y' must be true or false."),
+        ("infiniband", 1.0, "session_infiniband: 1.0 must be true or false."),
+        ("resources", "cpu=4", "session_resources: 'cpu=4' must be a mapping."),
+        ("resources", "{'cpu': 4}", "session_resources: \"{'cpu': 4}\" must be a mapping."),
+        ("resource_group", ["a"], "session_resource_group: ['a'] must be a line of text."),
+        ("resource_group", "", "session_resource_group: '' must be a line of text."),
+        ("architecture", " ", "session_architecture: ' ' must be a line of text."),
+        ("queue_policy", "fifo\n", "session_queue_policy: 'fifo\\n' must be a line of text."),
+        ("designated_agents", 4, "session_designated_agents: 4 must be a list of texts."),
+        ("mounts", "/a", "session_mounts: '/a' must be a list of mappings."),
+    ],
+)
+def test_what_ansible_would_convert_to_something_else_is_refused(option: str, given: Any, sentence: str) -> None:
+    assert str(options(**{option: given})[0]) == sentence
+
+
+@pytest.mark.parametrize("given", [SECRET, [SECRET], f'{{"A": {SECRET}', 7, None, {"A": [SECRET]}, [{"port": SECRET}]])
+@pytest.mark.parametrize("option", [name for name, option in specification().items() if option.get("no_log")])
+def test_a_refusal_shows_no_value_that_may_be_secret(option: str, given: Any) -> None:
+    asked = given if option != "session_apps" else [{"name": "web", "port": 80, "command": given}]
+    said = str(options(**{option.removeprefix("session_"): asked})[0])
+    assert SECRET not in said
+    assert said == "" or said.startswith(option)
+
+
+@pytest.mark.parametrize("option", ["registries", "env", "roles", "command", "bootstrap_script", "apps"])
+def test_what_may_be_secret_is_specified_as_that(option: str) -> None:
+    assert specification()[f"session_{option}"]["no_log"] is True
+
+
+def test_everything_is_plain_data() -> None:
+    values = options(mounts=[{"source": "/a", "target": "/b"}])[1]
+    assert json.loads(json.dumps(values)) == values
+
+
+@pytest.mark.parametrize(
+    ("variable", "sentence"),
+    [
+        ("session_token_tll", "session_token_tll is not an option of a session; did you mean session_token_ttl?"),
+        ("session_zzz", f"session_zzz is not an option of a session; allowed are {', '.join(specification())}."),
+        ("session_token_ttl", ""),
+        ("token_tll", ""),
+    ],
+)
+def test_a_variable_that_nobody_knows_is_refused(variable: str, sentence: str) -> None:
+    problems = Problems()
+    refuse_unknown(problems, {variable: 60})
+    assert str(problems) == sentence

@@ -1,0 +1,33 @@
+"""What plays take of the request is there, for a template fails only when its task is reached."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
+from tests.unit.builders import REPOSITORY
+
+PLAYBOOKS = sorted((REPOSITORY / "playbooks").rglob("*.yml"))
+OF_THE_RUN = re.compile(r"(?:__session_run\.|__session_request\.run\.|\['run'\]\[')(\w+)")
+VARIABLE = re.compile(r"(?<![\w.'\[])session_\w+(?= \|)")
+FILE = re.compile(r"(?:import_tasks|include_tasks|import_playbook): (\S+)")
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_what_a_play_names_is_there(path: Path) -> None:
+    text = path.read_text()
+    assert {*OF_THE_RUN.findall(text)} <= {field.name for field in dataclasses.fields(RunOptions)}
+    assert {*VARIABLE.findall(text)} <= {*specification()}
+    assert [name for name in FILE.findall(text) if not (path.parent / name).is_file()] == []
+
+
+def test_the_names_are_found() -> None:
+    text = "".join(path.read_text() for path in PLAYBOOKS)
+    assert {"queue_path", "claim_ttl", "force"} <= {*OF_THE_RUN.findall(text)}
+    assert {"session_registries"} <= {*VARIABLE.findall(text)}
+    assert {"tasks/plan.yml", "prepare.yml", "parts/reconcile.yml"} <= {*FILE.findall(text)}
