@@ -48,56 +48,15 @@ options:
     description: Whether there is to be a firewall. Without one, published ports of sessions are for gateways still.
     type: bool
     default: true
-  managers:
+  firewall:
     description:
-      - Addresses and networks that SSH connections may come from.
-      - When empty, O(inventory_managers) and the address that this connection comes from.
-    type: list
-    elements: str
-    default: []
+      - Who may open a connection, as the variables C(firewall_managers), C(firewall_gateways), C(firewall_peers),
+        C(firewall_ssh_ports), C(firewall_allow) and C(firewall_interfaces) of the role
+        P(backendai.cluster.firewall#role) say it, here without their prefix.
+    type: dict
+    default: {}
   inventory_managers:
     description: The addresses of the hosts that the inventory calls managers.
-    type: list
-    elements: str
-    default: []
-  gateways:
-    description: Addresses and networks that may reach what is published of sessions.
-    type: list
-    elements: str
-    default: []
-  peers:
-    description: Addresses and networks of agents. They may reach the ports of Docker Swarm and of the encryption.
-    type: list
-    elements: str
-    default: []
-  ssh_ports:
-    description: The ports of the host's SSH server; when empty, the one that this connection came in at, else 22.
-    type: list
-    elements: int
-    default: []
-  allow:
-    description: What else may come in.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      protocol:
-        description: What protocol; with V(any), everything that O(allow[].sources) send.
-        type: str
-        choices: [tcp, udp, any]
-        default: tcp
-      ports:
-        description: Ports and ranges of ports, such as V(9100) and V(9100-9199).
-        type: list
-        elements: str
-        default: []
-      sources:
-        description: Addresses and networks; when empty, anybody.
-        type: list
-        elements: str
-        default: []
-  interfaces:
-    description: The interfaces that the firewall holds for; when empty, all.
     type: list
     elements: str
     default: []
@@ -128,29 +87,14 @@ _ALONE = (
 )
 
 
-_TEXTS = {"type": "list", "elements": "str", "default": []}
 OPTIONS: dict[str, dict[str, Any]] = {
     **CONNECTION_OPTIONS,
     "state": {"type": "str", "choices": ["applied", "confirmed"], "default": "applied"},
     "nonce": {"type": "str"},
     "unproven": {"type": "bool", "default": False},
     "enabled": {"type": "bool", "default": True},
-    "managers": _TEXTS,
-    "inventory_managers": _TEXTS,
-    "gateways": _TEXTS,
-    "peers": _TEXTS,
-    "ssh_ports": {"type": "list", "elements": "int", "default": []},
-    "allow": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "protocol": {"type": "str", "choices": ["tcp", "udp", "any"], "default": "tcp"},
-            "ports": _TEXTS,
-            "sources": _TEXTS,
-        },
-    },
-    "interfaces": _TEXTS,
+    "firewall": {"type": "dict", "default": {}},
+    "inventory_managers": {"type": "list", "elements": "str", "default": []},
     "confirm_timeout": {"type": "int", "default": 60},
 }
 
@@ -167,14 +111,15 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     """Have the rules hold that are asked for, until they are confirmed or taken back."""
     params, connection = module.params, ssh_connection()
     seconds = parse_timeout(params["confirm_timeout"])
-    wanted = parse_firewall(params, params["inventory_managers"], connection.split()) if params["enabled"] else None
+    asked, known = params["firewall"], params["inventory_managers"]
+    wanted = parse_firewall(asked, known, connection.split()) if params["enabled"] else None
 
     def start_timer(nonce: str, until: int) -> None:
         start_withdrawal(params["state_path"], params["docker_host"], nonce, until)
 
     for sentence in other_firewalls():
         module.warn(sentence)
-    if wanted and not params["managers"] and not params["inventory_managers"]:
+    if wanted and not asked.get("managers") and not known:
         module.warn(_ALONE.format(address=", ".join(wanted.managers)))
     store = Store(params["state_path"])
     trial = try_firewall(store, wanted, seconds, connection, start_timer, dry=module.check_mode)

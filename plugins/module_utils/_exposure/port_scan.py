@@ -72,7 +72,7 @@ def scan(doors: Iterable[Door], hosts: Collection[str], at_once: int, seconds: f
     ``hosts`` are all addresses of the machine that is tried: an ICMP error from one of them is an answer.
     """
     found = Found([], {})
-    known = {ip_address(_plain(host)) for host in hosts}
+    known = {ip_address(host.partition("%")[0]) for host in hosts}
     waiting = iter(doors)
     while batch := list(itertools.islice(waiting, at_once)):
         _try(batch, known, seconds, found)
@@ -203,7 +203,3 @@ def _hang_up(opened: socket.socket) -> None:
 def _close_all(pending: dict[int, tuple[socket.socket, Door]]) -> None:
     for opened, _door in pending.values():
         opened.close()
-
-
-def _plain(address: str) -> str:
-    return address.partition("%")[0]

@@ -47,7 +47,7 @@ def findings_of(around: Surroundings, others: Mapping[str, Mapping[str, str]]) -
     return [
         *_public(around.addresses),
         *_shared(around.networks, others),
-        *_engine(around.engine),
+        *(_engine(address, port) for address, port in around.engine if port not in SWARM_PORTS),
         *_unfiltered(around),
     ]
 
@@ -76,11 +76,7 @@ def _shared(networks: Sequence[str], others: Mapping[str, Mapping[str, str]]) ->
     return [Finding("shared_network", f"{said} share {where}: {advice}")]
 
 
-def _engine(sockets: Iterable[tuple[str, int]]) -> list[Finding]:
-    return [_listening(address, port) for address, port in sockets if port not in SWARM_PORTS]
-
-
-def _listening(address: str, port: int) -> Finding:
+def _engine(address: str, port: int) -> Finding:
     place = f"{bracketed(address)}:{port}"
     if ip_address(address).is_loopback:
         who = "every user of this host, and every container that shares its network, is root here who connects there"

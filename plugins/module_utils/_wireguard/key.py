@@ -48,11 +48,6 @@ def make_key(folder: Path) -> str:
     return made.stdout.strip()
 
 
-def remove_key(folder: Path) -> None:
-    """Remove the pair, and its folder with it."""
-    shutil.rmtree(folder)
-
-
 class InUse(ClusterError):
     """Sessions rely on the underlay as it is; the message is one sentence."""
 
@@ -79,7 +74,7 @@ def prepare(store: Store, wish: Wish, *, dry: bool) -> tuple[list[Change], Under
             _refuse(store, wish, None)
             there = folder.exists()
             if there and not dry:
-                remove_key(folder)
+                shutil.rmtree(folder)
             return [Change("key of wireguard", "there", None)] if there else [], None
         plain = find_underlay(wish.address)
         if plain is None:

@@ -77,13 +77,10 @@ def mesh_of(slices: Iterable[tuple[SessionPlan, str]], public_key: str) -> Mesh 
     Where plans say different things of an agent, the newest is right. ``None``: no session lies on WireGuard.
     """
     listed = sorted(slices, key=lambda one: one[0].created_at)
-    ours = [(plan, agent) for plan, agent in listed if _on_key(plan, agent, public_key)]
+    with_underlay = [(plan, agent) for plan, agent in listed if agent in plan.underlays]
+    ours = [(plan, agent) for plan, agent in with_underlay if plan.underlays[agent].public_key == public_key]
     if not ours:
         return None
     plan, agent = ours[-1]
     known = {peer.public_key: peer for plan, agent in ours for name, peer in plan.underlays.items() if name != agent}
     return Mesh(plan.underlays[agent], tuple(sorted(known.values(), key=lambda peer: peer.address)))
-
-
-def _on_key(plan: SessionPlan, agent: str, public_key: str) -> bool:
-    return agent in plan.underlays and plan.underlays[agent].public_key == public_key

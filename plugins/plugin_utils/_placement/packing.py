@@ -236,17 +236,13 @@ def fill(totals: Totals, agents: Sequence[Frontier], *, evenly: bool) -> list[Pa
         wanted = -(-sum(left) // (len(after) + 1)) if evenly else sum(left)
         possible = totals.each(totals.with_one_more(totals.nothing, packings))
         fitting = (packing for packing in possible if totals.has(others, _without(left, packing)))
-        filled.append(_nearest(fitting, wanted))
+        filled.append(max(fitting, key=lambda packing: (-abs(sum(packing) - wanted), packing)))
         left = _without(left, filled[-1])
     return filled
 
 
 def _without(left: Packing, packing: Packing) -> Packing:
     return tuple(count - taken for count, taken in zip(left, packing, strict=True))
-
-
-def _nearest(packings: Iterable[Packing], wanted: int) -> Packing:
-    return max(packings, key=lambda packing: (-abs(sum(packing) - wanted), packing))
 
 
 def most(packings: Iterable[Packing]) -> Packing:

@@ -92,7 +92,9 @@ def tried(store: Store, capsys: pytest.CaptureFixture[str]) -> Any:
     """Return what applies a firewall, which is on trial then."""
 
     def run(*, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-        return result_of("agent_firewall", {"state_path": _path(store), **options}, capsys, check_mode=check_mode)
+        firewall = {name: options.pop(name) for name in OPTIONS if name in options}
+        asked = {"state_path": _path(store), "firewall": firewall, **options}
+        return result_of("agent_firewall", asked, capsys, check_mode=check_mode)
 
     return run
 
@@ -238,7 +240,7 @@ def test_whoever_could_not_log_in_again_is_not_let_out(
 def test_a_protocol_that_is_none_is_refused(tried: Any) -> None:
     result = tried(allow=[{"protocol": "icmp", "sources": ["10.0.0.0/8"]}])
     assert result["failed"] is True
-    assert "value of protocol must be one of: tcp, udp, any, got: icmp" in result["msg"]
+    assert result["msg"].startswith("firewall_allow[0].protocol: 'icmp' must be one of tcp, udp, any.")
 
 
 def test_a_way_back_that_systemd_refuses_is_one_sentence(

@@ -11,7 +11,6 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import (
     make_key,
     read_public_key,
-    remove_key,
 )
 
 WG = """#!/bin/sh
@@ -62,10 +61,3 @@ def test_a_tool_that_fails_leaves_no_pair(tmp_path: Path, wg: Path) -> None:
         make_key(tmp_path / "wireguard")
     assert failed.value.stderr == "no entropy\n"
     assert read_public_key(tmp_path / "wireguard") == ""
-
-
-@pytest.mark.usefixtures("wg")
-def test_a_removed_pair_leaves_nothing(tmp_path: Path) -> None:
-    make_key(tmp_path / "wireguard")
-    remove_key(tmp_path / "wireguard")
-    assert not (tmp_path / "wireguard").exists()
