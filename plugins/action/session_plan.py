@@ -71,7 +71,7 @@ class ActionModule(ControlAction):
                 if isinstance(decision, Decision):
                     specs[entry.name] = entry.spec or {}
                     starts.append(start_of(decision, spec_from_dict(specs[entry.name]), gone, unproven=True))
-                    changed = starting(entry, me(), now, decision.plan.to_dict())
+                    changed = starting(entry, me(), now, decision.plan)
                 else:
                     changed = waiting(entry, {**entry.record, "pending": pending(decision)}, entry.updated_at)
                 if not self._task.check_mode:
@@ -167,7 +167,7 @@ class ActionModule(ControlAction):
         if decision.public_keys and decision.plan.id not in _noted(entries):
             return
         owned = dataclasses.replace(entry, id=decision.plan.id)
-        queue.save(starting(owned, me(), entry.updated_at, decision.plan.to_dict()))
+        queue.save(starting(owned, me(), entry.updated_at, decision.plan))
         if not decision.known and int(self._task.args.get("attempt", 1)) == 1:
             for passed in count_pass(entries, entry):
                 queue.save(passed)

@@ -19,7 +19,6 @@ from ansible.plugins.action import ActionBase
 from ..module_utils._model.facts import AgentFacts
 from ..module_utils._model.files import write_atomically
 from ..module_utils._model.plain_data import DataError
-from ..module_utils._model.plan import SessionPlan
 from ._planner.cluster_state import Readings
 from ._planner.decision import Decision
 from ._queue.entry import Entry, abandoned, reserved, waiting
@@ -132,7 +131,7 @@ class ControlAction(ActionBase):
     def with_reservations(self, readings: Readings, entries: Iterable[Entry], own_id: str = "") -> Readings:
         """Return the readings as they will be when the runs that are at work have claimed what they have planned."""
         for plan in reserved(entries, readings.sessions, own_id):
-            readings = readings.holding(SessionPlan.from_dict(plan))
+            readings = readings.holding(plan)
         return readings
 
     def warnings(self, readings: Readings) -> list[str]:

@@ -24,7 +24,8 @@ from typing import Any
 
 from ...module_utils._model.errors import ClusterError
 from ...module_utils._model.files import dump_state, load_state
-from ...module_utils._model.plain_data import from_plain
+from ...module_utils._model.plain_data import from_plain, to_plain
+from ...module_utils._model.plan import SessionPlan
 
 # PENDING; a run is at work; to be taken away from agents; history. A running session is with the agents alone.
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
@@ -60,7 +61,7 @@ class Entry:
     one that has waited; a run that starts its own keeps the request to itself. ``record`` is what programs are told.
     ``passed`` counts the sessions of the same or a lower priority that came later and started first, ``attempts`` the
     starts that failed (those that were refused for want of room are not counted). ``owner`` is the run that starts it;
-    ``plan`` is what that run starts, as plain data: it takes room from when it is noted, which agents may not say yet.
+    ``plan`` is what that run starts: it takes room from when it is noted, which agents may not say yet.
     ``agents`` are those that have yet to be cleared. Times are in seconds since the epoch; ``pending_timeout`` is in
     seconds, 0 for none. ``priority`` is 0 to 100.
 
@@ -83,7 +84,7 @@ class Entry:
     owner: Owner | None = None
     agents: tuple[str, ...] = ()
     pending_timeout: int = 0
-    plan: dict[str, Any] | None = None
+    plan: SessionPlan | None = None
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -99,7 +100,7 @@ class Entry:
 
     def to_json(self) -> str:
         """Return the entry as the text of a file; :meth:`from_json` gives it back."""
-        return dump_state(dataclasses.asdict(self))
+        return dump_state(to_plain(self))
 
     @classmethod
     def from_json(cls, content: bytes | str, path: str) -> Entry:
@@ -195,7 +196,7 @@ def waiting(entry: Entry, record: dict[str, Any], now: float, *, failed: bool = 
     )
 
 
-def starting(entry: Entry, owner: Owner, now: float, plan: dict[str, Any] | None = None) -> Entry:
+def starting(entry: Entry, owner: Owner, now: float, plan: SessionPlan | None = None) -> Entry:
     """Return the session as one that ``owner`` starts as the ``plan`` says."""
     return dataclasses.replace(entry, state=STARTING, owner=owner, updated_at=now, plan=plan)
 
@@ -214,7 +215,7 @@ def ended(entry: Entry, record: dict[str, Any], now: float) -> Entry:
     )
 
 
-def reserved(entries: Iterable[Entry], held: Collection[str], own_id: str = "") -> list[dict[str, Any]]:
+def reserved(entries: Iterable[Entry], held: Collection[str], own_id: str = "") -> list[SessionPlan]:
     """Return the plans that other runs carry out and no agent shows yet; ``held`` are the ids that agents show."""
     others = (entry for entry in entries if entry.id != own_id and entry.id not in held)
     return [entry.plan for entry in others if entry.state == STARTING and entry.owner and entry.plan]

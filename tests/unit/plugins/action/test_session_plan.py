@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
@@ -192,7 +193,7 @@ def test_a_start_is_noted_before_anything_is_claimed_and_its_request_is_not_kept
     )
     assert (entry.record["id"], entry.record["status"], result["queued"]) == (result["id"], "CREATING", False)
     assert before <= entry.enqueued_at == entry.updated_at <= time.time()
-    assert entry.plan == json.loads(json.dumps(result["plan"]))
+    assert entry.plan == SessionPlan.from_dict(result["plan"])
 
 
 def test_a_session_without_room_waits_with_its_whole_request(run: Run, queue: QueueFolder) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.action import session_plan
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
@@ -61,9 +62,7 @@ def test_what_starts_and_what_waits_on_is_noted(run: Run, queue: QueueFolder) ->
     assert result["agents"] == ["agent1"]
     first, second, third = queue.entries()
     assert [(one.state, one.owner) for one in (first, second)] == [("starting", me())] * 2
-    assert [one.plan for one in (first, second)] == [
-        json.loads(json.dumps(start["plan"])) for start in result["starts"]
-    ]
+    assert [one.plan for one in (first, second)] == [SessionPlan.from_dict(start["plan"]) for start in result["starts"]]
     assert (third.state, third.owner, third.updated_at) == ("waiting", None, NOW + 3)
     assert third.record["pending"] == {
         "reason": "no room for 1 of 1 containers on one agent: short of cpu 1; room comes when these end: session-1",

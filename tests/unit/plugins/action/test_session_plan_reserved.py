@@ -26,7 +26,7 @@ def planned_by(owner: Owner, made: SessionPlan = OTHER, **changes: Any) -> Entry
     """Return the entry of a session of four containers that another run has planned."""
     asked = spec(name="other", cluster_size=4)
     entry = requested(9, asked, id=OTHER_ID, state="starting", owner=owner, updated_at=time.time(), **changes)
-    return dataclasses.replace(entry, plan=made.to_dict())
+    return dataclasses.replace(entry, plan=made)
 
 
 def surveyed(cpu: int = 8, *others: str, **changes: Any) -> dict[str, Any]:

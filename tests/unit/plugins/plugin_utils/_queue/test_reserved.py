@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner, reserved
-from tests.unit.builders import queued
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import DamagedEntry, Entry, Owner, reserved
+from tests.unit.builders import plan, queued
 
 OWNER = Owner("manager1 boot", 4711, "123456")
-PLAN: dict[str, Any] = {"id": "x", "kernels": []}
+PLAN = plan({"agent1": 2})
 NOTED: dict[str, Any] = {"state": "starting", "owner": OWNER, "plan": PLAN}
 
 
@@ -44,12 +44,19 @@ def test_plan_counts_that_a_live_run_carries_out_and_no_agent_shows(
     changes: dict[str, Any], held: bool, own: bool, counts: bool
 ) -> None:
     entry = queued(1, **{**NOTED, **changes})
-    other = queued(2, **{**NOTED, "plan": {"id": "y", "kernels": []}})
-    plans = reserved([entry, other], {entry.id} if held else set(), entry.id if own else "")
-    assert plans == [*([PLAN] if counts else []), other.plan]
+    other = queued(2, **{**NOTED, "plan": plan({"agent2": 1})})
+    found = reserved([entry, other], {entry.id} if held else set(), entry.id if own else "")
+    assert found == [*([PLAN] if counts else []), other.plan]
 
 
 def test_entry_of_an_older_version_has_no_plan() -> None:
     written = json.loads(queued(1, **NOTED).to_json())
-    assert written.pop("plan") == PLAN
+    assert written.pop("plan") == PLAN.to_dict()
     assert Entry.from_json(json.dumps(written), "x.json") == queued(1, **{**NOTED, "plan": None})
+
+
+@pytest.mark.parametrize("damaged", [{"id": "x"}, {**PLAN.to_dict(), "kernels": 1}], ids=["parts", "types"])
+def test_entry_with_a_damaged_plan_is_a_damaged_entry(damaged: dict[str, Any]) -> None:
+    written = {**json.loads(queued(1, **NOTED).to_json()), "plan": damaged}
+    with pytest.raises(DamagedEntry, match=r"^x\.json is damaged \(.*\): move it away"):
+        Entry.from_json(json.dumps(written), "x.json")
