@@ -22,8 +22,6 @@ UNFIT: Mapping[str, Mapping[str, Any]] = {"survey": {"agent": None}, "verify": {
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.session_agent``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         options = dict(self._task.args)

@@ -15,21 +15,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ..module_utils._model.images import (
-    disagreement,
-    found_images,
-    reference_to,
-)
-from ..module_utils._model.registries import Credential, registry_of
+from ..module_utils._model.images import Credential, disagreement, found_images, reference_to, registry_of
 from ..module_utils._model.validation import Problems
 from ..module_utils._module import CONNECTION_OPTIONS
-from ..plugin_utils._lifecycle.start_steps import (
-    PULL,
-    UNREACHABLE,
-    Start,
-    failures,
-    start_from,
-)
+from ..plugin_utils._lifecycle.start_steps import PULL, UNREACHABLE, Start, failures, start_from
 from ..plugin_utils._request.registries import parse_registries
 from ..plugin_utils.host_action import HostAction
 
@@ -42,8 +31,6 @@ NO_IMAGE = {"name": "", "reference": "", "username": "", "password": ""}
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.session_image``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         variables, args = task_vars or {}, self._task.args

@@ -22,32 +22,16 @@ from ..plugin_utils._placement.place import NoRoom
 from ..plugin_utils._planner.cluster_state import Readings
 from ..plugin_utils._planner.decision import Decision, decide
 from ..plugin_utils._planner.session_network import PlanError
-from ..plugin_utils._queue.entry import (
-    ENDED,
-    ENDING,
-    STARTING,
-    WAITING,
-    Entry,
-    count_pass,
-    starting,
-    waiting,
-)
+from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING, Entry, count_pass, starting, waiting
 from ..plugin_utils._queue.folder import QueueFolder, me
 from ..plugin_utils._queue.schedule import Rules, schedule, waits_behind
 from ..plugin_utils._report.record import as_json, pending, unplanned_record
 from ..plugin_utils._request.run_options import Pools
-from ..plugin_utils._request.spec import (
-    SessionSpec,
-    comparable,
-    refuse_other_request,
-    spec_from_dict,
-)
+from ..plugin_utils._request.spec import SessionSpec, comparable, refuse_other_request, spec_from_dict
 from ..plugin_utils.control import ControlAction, start_of
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_plan``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         planned = self._of_queue(variables) if self._task.args.get("queue") else self._of_request(variables)

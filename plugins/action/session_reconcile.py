@@ -18,8 +18,6 @@ from ..plugin_utils.control import AGENT_RESULT, ControlAction
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_reconcile``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args, now = self._task.args, time.time()

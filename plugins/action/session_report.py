@@ -13,22 +13,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..plugin_utils._lifecycle.due import doomed, due
-from ..plugin_utils._planner.cluster_state import (
-    Parts,
-    containers_of,
-    plan_of,
-    status_of,
-)
+from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
 from ..plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
 from ..plugin_utils._report import logs, verification_table
 from ..plugin_utils._report.record import as_json, session_record, table
-from ..plugin_utils._report.verification import (
-    Answers,
-    NotFound,
-    absent_report,
-    find,
-    report_of,
-)
+from ..plugin_utils._report.verification import Answers, NotFound, absent_report, find, report_of
 from ..plugin_utils.agent_results import parts_said
 from ..plugin_utils.control import ControlAction
 
@@ -38,8 +27,6 @@ LEFT, SEEN, REMOVED = "__session_left", "__session_seen", "__session_removed"
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_report``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         kinds = {"sessions": self._sessions, "verification": self._verification, "logs": self._logs}

@@ -15,18 +15,8 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.validation import Problems, SpecError
 from ..plugin_utils._report.record import as_json, unplanned_record
-from ..plugin_utils._request.run_options import (
-    Pools,
-    RunOptions,
-    parse_pools,
-    parse_run,
-)
-from ..plugin_utils._request.spec import (
-    SessionSpec,
-    parse_spec,
-    refuse_strangers,
-    spec_from_dict,
-)
+from ..plugin_utils._request.run_options import Pools, RunOptions, parse_pools, parse_run
+from ..plugin_utils._request.spec import SessionSpec, parse_spec, refuse_strangers, spec_from_dict
 from ..plugin_utils.control import ControlAction
 from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import refuse_malformed
@@ -37,8 +27,6 @@ UNDERLAY = "gateway_underlay_address"
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_request``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         variables = self.session_variables(task_vars or {})

@@ -14,12 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.session import MAIN1
-from ..plugin_utils._lifecycle.outcome import (
-    Outcome,
-    outcome_of,
-    settled,
-    summary,
-)
+from ..plugin_utils._lifecycle.outcome import Outcome, outcome_of, settled, summary
 from ..plugin_utils._lifecycle.routes import routes_of, told_by
 from ..plugin_utils._lifecycle.start_steps import Start, start_from
 from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
@@ -33,8 +28,6 @@ ROUTES_RESULT = "__session_gateway"
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_result``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         state = {"settled": self._settle, "reported": self._report}[self._task.args["state"]]

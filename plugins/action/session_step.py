@@ -11,10 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
-from ..module_utils._model.environment import (
-    parse_environment,
-    session_environment,
-)
+from ..module_utils._model.environment import parse_environment, session_environment
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import (
@@ -46,8 +43,6 @@ STEP_SECONDS = 300
 
 
 class ActionModule(HostAction):
-    """The action ``backendai.cluster.session_step``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         variables, step = task_vars or {}, str(self._task.args["step"])

@@ -24,8 +24,6 @@ from ..plugin_utils.control import ControlAction
 
 
 class ActionModule(ControlAction):
-    """The action ``backendai.cluster.session_termination``."""
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, variables = super().run(tmp, task_vars), task_vars or {}
         state = {"begun": self._begin, "ended": self._end}[self._task.args["state"]]

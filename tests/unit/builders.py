@@ -12,12 +12,15 @@ import yaml
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, HeldSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import (
+    ContainerState,
+    HeldSession,
+    PublicKeys,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, one_line, reason
-from .._model.images import KnownImage
-from .._model.registries import Credential, repository_of
-from .pull_progress import Progress
+from .._model.images import Credential, KnownImage, repository_of
 from .sdk import docker
 
 # What the engine says of a layer that it has.
@@ -133,3 +131,28 @@ def _problem_in(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str,
         hear(line)
         problem = problem or str(line.get("error", ""))
     return problem
+
+
+_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a pull is: bytes that have come, of those of the layers that have begun to; layers that are in place.
+
+    The engine does not say how large a layer is that has not begun: while ``more`` is true, there are such.
+    """
+
+    bytes_done: int = 0
+    bytes_total: int = 0
+    layers_done: int = 0
+    layers_total: int = 0
+    more: bool = False
+
+    def told(self) -> str:
+        """Return it as a phrase such as ``1.2 of 4.6 GB, 12 of 31 layers``; empty while there is nothing to tell."""
+        if not self.bytes_total:
+            return ""
+        factor, unit = next((one for one in _UNITS if self.bytes_total >= one[0]), _UNITS[-1])
+        total = f"{'at least ' if self.more else ''}{self.bytes_total / factor:.1f} {unit}"
+        return f"{self.bytes_done / factor:.1f} of {total}, {self.layers_done} of {self.layers_total} layers"

@@ -18,8 +18,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from .._host.background import detach
-from .._host.processes import boot_id
+from .._host.processes import boot_id, detach
 from .._host.store import PROGRAM, NotProvisioned, Store
 from .._model.change import Change
 from .._model.errors import ClusterError

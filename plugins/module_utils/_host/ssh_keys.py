@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from .._model.ssh import PublicKeys
+from .._model.held_session import PublicKeys
 
 
 def ensure_keys(folder: Path) -> PublicKeys:

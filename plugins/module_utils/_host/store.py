@@ -25,10 +25,10 @@ from typing import Any
 from .._model.devices import Pinned
 from .._model.errors import ClusterError
 from .._model.files import dump_state, load_state, locked, write_atomically
+from .._model.held_session import PublicKeys
 from .._model.plain_data import from_plain, to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
-from .._model.ssh import PublicKeys
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that units run, where provisioning has put it."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A session as the facts of one of its agents have it."""
+"""A session as the facts of one of its agents have it, public SSH keys of its containers included."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import dataclasses
 from typing import Any
 
 from .plan import SessionPlan
-from .ssh import PublicKeys
+
+
+@dataclasses.dataclass(frozen=True)
+class PublicKeys:
+    """The public halves of one container, each ``ssh-ed25519 AAAA…`` without a comment."""
+
+    user: str
+    host: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,8 @@ from .._docker.client import connect
 from .._docker.images import find_image
 from .._host.store import Store
 from .._model.change import Change, as_diff
-from .._model.registries import Credential
-from .._session.claim_guard import renew
+from .._model.images import Credential
+from .._session.claim import renew
 from .._session.pull import Pull, Seen, look
 
 

@@ -12,12 +12,7 @@ from typing import Any
 from .._docker.client import connect
 from .._host.store import Store
 from .._model.change import Change, as_diff
-from .._model.errors import (
-    EXPECTED,
-    ClusterError,
-    reason,
-    sentence,
-)
+from .._model.errors import EXPECTED, ClusterError, reason, sentence
 from .._session import mount_markers
 from .._session.command import wait_for_end
 from .._session.logs import logs_of

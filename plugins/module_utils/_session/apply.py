@@ -11,11 +11,7 @@ import time
 from collections.abc import Mapping
 
 from .._docker import containers, networks
-from .._docker.images import (
-    Image,
-    ImageUnavailable,
-    find_image,
-)
+from .._docker.images import Image, ImageUnavailable, find_image
 from .._docker.sdk import docker
 from .._firewall.sync import isolate
 from .._host.files import plan_files, write_files
@@ -26,11 +22,11 @@ from .._model.images import Found, disagreement
 from .._model.plan import SessionPlan
 from .._network import iproute
 from .._wireguard.peers import join_peers
-from .claim_guard import claimed, renew
+from .claim import claimed, renew
 from .contents import Contents, desired_slice
-from .host_resources import read_host
 from .links import plan_links, plan_plugs
 from .readiness import await_ready
+from .survey import read_host
 
 PROOF_SECONDS = 60
 """Seconds that a claim lasts at least once the containers have started: the session is proven then."""

@@ -18,13 +18,8 @@ from .._model.errors import ClusterError
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import EVERY
-from .._network.reachability import (
-    Endpoint,
-    Met,
-    Target,
-    meetings,
-)
-from .claim_guard import claimed
+from .._network.reachability import Endpoint, Met, Target, meetings
+from .claim import claimed
 from .logins import ask, passes
 from .survey import container_states
 

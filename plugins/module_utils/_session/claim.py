@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Claiming an agent's part of a session: under the agent's lock, against what is there now."""
+"""Claiming an agent's part of a session, under its lock and against what is there now; whether a claim holds."""
 
 from __future__ import annotations
 
@@ -25,20 +25,14 @@ from .._model.change import Change
 from .._model.devices import Pinned
 from .._model.errors import ClusterError
 from .._model.facts import AgentFacts
+from .._model.held_session import PublicKeys
 from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
-from .._model.ssh import PublicKeys
 from .._wireguard.peers import join_peers
 from .pinning import pin
 from .remove import remove_slice
-from .survey import (
-    Questions,
-    Settings,
-    cpu_load,
-    living,
-    survey,
-)
+from .survey import Questions, Settings, cpu_load, living, survey
 
 
 class ClaimRefused(ClusterError):
@@ -193,3 +187,33 @@ def _overlaps(subnet: str, networks: Sequence[str]) -> bool:
     wanted = ipaddress.IPv4Network(subnet)
     used = (ipaddress.ip_network(text, strict=False) for text in networks)
     return any(network.version == 4 and network.prefixlen and wanted.overlaps(network) for network in used)
+
+
+class NotClaimed(ClusterError):
+    """This run has no claim here (any more); the message is one sentence."""
+
+
+def claimed(store: Store, session_id: str, nonce: str) -> Held:
+    """Return a session that this run may change: the run claimed it last, or the session is committed.
+
+    Raises :class:`NotClaimed`.
+    """
+    held = store.session(session_id)
+    if held is None:
+        raise NotClaimed(f"the session {session_id} is not claimed on this agent: its claim expired, or was removed")
+    if not held.committed and held.nonce != nonce:
+        raise NotClaimed(f"session_name: {held.plan.name!r} was taken over by a later run; this one gives way")
+    return held
+
+
+def renew(store: Store, session_id: str, nonce: str, seconds: int) -> Held:
+    """Let a claim of this run last for so many seconds at least; a session that is committed has no end.
+
+    Raises :class:`NotClaimed`.
+    """
+    with store.lock():
+        held, least = claimed(store, session_id, nonce), deadline(seconds)
+        if held.expires_at is not None and held.expires_at < least:
+            held = dataclasses.replace(held, expires_at=least)
+            store.save(held)
+        return held

@@ -9,31 +9,47 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._docker import containers, labels, networks
-from .._docker.images import (
-    Image,
-)
+from .._docker.images import Image
 from .._host.accelerators import INFINIBAND
 from .._host.files import DesiredFile
 from .._host.store import Held, Store
 from .._model.devices import Pinned, device_nodes
-from .._model.environment import (
-    AGAIN,
-    derived,
-    environment_text,
-)
+from .._model.environment import AGAIN, derived, environment_text
+from .._model.held_session import PublicKeys
 from .._model.plan import Kernel, SessionPlan
-from .._model.ssh import PublicKeys
-from .host_resources import Host
-from .ssh_files import (
-    authorized_keys,
-    known_hosts,
-    ports,
-)
+from .._model.session import SSH_PORT
+from .survey import Host
+
+
+def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:
+    """Return a complete ``known_hosts``: the host key of every container under its name and address."""
+    return "".join(f"{_names(kernel)} {keys[kernel.hostname].host}\n" for kernel in kernels)
+
+
+def ports(kernels: Iterable[Kernel]) -> str:
+    """Return where containers listen that share their agents' network: ``hostname address port`` in each line."""
+    return "".join(
+        f"{kernel.hostname} {kernel.address} {kernel.ssh_port}\n" for kernel in kernels if kernel.ssh_port != SSH_PORT
+    )
+
+
+def _names(kernel: Kernel) -> str:
+    """Return what a container is known as; with a port of its own, in the form that ``ssh`` looks for then."""
+    names = filter(None, (kernel.hostname, kernel.address))
+    return ",".join(name if kernel.ssh_port == SSH_PORT else f"[{name}]:{kernel.ssh_port}" for name in names)
+
+
+def authorized_keys(
+    kernel: Kernel, kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]
+) -> str:
+    """Return who may log in to ``kernel``: every container of the session, and on main1 the user's own keys."""
+    peers = [f"{keys[one.hostname].user} work@{one.hostname}" for one in kernels]
+    return "".join(f"{line}\n" for line in [*peers, *(users if kernel.rank == 0 else ())])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from .._docker.sdk import docker
 from .._host.store import Held, Store
 from .._model.change import Change
 from .._model.plan import SessionPlan
-from .claim_guard import claimed
+from .claim import claimed
 
 
 def overlay_drift(client: docker.APIClient, held: Held) -> list[Change]:

@@ -20,19 +20,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from .._docker.client import connect
-from .._docker.images import (
-    ImageUnavailable,
-    Layers,
-    find_image,
-    pull_image,
-)
-from .._docker.pull_progress import Progress
+from .._docker.images import ImageUnavailable, Layers, Progress, find_image, pull_image
 from .._docker.sdk import docker
-from .._host.background import detach
+from .._host.processes import detach
 from .._host.store import Held, Store
 from .._model.files import locked, write_atomically
-from .._model.images import KnownImage
-from .._model.registries import Credential
+from .._model.images import Credential, KnownImage
 
 # Seconds between two looks of the process that pulls: at the claim, and at how far it is.
 PACE = 0.5

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts of one agent: what it has, what is taken, and which sessions it holds."""
+"""The facts of one agent: what it has, what is taken, which sessions it holds, and what all of its containers get."""
 
 from __future__ import annotations
 
@@ -15,24 +15,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._docker import labels
-from .._docker.containers import (
-    cdi_folders,
-    find_containers,
-    how_it_ended,
-)
+from .._docker.containers import cdi_folders, find_containers, how_it_ended
 from .._docker.images import find_image
 from .._docker.networks import subnets
+from .._docker.overlay import place_in, read_swarm, swarm_port
 from .._docker.sdk import docker
-from .._docker.swarm import (
-    place_in,
-    read_swarm,
-    swarm_port,
-)
 from .._host import machine
-from .._host.accelerators import (
-    find_accelerators,
-    infiniband_nodes,
-)
+from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
+from .._host.limits import read_limits
 from .._host.store import Held, Store
 from .._model.devices import Device
 from .._model.facts import AgentFacts
@@ -42,6 +32,23 @@ from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
 from .._wireguard.peers import underlay_in_use
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """``ulimits`` are the limits of containers' processes, -1 for none, and ``cdi_gpus`` the GPUs that CDI names.
+
+    ``infiniband`` are the paths of the device nodes of InfiniBand.
+    """
+
+    ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
+    cdi_gpus: frozenset[str] = frozenset()
+    infiniband: tuple[str, ...] = ()
+
+
+def read_host(client: docker.APIClient) -> Host:
+    """Return what this agent has."""
+    return Host(read_limits(), named_gpus(cdi_folders(client)), tuple(infiniband_nodes()))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model import port_ranges
-from .._report.table import render_table
+from .._report.record import render_table
 
 _SHOWN_PORTS = 60
 

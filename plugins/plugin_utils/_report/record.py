@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.held_session import ContainerState
 from ...module_utils._model.plan import SessionPlan
 from .._placement.place import NoRoom
 from .._request.spec import SessionSpec
-from .table import render_table
 
 _KERNEL_FIELDS = ("id", "role", "index", "rank", "hostname", "agent", "address", "container")
 
@@ -123,3 +122,9 @@ def _age(seconds: float) -> str:
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"
     return f"{max(0, int(seconds))}s"
+
+
+def render_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of equal length as lines, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

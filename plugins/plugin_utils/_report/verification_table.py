@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .table import render_table
+from .record import render_table
 from .verification import fails, unasked
 
 # How the table calls what fails.

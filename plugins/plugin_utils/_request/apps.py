@@ -11,11 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.session import SSH, SSH_PORT, App
-from ...module_utils._model.validation import (
-    Problems,
-    app_name_of,
-    whole_number,
-)
+from ...module_utils._model.validation import Problems, app_name_of, whole_number
 
 
 def parse_apps(problems: Problems, entries: Sequence[Mapping[str, Any]]) -> tuple[App, ...]:

@@ -12,14 +12,7 @@ from typing import Any
 
 from ...module_utils._gateway.model import Gateway
 from ...module_utils._model.addressing import is_address
-from ...module_utils._model.validation import (
-    Problems,
-    SpecError,
-    number_range,
-    optional,
-    text,
-    whole_number,
-)
+from ...module_utils._model.validation import Problems, SpecError, number_range, optional, text, whole_number
 
 # The ``gateway_*`` variables that the collection knows, without their prefix.
 OPTIONS = (

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._model.registries import Credential, _as_docker_says
+from ...module_utils._model.images import Credential, _as_docker_says
 from ...module_utils._model.validation import Problems
 from .containers import mapping
 

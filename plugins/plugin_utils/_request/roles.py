@@ -12,16 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._model.session import MAIN, MAIN1, SUB
-from ...module_utils._model.validation import (
-    Problems,
-    optional,
-    whole_number,
-)
-from .containers import (
-    environment,
-    mapping,
-    resources,
-)
+from ...module_utils._model.validation import Problems, optional, whole_number
+from .containers import environment, mapping, resources
 
 ROLE_OPTIONS = ("replicas", "image", "resources", "env")
 

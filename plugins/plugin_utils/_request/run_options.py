@@ -12,12 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.session import MAX_LINES
-from ...module_utils._model.validation import (
-    Problems,
-    id_of,
-    number_range,
-    whole_number,
-)
+from ...module_utils._model.validation import Problems, id_of, number_range, whole_number
 from .registries import parse_registries
 
 # The least and the most of each number.

@@ -12,12 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.session import EVERY, App, Mount
-from ...module_utils._model.validation import (
-    Problems,
-    SpecError,
-    name_of,
-    whole_number,
-)
+from ...module_utils._model.validation import Problems, SpecError, name_of, whole_number
 from .apps import parse_apps
 from .containers import environment, resources
 from .mounts import parse_mounts

@@ -11,13 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._gateway.token import LEAST_SECONDS, MOST_SECONDS
-from ...module_utils._model.validation import (
-    Problems,
-    id_of,
-    name_of,
-    text,
-    whole_number,
-)
+from ...module_utils._model.validation import Problems, id_of, name_of, text, whole_number
 
 
 @dataclasses.dataclass(frozen=True)

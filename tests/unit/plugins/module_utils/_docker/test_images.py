@@ -12,12 +12,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     Image,
     ImageUnavailable,
     Layers,
+    Progress,
     find_image,
     pull_image,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, KnownImage
 from tests.unit.builders import IMAGE
 from tests.unit.engine import Engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Progress
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker import swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._docker import overlay as swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
 from tests.unit.engine import Engine
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.background import detach
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import detach
 
 
 def done(tmp_path: Path, act: Callable[[], str]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.cdi import named_gpus
+from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import named_gpus
 
 FOLDERS = ["/etc/cdi", "/var/run/cdi"]
 YAML = """---

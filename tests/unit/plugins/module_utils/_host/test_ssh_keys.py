@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.ssh_keys import ensure_keys
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 
 SSH_KEYGEN = """#!/bin/sh
 while [ $# -gt 1 ]; do shift; done

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable, Progress
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._program import image
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.engine import Engine

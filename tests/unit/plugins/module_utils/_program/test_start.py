@@ -9,9 +9,9 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked

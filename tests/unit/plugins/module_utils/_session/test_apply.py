@@ -23,10 +23,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, ImagesDiffer, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
-from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import Host
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Host
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel

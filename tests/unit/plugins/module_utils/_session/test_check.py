@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, Target
 from ansible_collections.backendai.cluster.plugins.module_utils._session import check
 from ansible_collections.backendai.cluster.plugins.module_utils._session.check import Unhealthy, findings, prove
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine

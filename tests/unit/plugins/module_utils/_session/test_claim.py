@@ -14,9 +14,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
     Claim,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed, claimed, renew
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed, claimed, renew
 from tests.unit.builders import SESSION_ID, held, plan
 
 MADE = plan({"agent1": 1})

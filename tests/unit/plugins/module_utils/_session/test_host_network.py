@@ -9,15 +9,14 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.module_utils._model.ssh import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, ClaimRefused, claim
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, ports
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
-from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_files import ports
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
 from tests.unit.engine import Engine

@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._session import remove
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay, overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed

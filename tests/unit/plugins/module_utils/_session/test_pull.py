@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.pull_progress import Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable, Progress
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import Credential
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, KnownImage
 from ansible_collections.backendai.cluster.plugins.module_utils._session import pull as pulling
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen, look
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan

@@ -16,11 +16,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import command
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim_guard import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
-from ansible_collections.backendai.cluster.plugins.module_utils._session.host_resources import Host
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import Reaped, reap
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Host
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel

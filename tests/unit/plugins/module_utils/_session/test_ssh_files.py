@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_files import authorized_keys, known_hosts
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import authorized_keys, known_hosts
 from tests.unit.builders import plan, public_keys
 
 MADE = plan({"agent1": 1, "agent2": 1})

@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_files import known_hosts, ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import known_hosts, ports
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.registries import (
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
     Credential,
     registry_of,
     repository_of,
