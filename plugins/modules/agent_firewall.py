@@ -66,7 +66,11 @@ options:
     default: 60
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Apply or confirm who may open a connection to a host
+  backendai.cluster.agent_firewall:
+"""
+
 RETURN = "# Internal."
 
 from typing import Any

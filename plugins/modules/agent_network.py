@@ -32,7 +32,11 @@ options:
     default: ""
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Make the Docker network that every container of an agent joins
+  backendai.cluster.agent_network:
+"""
+
 RETURN = "# Internal."
 
 from typing import Any

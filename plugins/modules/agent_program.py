@@ -24,5 +24,9 @@ attributes:
 options: {}
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Have the units of a host run the program of this collection
+  backendai.cluster.agent_program:
+"""
+
 RETURN = "# Internal."

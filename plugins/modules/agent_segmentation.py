@@ -37,7 +37,11 @@ options:
     default: {}
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Say what leaves an agent open, by the network around it
+  backendai.cluster.agent_segmentation:
+"""
+
 RETURN = "# Internal."
 
 import dataclasses

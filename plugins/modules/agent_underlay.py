@@ -39,7 +39,11 @@ options:
     default: 51820
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Make the key of an agent's WireGuard device, or remove it
+  backendai.cluster.agent_underlay:
+"""
+
 RETURN = "# Internal."
 
 from typing import Any

@@ -56,7 +56,11 @@ options:
     default: ""
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Check the variables of a gateway, and give it its certificate
+  backendai.cluster.gateway_certificate:
+"""
+
 RETURN = "# Internal."
 
 import dataclasses

@@ -65,5 +65,9 @@ options:
     default: 16000
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Ask a host at which addresses it could be reached, or let an outsider probe them
+  backendai.cluster.isolation_host:
+"""
+
 RETURN = "# Internal."

@@ -66,5 +66,9 @@ options:
     type: path
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Check, plan and report what outsiders probe
+  backendai.cluster.isolation_verification:
+"""
+
 RETURN = "# Internal."

@@ -33,7 +33,11 @@ options:
     required: true
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Build the runtime kit that every container mounts
+  backendai.cluster.runtime_kit:
+"""
+
 RETURN = "# Internal."
 
 import os

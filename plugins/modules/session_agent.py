@@ -67,5 +67,9 @@ options:
     choices: [leave, look, remove]
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Ask an agent about the sessions that it holds, or let it act upon them
+  backendai.cluster.session_agent:
+"""
+
 RETURN = "# Internal."

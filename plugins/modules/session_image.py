@@ -29,5 +29,9 @@ options:
     type: dict
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Pull the images of sessions where an agent does not have them
+  backendai.cluster.session_image:
+"""
+
 RETURN = "# Internal."

@@ -63,5 +63,9 @@ options:
     type: path
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Plan sessions from the facts of all agents
+  backendai.cluster.session_plan:
+"""
+
 RETURN = "# Internal."

@@ -33,5 +33,9 @@ options:
     default: 30
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Find what is due about the sessions that are there
+  backendai.cluster.session_reconcile:
+"""
+
 RETURN = "# Internal."

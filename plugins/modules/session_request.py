@@ -31,5 +31,9 @@ options:
     default: create
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Check what is asked of a session before any host is touched
+  backendai.cluster.session_request:
+"""
+
 RETURN = "# Internal."

@@ -69,5 +69,9 @@ options:
     type: path
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Say what came of starts, in records, in the queue and to people
+  backendai.cluster.session_result:
+"""
+
 RETURN = "# Internal."

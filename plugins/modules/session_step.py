@@ -41,5 +41,9 @@ options:
     required: true
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Take one step of the start of sessions on an agent
+  backendai.cluster.session_step:
+"""
+
 RETURN = "# Internal."

@@ -48,5 +48,9 @@ options:
     type: path
 """
 
-EXAMPLES = "# Internal."
+EXAMPLES = r"""
+- name: Find a session that has to go, and say that it has gone
+  backendai.cluster.session_termination:
+"""
+
 RETURN = "# Internal."

@@ -169,7 +169,8 @@ def test_proof_is_tried_with_the_start_and_taken_again_only_where_it_was_too_ear
 
 def test_proof_is_a_step_of_its_own_where_agents_wait_for_each_other() -> None:
     run = Run([decided()], forks=1).play()
-    assert [steps for _name, _agent, steps in run.requests] == [[step] for step in (CLAIM, APPLY, PROVE) for _agent in AGENTS[:2]]
+    asked = [steps for _name, _agent, steps in run.requests]
+    assert asked == [[step] for step in (CLAIM, APPLY, PROVE) for _agent in AGENTS[:2]]
 
 
 @given(runs(), EVERY)
