@@ -251,8 +251,6 @@ def test_a_full_scan_finds_nothing_after_restart_reboot_flush_and_provisioning(
     began = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
     rules_at, *others = [int(on("agent3", began + unit)) for unit in (UNIT_FIREWALL, "ssh", "docker")]
     assert 0 < rules_at < min(others)
-    # What runs could not tell gateways that were killed in tests before, the scheduler does.
-    assert session.made.run("schedule_sessions").code == 0
     # It finds nothing to mend, so what is closed then was closed before it.
     provisioned = play("provision_agents", tmp_path, {})
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
