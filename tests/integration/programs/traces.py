@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,7 +33,9 @@ def files(folder: Path) -> Iterator[str]:
     for path in (folder, *folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # a file that was only being written
             stated = path.lstat()
-            yield f"{path.relative_to(folder)} {stated.st_mode & 0o7777:o} {stated.st_uid} {stated.st_size}"
+            # A folder keeps the size that it needed once.
+            size = 0 if stat.S_ISDIR(stated.st_mode) else stated.st_size
+            yield f"{path.relative_to(folder)} {stated.st_mode & 0o7777:o} {stated.st_uid} {size}"
 
 
 traces = {
