@@ -14,13 +14,10 @@ from typing import Any
 from .._model.addressing import VXLAN_OVERHEAD_V4, upper_half
 from .._model.change import Change
 from .._model.errors import ClusterError, reason
-from .._model.facts import Swarm
+from .._model.facts import DEFAULT_DATA_PATH_PORT, Swarm
 from .._model.plan import SessionPlan
 from . import labels
 from .sdk import docker, ipam
-
-# The UDP port of a swarm's overlays, unless it was told otherwise; only its managers know.
-DATA_PATH_PORT = 4789
 
 
 def read_swarm(client: docker.APIClient) -> dict[str, Any]:
@@ -29,8 +26,13 @@ def read_swarm(client: docker.APIClient) -> dict[str, Any]:
 
 
 def swarm_port(swarm: Mapping[str, Any]) -> dict[int, str]:
-    """Return the UDP port that a swarm takes on this host; nothing where the engine is in none."""
-    return {} if swarm["LocalNodeState"] == "inactive" else {_data_path_port(swarm): "Docker Swarm"}
+    """Return the UDP port that a swarm takes on this host; nothing where the engine is in none.
+
+    A worker does not know it: the planner asks the swarm's managers.
+    """
+    if swarm["LocalNodeState"] == "inactive" or (swarm["LocalNodeState"] == "active" and not swarm["ControlAvailable"]):
+        return {}
+    return {_data_path_port(swarm): "Docker Swarm"}
 
 
 def place_in(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swarm | None:
@@ -48,7 +50,7 @@ def manages(client: docker.APIClient) -> bool:
 
 
 def _data_path_port(swarm: Mapping[str, Any]) -> int:
-    return (swarm.get("Cluster") or {}).get("DataPathPort") or DATA_PATH_PORT
+    return (swarm.get("Cluster") or {}).get("DataPathPort") or DEFAULT_DATA_PATH_PORT
 
 
 def _ready(client: docker.APIClient) -> tuple[str, ...]:

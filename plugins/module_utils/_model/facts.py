@@ -19,6 +19,9 @@ from .network import Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .plan import SessionPlan
 
+# The UDP port of a swarm's overlays where `docker swarm init` was given no other.
+DEFAULT_DATA_PATH_PORT = 4789
+
 
 @dataclasses.dataclass(frozen=True)
 class Swarm:

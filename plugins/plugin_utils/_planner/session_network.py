@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from ...module_utils._model import addressing
 from ...module_utils._model.errors import ClusterError
-from ...module_utils._model.facts import AgentFacts
+from ...module_utils._model.facts import DEFAULT_DATA_PATH_PORT, AgentFacts
 from ...module_utils._model.network import BRIDGE_PREFIX, HOST_NETWORK, SWARM, Network, _tag, link_of
 from .._request.run_options import Pools
 from .._request.spec import SessionSpec
@@ -38,7 +38,7 @@ def make_network(
     if vni is None:
         raise PlanError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
     mtu = addressing.vxlan_mtu(_underlays(chosen, "a tunnel", tunnelled=True))
-    _refuse_taken_port(chosen, pools.vxlan_port)
+    _refuse_taken_port(chosen, agents, pools.vxlan_port)
     return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, link_of(session_id))
 
 
@@ -88,13 +88,26 @@ def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
     return ""
 
 
-def _refuse_taken_port(chosen: Iterable[AgentFacts], port: int) -> None:
+def _refuse_taken_port(chosen: Iterable[AgentFacts], agents: Sequence[AgentFacts], port: int) -> None:
+    swarms = _swarm_ports(agents)
     for agent in chosen:
-        if port in agent.udp_ports:
+        users = {**swarms.get(agent.name, {}), **agent.udp_ports}
+        if port in users:
             raise PlanError(
-                f"session_vxlan_port: {port} is used on {agent.name} by {agent.udp_ports[port]}; choose"
+                f"session_vxlan_port: {port} is used on {agent.name} by {users[port]}; choose"
                 " another one for all sessions"
             )
+
+
+def _swarm_ports(agents: Sequence[AgentFacts]) -> dict[str, dict[int, str]]:
+    """Return the port of its swarm for each agent in one: what a manager reports, else Docker's default."""
+    manager_of, by_name = swarm_managers(agents), {agent.name: agent for agent in agents}
+    ports = {}
+    for agent in agents:
+        if agent.swarm:
+            manager = by_name[manager_of.get(agent.name, agent.name)].swarm
+            ports[agent.name] = {(manager and manager.port) or DEFAULT_DATA_PATH_PORT: "Docker Swarm"}
+    return ports
 
 
 def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> list[tuple[str, int]]:

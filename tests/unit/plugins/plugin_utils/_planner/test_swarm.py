@@ -212,6 +212,24 @@ def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("swarm_port", "refused"), [(4789, True), (4790, False)])
+def test_a_tunnel_avoids_the_port_that_the_manager_of_the_swarm_reports(swarm_port: int, refused: bool) -> None:
+    data = members("agent1", "agent2", "agent3")
+    data["agent1"] = agent_facts("agent1", 1, swarm=node("agent1", *data, port=swarm_port), schedulable=False)
+    asked: dict[str, Any] = {"network_driver": "vxlan", "cluster_size": 2}
+    if not refused:
+        assert decided(readings(**data), **asked).agents == ["agent2", "agent3"]
+        return
+    with pytest.raises(PlanError, match="session_vxlan_port: 4789 is used on agent2 by Docker Swarm"):
+        decided(readings(**data), **asked)
+
+
+def test_the_port_of_a_swarm_that_no_agent_manages_is_docker_s_default() -> None:
+    data = {name: agent_facts(name, 1, swarm=node(name)) for name in ("agent1", "agent2")}
+    with pytest.raises(PlanError, match="session_vxlan_port: 4789 is used on agent1 by Docker Swarm"):
+        decided(readings(**data), network_driver="vxlan", cluster_size=2)
+
+
 def test_an_overlay_is_refused_where_agents_encrypt() -> None:
     data = members("agent1", "agent2", "agent3", underlay=Underlay("192.0.2.1", "bai-wg", 1420, public_key="key"))
     with pytest.raises(PlanError) as raised:
