@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.integration.engines import start_engine
 from tests.integration.internals import TASKS
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import AGENTS, BUSYBOX, ROOT, TIMEOUT, command, held, launch, on, queue, remains
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
-from tests.integration.waiting import eventually
 from tests.lab.engine import Engine
 from tests.lab.hosts import container_name
 from tests.lab.identity import HOSTS, Lab, remembered
@@ -51,8 +51,8 @@ class Victim:
     kind: str
     agent: str
 
-    def kill(self, run: subprocess.Popen[str]) -> None:
-        """Kill it, and bring it back where that takes more than another run."""
+    def kill(self, run: subprocess.Popen[str], folder: Path) -> None:
+        """Kill it, and bring it back where that takes more than another run; playbooks write to ``folder``."""
         if self.kind == "run":
             kill_run(run)
             return
@@ -61,8 +61,7 @@ class Victim:
         else:
             self._host("kill")
             self._host("start")
-        start = "systemctl reset-failed docker.service; systemctl start docker.service && echo it is back"
-        eventually(lambda: "it is back" in on(self.agent, start, check=False), TIMEOUT)
+        start_engine(self.agent, folder)
 
     def _host(self, what: str) -> None:
         lab = Lab(ROOT)
@@ -72,12 +71,12 @@ class Victim:
         Engine(lab, state.docker_host).docker(what, container_name(state, lab, host))
 
 
-def struck(victim: Victim, moment: Moment, line: list[str]) -> str:
+def struck(victim: Victim, moment: Moment, line: list[str], folder: Path) -> str:
     """Run a playbook, kill the victim at that moment, and return what the run printed until its end."""
     with launch(line) as run:
         printed = await_task(run, "", moment.task)
         time.sleep(moment.seconds)
-        victim.kill(run)
+        victim.kill(run, folder)
         rest, _nothing = run.communicate(timeout=TIMEOUT)
     return printed + rest
 
@@ -94,7 +93,7 @@ class Life:
         """Kill during a playbook; check that one more run leaves the session as wanted; return what was done."""
         moment = Moment.chosen(self.chance)
         variables = {f"session_{key}": value for key, value in asked.items()}
-        output = struck(victim, moment, command(playbook, self.folder, variables))
+        output = struck(victim, moment, command(playbook, self.folder, variables), self.folder)
         again = self.chance.choice([playbook, "schedule_sessions"])
         done = f"{playbook}: {victim.kind} on {victim.agent} killed at {moment}, then one {again}"
         run = self.sessions.run(again, **(asked if again == playbook else {}))
