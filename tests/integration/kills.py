@@ -118,6 +118,7 @@ def killed_while_it_starts_and_ends(chance: random.Random, folder: Path) -> Iter
         yield done
         ended = sessions.terminate()
         assert ended.code == 0, f"{done}:\n{ended.output}"
-        assert remains() == sessions.before, done
+        after = remains()
+        assert after == sessions.before, f"{done}: {set(after.items()) ^ set(sessions.before.items())}"
         assert not any(held().values()), done
         assert {entry["state"] for entry in queue().values()} <= {"ended"}, done
