@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._gateway.model import Gateway
 from ..module_utils._model.addressing import is_address
-from ..module_utils._model.validation import SpecError
+from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._request.gateway import parse_gateway
 from ..plugin_utils.certificate_files import CERTIFICATE, KEY, read_pair
 
@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
         try:
             gateway = parse_gateway(given, address)
             certificate, key = read_pair(str(given.get(CERTIFICATE) or ""), str(given.get(KEY) or ""))
-        except SpecError as error:
+        except ValidationError as error:
             raise AnsibleActionFail(str(error)) from None
         args = dict(self._task.args)
         if args.get("state") == "validated":

@@ -17,9 +17,9 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._model.files import write_atomically
-from ..module_utils._model.validation import Problems, SpecError
+from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._request.token import TokenRequest, parse_token_request
-from ..plugin_utils.session_options import refuse_unknown
+from ..plugin_utils.session_options import check_unknown_variables
 
 
 class ActionModule(ActionBase):
@@ -30,12 +30,12 @@ class ActionModule(ActionBase):
         if self._task.args.get("state") == "ready":
             return {**result, **self._execute_module(task_vars=task_vars or {})}
         try:
-            problems = Problems()
-            refuse_unknown(problems, task_vars or {})
+            problems = ValidationErrors()
+            check_unknown_variables(problems, task_vars or {})
             request = parse_token_request(problems, self._task.args)
-            problems.refuse_any()
+            problems.raise_if_any()
             target = _target(request.path)
-        except SpecError as error:
+        except ValidationError as error:
             raise AnsibleActionFail(str(error)) from None
         args = {**self._task.args, **_asked(request), "path": str(target)}
         with self._unprinted():
@@ -72,12 +72,12 @@ def _asked(request: TokenRequest) -> dict[str, Any]:
 
 
 def _target(path: str) -> Path:
-    """Return the absolute path of the file; raises :class:`SpecError` where it cannot be."""
+    """Return the absolute path of the file; raises :class:`ValidationError` where it cannot be."""
     target = Path(path).expanduser().absolute()
     if target.is_dir():
-        raise SpecError(f"session_token_path: {path!r} must be a file, and is a folder.")
+        raise ValidationError(f"session_token_path: {path!r} must be a file, and is a folder.")
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-        raise SpecError(f"session_token_path: {path!r} must be in a folder that exists and can be written to.")
+        raise ValidationError(f"session_token_path: {path!r} must be in a folder that exists and can be written to.")
     return target
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils._exposure.model import AGENT, GATEWAY, Stint, Target
+from ..module_utils._exposure.model import AGENT, GATEWAY, ProbeBatch, ProbedHost
 from ..module_utils._model.addressing import is_address
 from ..module_utils._model.plain_data import from_plain, to_plain
 from ..module_utils._model.port_ranges import parse_ranges
-from ..module_utils._model.validation import Problems
-from ..plugin_utils._exposure.report import Probed, error_of, report_of, stints_of
-from ..plugin_utils._exposure.table import lines
+from ..module_utils._model.validation import ValidationErrors
+from ..plugin_utils._exposure.report import ProbeResult, build_exposure_report, error_of, split_into_batches
+from ..plugin_utils._exposure.table import render_report
 from ..plugin_utils._report.record import as_json
 from ..plugin_utils.agent_results import why_silent
 from ..plugin_utils.control import ControlAction
@@ -46,7 +46,7 @@ class ActionModule(ControlAction):
 
     def _reported(self, args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Show and write the ``report`` of what outsiders found; in check mode, show what they would try."""
-        stints = [from_plain(Stint, stint, "stints") for stint in args["stints"]]
+        stints = [from_plain(ProbeBatch, stint, "stints") for stint in args["stints"]]
         if self._task.check_mode:
             for stint in stints:
                 addresses = ", ".join(stint.addresses)
@@ -54,10 +54,10 @@ class ActionModule(ControlAction):
             return {}
         outsiders = list(args["outsiders"])
         probed = [probe for name in outsiders for probe in _probed(name, hostvars[name], stints)]
-        targets = [from_plain(Target, target, "targets") for target in args["targets"]]
-        report = report_of(targets, outsiders, probed)
+        targets = [from_plain(ProbedHost, target, "targets") for target in args["targets"]]
+        report = build_exposure_report(targets, outsiders, probed)
         self.write(str(args.get("path") or ""), as_json(report))
-        for line in lines(report):
+        for line in render_report(report):
             self._display.display(line)
         error = error_of(report)
         if error:
@@ -67,19 +67,19 @@ class ActionModule(ControlAction):
 
 def _validated(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is asked, with its defaults; all problems are one failure."""
-    problems = Problems()
+    problems = ValidationErrors()
     _check_hosts(problems, args)
     rate = _whole_number(args.get("rate", 16000))
     if rate < 1:
-        problems.refuse("firewall_probe_rate", args["rate"], "must be a whole number, at least 1")
+        problems.add_invalid("firewall_probe_rate", args["rate"], "must be a whole number, at least 1")
     ports = str(args.get("ports") or "1-65535")
     try:
         parse_ranges(ports)
     except ValueError as error:
-        problems.refuse("firewall_probe_ports", ports, str(error))
+        problems.add_invalid("firewall_probe_ports", ports, str(error))
     path = str(args.get("path") or "")
     if path and not os.path.isdir(os.path.dirname(os.path.abspath(os.path.expanduser(path)))):
-        problems.refuse("firewall_report_path", path, "must be in a folder that is there")
+        problems.add_invalid("firewall_report_path", path, "must be in a folder that is there")
     if problems:
         raise AnsibleActionFail(str(problems))
     hosts = {kind: list(args[kind]) for kind in ("outsiders", "agents", "gateways")}
@@ -87,16 +87,18 @@ def _validated(args: Mapping[str, Any]) -> dict[str, Any]:
     return {**hosts, "ask": ask, "ports": ports, "rate": rate}
 
 
-def _check_hosts(problems: Problems, args: Mapping[str, Any]) -> None:
+def _check_hosts(problems: ValidationErrors, args: Mapping[str, Any]) -> None:
     option, pattern = "firewall_outsiders", args["pattern"]
     if not args["agents"]:
         problems.add("the inventory has no agents whose doors could be tried")
     if not args["outsiders"]:
-        problems.refuse(option, pattern, "names no host of the inventory, and only from outside anything can be proven")
+        problems.add_invalid(
+            option, pattern, "names no host of the inventory, and only from outside anything can be proven"
+        )
     for kind in ("agents", "gateways", "managers"):
         trusted = [name for name in args["outsiders"] if name in args[kind]]
         if trusted:
-            problems.refuse(option, pattern, f"must not be of the {kind}, which are trusted: {', '.join(trusted)}")
+            problems.add_invalid(option, pattern, f"must not be of the {kind}, which are trusted: {', '.join(trusted)}")
 
 
 def _whole_number(value: object) -> int:
@@ -108,7 +110,7 @@ def _planned(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]])
     """Return the hosts that are probed, and the parts in which that is done."""
     targets = [_target(name, AGENT, hostvars[name]) for name in args["agents"]]
     targets += [_target(name, GATEWAY, hostvars[name]) for name in args["gateways"]]
-    stints = stints_of(targets, parse_ranges(str(args.get("ports", "1-65535"))), int(args.get("rate", 16000)))
+    stints = split_into_batches(targets, parse_ranges(str(args.get("ports", "1-65535"))), int(args.get("rate", 16000)))
     return {
         "warnings": [f"{target.name}: {target.unread}." for target in targets if target.unread],
         "targets": to_plain(targets),
@@ -116,26 +118,28 @@ def _planned(args: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]])
     }
 
 
-def _target(name: str, kind: str, variables: Mapping[str, Any]) -> Target:
+def _target(name: str, kind: str, variables: Mapping[str, Any]) -> ProbedHost:
     """Return what is to be probed of a host; where it cannot be asked, what the inventory has of it."""
     reply = variables.get(TARGETS_RESULT) or {}
     if "addresses" in reply:
         data = {key: reply[key] for key in ("addresses", "udp_ports", "expected", "unread")}
-        return from_plain(Target, {"name": name, "kind": kind, **data}, f"what {name} says is damaged")
+        return from_plain(ProbedHost, {"name": name, "kind": kind, **data}, f"what {name} says is damaged")
     known = [str(variables[key]) for key in _INVENTORY if is_address(str(variables.get(key, "")))]
     unread = f"it cannot be asked for its addresses: {why_silent(reply)}"
-    return Target(name, kind, dict.fromkeys(known, kind), unread=unread)
+    return ProbedHost(name, kind, dict.fromkeys(known, kind), unread=unread)
 
 
-def _probed(outsider: str, variables: Mapping[str, Any], stints: list[Stint]) -> list[Probed]:
+def _probed(outsider: str, variables: Mapping[str, Any], stints: list[ProbeBatch]) -> list[ProbeResult]:
     """Return what an outsider found in each stint, or why it could not try it."""
     loop = variables.get(PROBE_RESULTS) or {}
     tried = [result for result in loop.get("results", []) if LOOP_VARIABLE in result]
-    results = {from_plain(Stint, result[LOOP_VARIABLE], LOOP_VARIABLE): result for result in tried}
+    results = {from_plain(ProbeBatch, result[LOOP_VARIABLE], LOOP_VARIABLE): result for result in tried}
     return [_stint_result(outsider, stint, results.get(stint, loop)) for stint in stints]
 
 
-def _stint_result(outsider: str, stint: Stint, result: Mapping[str, Any]) -> Probed:
-    if "ways" not in result:
-        return Probed(outsider, stint, failed=f"it could not be tried: {why_silent(result)}")
-    return Probed(outsider, stint, **{name: result[name] for name in ("answers", "ways", "missing", "unseen", "near")})
+def _stint_result(outsider: str, stint: ProbeBatch, result: Mapping[str, Any]) -> ProbeResult:
+    if "next_hops" not in result:
+        return ProbeResult(outsider, stint, failed=f"it could not be tried: {why_silent(result)}")
+    return ProbeResult(
+        outsider, stint, **{name: result[name] for name in ("answers", "next_hops", "missing", "unresolved", "on_link")}
+    )

@@ -34,7 +34,7 @@ class ActionModule(HostAction):
         except AnsibleActionFail as error:
             if phase not in UNFIT:
                 raise
-            return {**result, "changed": False, **UNFIT[phase], "unfit": str(error)}
+            return {**result, "changed": False, **UNFIT[phase], "error": str(error)}
         for session_id, sentence in (done.get("failures") or {}).items():
             result.setdefault("warnings", []).append(f"{session_id}: {sentence}")
         failures = [reply["failed"] for reply in (done.get("sessions") or {}).values() if "failed" in reply]

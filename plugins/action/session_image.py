@@ -15,8 +15,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ..module_utils._model.images import Credential, disagreement, found_images, reference_to, registry_of
-from ..module_utils._model.validation import Problems
+from ..module_utils._model.images import Credential, image_mismatch, images_from_dict, pull_reference, registry_of
+from ..module_utils._model.validation import ValidationErrors
 from ..module_utils._module import CONNECTION_OPTIONS
 from ..plugin_utils._lifecycle.start_steps import PULL, UNREACHABLE, Start, failures, start_from
 from ..plugin_utils._request.registries import parse_registries
@@ -64,11 +64,11 @@ class ActionModule(HostAction):
         reply: dict[str, Any],
     ) -> None:
         """Look at all images of a session in turn, until all are there or this turn is over."""
-        known = found_images(start.decided["images"])
-        wrong = disagreement(known)
+        known = images_from_dict(start.decided["images"])
+        wrong = image_mismatch(known)
         if wrong:
             raise AnsibleActionFail(f"{wrong}.")
-        names = start.decided["pulls"].get(variables["inventory_hostname"]) or []
+        names = start.decided["missing_images"].get(variables["inventory_hostname"]) or []
         options = {
             **self.variables(CONNECTION_OPTIONS, "agent_", variables),
             "session_id": start.id,
@@ -76,7 +76,7 @@ class ActionModule(HostAction):
             "seconds": int(self._task.args["claim_ttl"]),
         }
         # Without an image, the look renews the claim and nothing else.
-        for image in [_image(name, reference_to(name, known), credentials) for name in names] or [NO_IMAGE]:
+        for image in [_image(name, pull_reference(name, known), credentials) for name in names] or [NO_IMAGE]:
             look = self._follow({**options, **image}, until, variables)
             result["changed"] |= look["changed"]
             result["again"] |= look["changed"] and not self._task.check_mode
@@ -115,7 +115,7 @@ def _of_turn_before(starts: Sequence[Start], agent: str) -> dict[str, dict[str, 
 
 
 def _credentials(given: Any) -> dict[str, Credential]:
-    problems = Problems()
+    problems = ValidationErrors()
     credentials = parse_registries(problems, given)
     if problems:
         raise AnsibleActionFail(str(problems))

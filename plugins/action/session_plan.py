@@ -16,18 +16,18 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.errors import as_phrase, as_sentence
-from ..module_utils._model.validation import SpecError
-from ..plugin_utils._lifecycle.due import doomed
-from ..plugin_utils._placement.place import NoRoom
-from ..plugin_utils._planner.cluster_state import Readings
+from ..module_utils._model.validation import ValidationError
+from ..plugin_utils._lifecycle.due import terminating
+from ..plugin_utils._placement.place import Unschedulable
+from ..plugin_utils._planner.cluster_state import ClusterState
 from ..plugin_utils._planner.decision import Decision, decide
-from ..plugin_utils._planner.session_network import PlanError
-from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING, Entry, count_pass, starting, waiting
+from ..plugin_utils._planner.session_network import PlanningError
+from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING, QueueEntry, count_skips, starting, waiting
 from ..plugin_utils._queue.folder import QueueFolder, me
-from ..plugin_utils._queue.schedule import Rules, schedule, waits_behind
+from ..plugin_utils._queue.schedule import QueuePolicy, schedule, waits_behind
 from ..plugin_utils._report.record import as_json, pending, unplanned_record
-from ..plugin_utils._request.run_options import Pools
-from ..plugin_utils._request.spec import SessionSpec, comparable, refuse_other_request, spec_from_dict
+from ..plugin_utils._request.run_options import NetworkPools
+from ..plugin_utils._request.spec import SessionSpec, check_same_request, fingerprint, spec_from_dict
 from ..plugin_utils.control import ControlAction, start_of
 
 
@@ -40,12 +40,12 @@ class ActionModule(ControlAction):
     def _of_queue(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Decide which waiting sessions start now, and note in the queue why the others wait on."""
         args, now = self._task.args, time.time()
-        queue, rules = self.queue(variables), Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
+        queue, rules = self.queue(variables), QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
         readings, starts, specs = self.readings(args["agents"], variables), [], {}
         before = {entry.id: entry for entry in self.entries(queue)}
-        gone = [session_id for _entry, ids in doomed(before.values(), readings.sessions) for session_id in ids]
-        free = self.with_reservations(readings.without(gone), before.values())
-        decisions = schedule(before.values(), free, Pools(**args["pools"]), rules, now)
+        gone = [session_id for _entry, ids in terminating(before.values(), readings.sessions) for session_id in ids]
+        free = self.with_reservations(readings.without_sessions(gone), before.values())
+        decisions = schedule(before.values(), free, NetworkPools(**args["pools"]), rules, now)
         # Deciding may take its time, and the queue is not held for as long: what others have changed since is theirs.
         with self.transaction(queue):
             current = {entry.id: entry for entry in self.entries(queue)}
@@ -74,11 +74,11 @@ class ActionModule(ControlAction):
             with self.transaction(queue):
                 entries = self.entries(queue)
                 entry = _entry_of(spec, entries, readings.sessions, args.get("user") or getpass.getuser(), time.time())
-                gone = [one for _entry, ids in doomed(entries, readings.sessions) for one in ids]
-                planned = self.with_reservations(readings.without(gone), entries, entry.id)
+                gone = [one for _entry, ids in terminating(entries, readings.sessions) for one in ids]
+                planned = self.with_reservations(readings.without_sessions(gone), entries, entry.id)
                 decision = self._decided(spec, planned, entries, entry)
                 self._note(queue, spec, entries, entry, decision)
-        except (SpecError, PlanError) as error:
+        except (ValidationError, PlanningError) as error:
             sentence = as_sentence(str(error))
             self.write(args.get("record_path", ""), as_json(unplanned_record(spec, spec.name, "ERROR", error=sentence)))
             # What agents warn of may be why; a failure shows no warnings of its own.
@@ -86,10 +86,20 @@ class ActionModule(ControlAction):
                 self._display.warning(said)
             raise AnsibleActionFail(sentence) from None
         result = {"warnings": self.warnings(readings), "queued": entry.spec is not None}
-        if isinstance(decision, NoRoom):
-            details = {"unplaced": decision.unplaced, "missing": decision.missing, "makes_room": decision.makes_room}
-            freed = planned.in_flight or any(_makes_room(one, float(args.get("began", 0.0))) for one in entries)
-            waits: dict[str, Any] = {"plan": None, "id": entry.id, "agents": [], "public_keys": {}, "freed": freed}
+        if isinstance(decision, Unschedulable):
+            details = {
+                "unplaced": decision.unplaced,
+                "missing": decision.missing,
+                "blocking_sessions": decision.blocking_sessions,
+            }
+            freed = planned.in_flight or any(_makes_room(one, float(args.get("started_at", 0.0))) for one in entries)
+            waits: dict[str, Any] = {
+                "plan": None,
+                "id": entry.id,
+                "agents": [],
+                "public_keys": {},
+                "capacity_released": freed,
+            }
             waits["starts"] = []
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
             return {**result, **waits, "record": record, "pending": pending(decision), "no_room": details}
@@ -108,32 +118,32 @@ class ActionModule(ControlAction):
         }
 
     def _decided(
-        self, spec: SessionSpec, readings: Readings, entries: Sequence[Entry], entry: Entry
-    ) -> Decision | NoRoom:
+        self, spec: SessionSpec, readings: ClusterState, entries: Sequence[QueueEntry], entry: QueueEntry
+    ) -> Decision | Unschedulable:
         """Return what to do about the request; when other runs have been faster often enough, it waits."""
         args = self._task.args
         attempt, attempts = int(args.get("attempt", 1)), int(args.get("attempts", 5))
         if attempt > attempts:
             said = "; ".join(args.get("refused") or [])
-            return NoRoom(f"other runs were faster, {attempts} times in a row; at last: {said}", {})
+            return Unschedulable(f"other runs were faster, {attempts} times in a row; at last: {said}", {})
         try:
-            decision = decide(spec, readings, Pools(**args["pools"]), entry.id, entry.user, entry.updated_at)
-        except (SpecError, PlanError) as error:
+            decision = decide(spec, readings, NetworkPools(**args["pools"]), entry.id, entry.user, entry.updated_at)
+        except (ValidationError, PlanningError) as error:
             if attempt == 1:
                 raise
-            return NoRoom(as_phrase(error), {})
-        if isinstance(decision, NoRoom) or decision.known:
+            return Unschedulable(as_phrase(error), {})
+        if isinstance(decision, Unschedulable) or decision.known:
             return decision
-        rules = Rules(args.get("policy", "fifo"), int(args.get("patience", 16)))
+        rules = QueuePolicy(args.get("policy", "fifo"), int(args.get("patience", 16)))
         return waits_behind(entries, entry, readings, rules) or decision
 
     def _note(
         self,
         queue: QueueFolder,
         spec: SessionSpec,
-        entries: Sequence[Entry],
-        entry: Entry,
-        decision: Decision | NoRoom,
+        entries: Sequence[QueueEntry],
+        entry: QueueEntry,
+        decision: Decision | Unschedulable,
     ) -> None:
         """Note that the session waits, or that this run starts it: whatever happens to the run, that is known.
 
@@ -141,7 +151,7 @@ class ActionModule(ControlAction):
         """
         if self._task.check_mode:
             return
-        if isinstance(decision, NoRoom):
+        if isinstance(decision, Unschedulable):
             record = unplanned_record(spec, spec.name, "PENDING", entry.id, no_room=decision)
             queue.save(waiting(dataclasses.replace(entry, spec=dataclasses.asdict(spec)), record, entry.updated_at))
             return
@@ -153,37 +163,39 @@ class ActionModule(ControlAction):
         owned = dataclasses.replace(entry, id=decision.plan.id)
         queue.save(starting(owned, me(), entry.updated_at, decision.plan))
         if not decision.known and int(self._task.args.get("attempt", 1)) == 1:
-            for passed in count_pass(entries, entry):
+            for passed in count_skips(entries, entry):
                 queue.save(passed)
 
 
-def _noted(entries: Sequence[Entry]) -> set[str]:
+def _noted(entries: Sequence[QueueEntry]) -> set[str]:
     """Return the ids of the sessions that the queue knows and no run has finished."""
     return {one.id for one in entries if one.state != ENDED}
 
 
-def _makes_room(entry: Entry, since: float) -> bool:
+def _makes_room(entry: QueueEntry, since: float) -> bool:
     """Return whether a session ends now, or has ended since the agents were read."""
     return entry.state == ENDING or (entry.state == ENDED and entry.updated_at >= since)
 
 
-def _entry_of(spec: SessionSpec, entries: Sequence[Entry], held: Collection[str], user: str, now: float) -> Entry:
+def _entry_of(
+    spec: SessionSpec, entries: Sequence[QueueEntry], held: Collection[str], user: str, now: float
+) -> QueueEntry:
     """Return the queue's entry of a session that waits or starts already, else a new one.
 
-    Raises :class:`SpecError` when what waits under that name was asked for in another way, and when another run starts
+    Raises :class:`ValidationError` when what waits under that name was asked for in another way, and when another run starts
     it and has claimed nothing yet: only what agents hold can be taken over.
     """
     for entry in entries:
         if entry.name == spec.name and entry.state in (WAITING, STARTING):
             if entry.spec is not None:
-                before = comparable(spec_from_dict(entry.spec), entry.id)
-                refuse_other_request(spec, before, entry.id, "PENDING")
+                before = fingerprint(spec_from_dict(entry.spec), entry.id)
+                check_same_request(spec, before, entry.id, "PENDING")
             if entry.owner is not None and entry.owner != me() and entry.id not in held:
                 other = f"another run, process {entry.owner.pid}"
-                raise SpecError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
+                raise ValidationError(f"session_name: {spec.name!r} is being started by {other}; wait for it")
             return dataclasses.replace(entry, updated_at=now)
     session_id = str(uuid.uuid4())
-    return Entry(
+    return QueueEntry(
         id=session_id,
         name=spec.name,
         state=STARTING,

@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..plugin_utils._lifecycle.due import due
+from ..plugin_utils._lifecycle.due import reconcile
 from ..plugin_utils._lifecycle.routes import reachable, routes_of, told_by
-from ..plugin_utils._planner.cluster_state import Readings
-from ..plugin_utils._queue.entry import ENDING, prune
+from ..plugin_utils._planner.cluster_state import ClusterState
+from ..plugin_utils._queue.entry import ENDING, expired_history
 from ..plugin_utils.control import AGENT_RESULT, ControlAction
 
 
@@ -25,20 +25,20 @@ class ActionModule(ControlAction):
         away = [name for name in args["agents"] if name not in readings.facts]
         with self.transaction(queue):
             entries = self.entries(queue)
-            found = due(entries, readings.sessions, away, bool(args.get("abandoned")), now)
+            found = reconcile(entries, readings.sessions, away, bool(args.get("abandoned")), now)
             if not self._task.check_mode:
-                old = prune(entries, now, int(args.get("history_days", 30)))
-                for session_id in (*found.drop, *(entry.id for entry in old)):
+                old = expired_history(entries, now, int(args.get("history_days", 30)))
+                for session_id in (*found.entries_to_remove, *(entry.id for entry in old)):
                     queue.remove(session_id)
-                for entry in found.save:
+                for entry in found.entries_to_save:
                     queue.save(entry)
         if args.get("facts_max_age") and not self._task.check_mode:
             hostvars = (task_vars or {})["hostvars"]
             asked = [facts for name, facts in readings.facts.items() if hostvars[name].get(AGENT_RESULT)]
-            self.cache(task_vars or {}).save(asked, float(args.get("began") or 0))
+            self.cache(task_vars or {}).save(asked, float(args.get("started_at") or 0))
         self.forget(found.agents, task_vars or {})
         told = {entry.id for entry in entries if entry.state == ENDING}
-        for entry in (one for one in found.save if one.id not in told):
+        for entry in (one for one in found.entries_to_save if one.id not in told):
             self._display.display(f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}.")
         return {
             **result,
@@ -49,10 +49,10 @@ class ActionModule(ControlAction):
             "routes": self._routes(readings, task_vars or {}),
         }
 
-    def _routes(self, readings: Readings, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def _routes(self, readings: ClusterState, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return what gateways have to know: which sessions have ended in this run, or all there is to know."""
         args, entries = self._task.args, self.entries(self.queue(variables))
         if args.get("all_routes"):
             return routes_of(reachable(readings), entries, 0.0)
-        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("told") or ())
-        return routes_of([], entries, float(args.get("began") or 0), told)
+        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
+        return routes_of([], entries, float(args.get("started_at") or 0), told)

@@ -12,12 +12,18 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..plugin_utils._lifecycle.due import doomed, due
+from ..plugin_utils._lifecycle.due import reconcile, terminating
 from ..plugin_utils._planner.cluster_state import Parts, containers_of, plan_of, status_of
 from ..plugin_utils._queue.entry import ENDING, STARTING, STATES, WAITING
 from ..plugin_utils._report import logs, verification_table
-from ..plugin_utils._report.record import as_json, session_record, table
-from ..plugin_utils._report.verification import Answers, NotFound, absent_report, find, report_of
+from ..plugin_utils._report.record import as_json, session_record, session_table
+from ..plugin_utils._report.verification import (
+    AgentReports,
+    SessionNotFoundError,
+    absent_report,
+    build_verification_report,
+    select_session,
+)
 from ..plugin_utils.agent_results import parts_said
 from ..plugin_utils.control import ControlAction
 
@@ -36,12 +42,12 @@ class ActionModule(ControlAction):
         """List the sessions that agents hold and those of the queue; say what is due, and do nothing about it."""
         args, now = self._task.args, time.time()
         readings, entries = self.readings(args["agents"], variables), self.entries(self.queue(variables))
-        doomed_now = doomed(entries, readings.sessions)
+        doomed_now = terminating(entries, readings.sessions)
         going = {session_id for _entry, ids in doomed_now for session_id in ids}
         away = [name for name in args["agents"] if name not in readings.facts]
-        actions = due(entries, readings.sessions, away, False, now)
+        actions = reconcile(entries, readings.sessions, away, False, now)
         # Nobody has noted it yet, but over it is.
-        over = {entry.id: entry.record for entry in actions.save if entry.state == ENDING}
+        over = {entry.id: entry.record for entry in actions.entries_to_save if entry.state == ENDING}
         held = {session_id: parts for session_id, parts in readings.sessions.items() if session_id not in going}
         sessions = [
             (over.get(session_id) or _record(parts), plan_of(parts).created_at) for session_id, parts in held.items()
@@ -52,7 +58,7 @@ class ActionModule(ControlAction):
         ]
         records = [record for record, _since in sessions]
         self.write(args.get("path") or "", as_json(records))
-        for line in table(sessions, now):
+        for line in session_table(sessions, now):
             self._display.display(line)
         warnings = self.warnings(readings) + [
             f"session {entry.name or entry.id} has ended, and {', '.join(entry.agents)} may still have a part of it."
@@ -70,23 +76,25 @@ class ActionModule(ControlAction):
         name, session_id = self._named()
         answers = _answers({agent: variables["hostvars"][agent] for agent in self._task.args["agents"]})
         try:
-            report = report_of(find(name, session_id, answers, self.entries(self.queue(variables))), answers)
-        except NotFound as error:
+            report = build_verification_report(
+                select_session(name, session_id, answers, self.entries(self.queue(variables))), answers
+            )
+        except SessionNotFoundError as error:
             report = absent_report(name, session_id, f"{error}.")
-        lines = verification_table.lines(report) if report["session"]["status"] else []
+        lines = verification_table.render_verification(report) if report["session"]["status"] else []
         return {"report": self._reported(report, lines)}
 
     def _logs(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Show what the containers of a session printed, and fail where an agent of theirs cannot be asked."""
         name, session_id = self._named()
         said = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
-        answers = Answers(*parts_said(said, LOGGED))
+        answers = AgentReports(*parts_said(said, LOGGED))
         try:
-            parts = logs.find_logs(name, session_id, answers, self.entries(self.queue(variables)))
+            parts = logs.select_logs(name, session_id, answers, self.entries(self.queue(variables)))
             report = logs.logs_report(parts, answers, str(self._task.args.get("kernel") or ""))
-        except NotFound as error:
-            report = logs.absent_logs(name, session_id, f"{error}.")
-        return {"logs": self._reported(report, logs.lines(report))}
+        except SessionNotFoundError as error:
+            report = logs.empty_logs_report(name, session_id, f"{error}.")
+        return {"logs": self._reported(report, logs.render_logs(report))}
 
     def _named(self) -> tuple[str, str]:
         return str(self._task.args.get("name") or ""), str(self._task.args.get("id") or "")
@@ -106,14 +114,16 @@ def _record(parts: Parts) -> dict[str, Any]:
     return session_record(plan_of(parts), status_of(parts), containers_of(parts))
 
 
-def _answers(said: Mapping[str, Mapping[str, Any]]) -> Answers:
+def _answers(said: Mapping[str, Mapping[str, Any]]) -> AgentReports:
     """Return what agents said, from their variables."""
     parts, unfit = parts_said(said, VERIFIED)
-    left = [target for result in _results(said, LEFT) for target in result.get("left", [])]
+    left = [target for result in _results(said, LEFT) for target in result.get("marked", [])]
     # Where the removal said nothing, all of them stay.
-    stays = [target for result in _results(said, REMOVED) for target in result.get("stays", left)]
-    seen = {hostname: sight for result in _results(said, SEEN) for hostname, sight in result.get("seen", {}).items()}
-    return Answers(parts, unfit, left, stays, seen)
+    stays = [target for result in _results(said, REMOVED) for target in result.get("leftover", left)]
+    seen = {
+        hostname: sight for result in _results(said, SEEN) for hostname, sight in result.get("observed", {}).items()
+    }
+    return AgentReports(parts, unfit, left, stays, seen)
 
 
 def _results(said: Mapping[str, Mapping[str, Any]], variable: str) -> list[Mapping[str, Any]]:

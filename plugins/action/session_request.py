@@ -13,10 +13,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils._model.validation import Problems, SpecError
+from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._report.record import as_json, unplanned_record
-from ..plugin_utils._request.run_options import Pools, RunOptions, parse_pools, parse_run
-from ..plugin_utils._request.spec import SessionSpec, parse_spec, refuse_strangers, spec_from_dict
+from ..plugin_utils._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
+from ..plugin_utils._request.spec import SessionSpec, check_designated_agents, parse_spec, spec_from_dict
 from ..plugin_utils.control import ControlAction
 from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import refuse_malformed
@@ -37,8 +37,8 @@ class ActionModule(ControlAction):
             gateways = self._gateways(purpose, (task_vars or {})["hostvars"])
             if spec is not None:
                 refuse_malformed(spec.authorized_keys)
-                refuse_strangers(spec, agents)
-        except SpecError as error:
+                check_designated_agents(spec, agents)
+        except ValidationError as error:
             record = unplanned_record(None, variables.get("session_name"), "ERROR", error=str(error))
             self.write(str(variables.get("session_record_path") or ""), as_json(record))
             raise AnsibleActionFail(str(error)) from None
@@ -53,7 +53,7 @@ class ActionModule(ControlAction):
             "images": sorted({image for one in specs for image in one.images}),
             "paths": sorted({mount.source for one in specs for mount in one.mounts}),
             "ask": self._unknown(run, purpose, agents, task_vars or {}),
-            "began": time.time(),
+            "started_at": time.time(),
             "specs": {one.name: dataclasses.asdict(one) for one in specs},
         }
         # The user's environment may hold secrets.
@@ -65,7 +65,7 @@ class ActionModule(ControlAction):
         hosts = self._task.args.get("gateways") or ()
         try:
             return addresses_of(hostvars, hosts, UNDERLAY)
-        except SpecError as error:
+        except ValidationError as error:
             if purpose == "create":
                 raise
             self._display.warning(str(error))
@@ -83,16 +83,16 @@ class ActionModule(ControlAction):
         return [name for name in agents if self.cache(task_vars).load(name, run.facts_max_age) is None]
 
 
-def _checked(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, Pools]:
-    """Return what the variables ask; raises :class:`SpecError` with all problems at once.
+def _checked(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, NetworkPools]:
+    """Return what the variables ask; raises :class:`ValidationError` with all problems at once.
 
     What describes a session matters to those alone who make one.
     """
-    problems, new = Problems(), purpose == "create"
+    problems, new = ValidationErrors(), purpose == "create"
     leave_out = () if new else [field.name for field in dataclasses.fields(SessionSpec)]
     values = parse_options(problems, variables, leave_out)
     spec = parse_spec(problems, values) if new else None
     run = parse_run(problems, values, needs_session=purpose in ("terminate", "verify", "logs"))
     pools = parse_pools(problems, values)
-    problems.refuse_any()
+    problems.raise_if_any()
     return spec, run, pools

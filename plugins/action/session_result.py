@@ -14,12 +14,12 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.session import MAIN1
-from ..plugin_utils._lifecycle.outcome import Outcome, outcome_of, settled, summary
+from ..plugin_utils._lifecycle.outcome import StartResult, requeue_or_end, start_result, summary
 from ..plugin_utils._lifecycle.routes import routes_of, told_by
 from ..plugin_utils._lifecycle.start_steps import Start, start_from
 from ..plugin_utils._queue.entry import ENDED, ENDING, STARTING, WAITING
 from ..plugin_utils._queue.folder import me
-from ..plugin_utils._report.access import described, links_of
+from ..plugin_utils._report.access import render_access, session_links
 from ..plugin_utils._report.record import as_json, session_record
 from ..plugin_utils.control import ControlAction
 
@@ -53,14 +53,14 @@ class ActionModule(ControlAction):
         entries = self.entries(self.queue(variables))
         wait = bool(running) and bool(args.get("wait")) and not self._task.check_mode
         # A start that failed leaves room, and its session may wait again.
-        freed = bool(args.get("freed")) or any(session["error"] for session in sessions)
-        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("told") or ())
+        freed = bool(args.get("capacity_released")) or any(session["error"] for session in sessions)
+        told = told_by(variables["hostvars"]["localhost"].get(name) for name in args.get("previous") or ())
         return {
             "again": False,
             "sessions": sessions,
             "wait": wait,
             "waiting": wait or (freed and any(entry.state != ENDED for entry in entries)),
-            "routes": routes_of(plans, entries, float(args["began"]), told),
+            "routes": routes_of(plans, entries, float(args["started_at"]), told),
         }
 
     def _report(self, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,10 +76,10 @@ class ActionModule(ControlAction):
         if later:
             record = later[-1]
             self.write(args.get("path") or "", as_json(record))
-        links = links_of(record["id"], self._links(variables)) if record["status"] == "RUNNING" else []
+        links = session_links(record["id"], self._links(variables)) if record["status"] == "RUNNING" else []
         self.write(args.get("access_path") or "", as_json(links))
         lines = summary(record, check_mode=self._task.check_mode)
-        for line in [*lines, *described(str(record["name"]), links, self._host_key(record["id"], variables))]:
+        for line in [*lines, *render_access(str(record["name"]), links, self._host_key(record["id"], variables))]:
             self._display.display(line)
         # That a first start failed does not matter where a later one succeeded.
         failed = session["error"] if record["status"] != "RUNNING" else None
@@ -107,12 +107,12 @@ class ActionModule(ControlAction):
         """Return the record of a session that was started, and what went wrong; the queue is up to date then."""
         plan = SessionPlan.from_dict(start.decided["plan"])
         replies = {agent: start.outcome_on(agent) for agent in plan.agents}
-        outcome = outcome_of(plan, replies, known=start.committed)
+        outcome = start_result(plan, replies, known=start.committed)
         record = session_record(plan, outcome.status, outcome.containers, outcome.error)
         return {"record": self._settled(variables, plan.id, record, outcome), "error": outcome.error}
 
     def _settled(
-        self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: Outcome
+        self, variables: Mapping[str, Any], session_id: str, record: dict[str, Any], outcome: StartResult
     ) -> dict[str, Any]:
         """Bring the queue up to date, unless a later run has taken the session over; return the record that holds then.
 
@@ -128,7 +128,7 @@ class ActionModule(ControlAction):
             if outcome.status == "RUNNING":
                 queue.remove(entry.id)
                 return record
-            kept = settled(entry, record, outcome, time.time())
+            kept = requeue_or_end(entry, record, outcome, time.time())
             queue.save(kept)
             return kept.record if kept.state == WAITING else record
 

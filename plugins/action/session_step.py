@@ -97,7 +97,11 @@ class ActionModule(HostAction):
         if {CLAIM, APPLY, OVERLAY} & {*steps}:
             asked["plan"] = decided["plan"]
         if CLAIM in steps:
-            asked |= {"request": decided["request"], "clear": decided["gone"], "unproven": decided["unproven"]}
+            asked |= {
+                "request": decided["request"],
+                "stale_sessions": decided["stale_sessions"],
+                "never_completed": decided["never_completed"],
+            }
             asked["seconds"] = self._options_of_run(variables)["claim_ttl"]
         if APPLY in steps:
             asked |= {"public_keys": start.public_keys, "images": self._images(start)}
@@ -128,7 +132,7 @@ class ActionModule(HostAction):
         self, plan: SessionPlan, spec: SessionSpec, agent: str, variables: dict[str, Any]
     ) -> dict[str, dict[str, str]]:
         """Return the environment of each container on the agent, as the template has it."""
-        given = {role.name: role.env for role in spec.groups}
+        given = {role.name: role.env for role in spec.effective_roles}
         environments = {}
         for kernel in plan.kernels_on(agent):
             environment = {**given[kernel.role], **session_environment(plan, kernel)}

@@ -13,11 +13,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.errors import as_sentence
-from ..module_utils._model.validation import SpecError
+from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._lifecycle.outcome import summary
 from ..plugin_utils._lifecycle.routes import routes_of
 from ..plugin_utils._lifecycle.termination import end_session
-from ..plugin_utils._planner.session_network import PlanError
+from ..plugin_utils._planner.session_network import PlanningError
 from ..plugin_utils._queue.entry import ENDED, ENDING, ended
 from ..plugin_utils._report.record import as_json
 from ..plugin_utils.control import ControlAction
@@ -34,12 +34,12 @@ class ActionModule(ControlAction):
         args = self._task.args
         readings, queue = self.readings(args["agents"], variables), self.queue(variables)
         hidden = {name: "hidden by --limit" for name in args["agents"] if not readings.told(name)}
-        readings = dataclasses.replace(readings, left_out={**hidden, **readings.left_out})
+        readings = dataclasses.replace(readings, unavailable={**hidden, **readings.unavailable})
         named = args.get("name") or "", args.get("id") or ""
         with self.transaction(queue):
             try:
                 end = end_session(*named, self.entries(queue), readings, force=bool(args.get("force")), now=time.time())
-            except (SpecError, PlanError) as error:
+            except (ValidationError, PlanningError) as error:
                 raise AnsibleActionFail(as_sentence(str(error))) from None
             if end.note and not self._task.check_mode:
                 queue.save(end.note)
@@ -49,7 +49,7 @@ class ActionModule(ControlAction):
             "warnings": self.warnings(readings),
             "plan": end.plan.to_dict() if end.plan else None,
             "agents": list(end.agents),
-            "away": list(end.away),
+            "unreachable_agents": list(end.unreachable),
             "record": end.record,
         }
 
@@ -58,7 +58,7 @@ class ActionModule(ControlAction):
         args = self._task.args
         record, removed = dict(args["record"]), args.get("removed") or {}
         failed = [agent for agent, reply in removed.items() if reply.get("failed") or reply.get("unreachable")]
-        away = [*(args.get("away") or []), *failed]
+        away = [*(args.get("unreachable_agents") or []), *failed]
         queue = self.queue(variables)
         with self.transaction(queue):
             entry = queue.entry(record["id"]) if record["id"] else None
@@ -75,5 +75,5 @@ class ActionModule(ControlAction):
             "changed": False,
             "record": record,
             "waiting": any(entry.state != ENDED for entry in entries),
-            "routes": routes_of([], entries, float(args["began"])),
+            "routes": routes_of([], entries, float(args["started_at"])),
         }

@@ -105,7 +105,7 @@ options:
     description: For how many seconds what an agent said is used again, instead of asking it.
     type: int
     default: 0
-  began:
+  started_at:
     description: When the agents were about to be read, in seconds since the epoch.
     type: float
     default: 0.0

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils._model.validation import SpecError
+from ..module_utils._model.validation import ValidationError
 from ..plugin_utils.inventory_addresses import addresses_of
 
 DOCUMENTATION = r"""
@@ -58,7 +58,7 @@ def addresses(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], v
     """Return the addresses of hosts: that which ``variable`` names, else ``ansible_host`` or the host's name."""
     try:
         return addresses_of(hostvars, hosts, variable)
-    except SpecError as error:
+    except ValidationError as error:
         raise AnsibleFilterError(str(error)) from None
 
 

@@ -64,11 +64,11 @@ _ROUTE: dict[str, dict[str, Any]] = {
 ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
     "routes": {"type": "list", "elements": "dict", "default": [], "options": _ROUTE},
     "ended": {"type": "list", "elements": "str", "default": []},
-    "exact": {"type": "bool", "default": False},
+    "purge": {"type": "bool", "default": False},
 }
 
 
-def finish(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
+def run_module(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
     """Do the module's work and end it: with its result, or with one sentence for what went wrong."""
     try:
         result = act()

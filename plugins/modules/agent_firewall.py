@@ -79,10 +79,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._firewall.policy import parse_firewall, parse_timeout
 from ..module_utils._firewall.surroundings import other_firewalls
-from ..module_utils._firewall.trial import confirm, start_withdrawal, try_firewall
+from ..module_utils._firewall.trial import apply_with_rollback, confirm, schedule_rollback
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
-from ..module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._module import CONNECTION_OPTIONS, run_module
 from ..module_utils._network.host import ssh_connection
 
 _ALONE = (
@@ -108,7 +108,7 @@ def main() -> None:
         argument_spec=OPTIONS, required_if=[("state", "confirmed", ["nonce"])], supports_check_mode=True
     )
     act = apply_rules if module.params["state"] == "applied" else confirm_rules
-    finish(module, lambda: act(module))
+    run_module(module, lambda: act(module))
 
 
 def apply_rules(module: AnsibleModule) -> dict[str, Any]:
@@ -119,14 +119,14 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     wanted = parse_firewall(asked, known, connection.split()) if params["enabled"] else None
 
     def start_timer(nonce: str, until: int) -> None:
-        start_withdrawal(params["state_path"], params["docker_host"], nonce, until)
+        schedule_rollback(params["state_path"], params["docker_host"], nonce, until)
 
     for sentence in other_firewalls():
         module.warn(sentence)
     if wanted and not asked.get("managers") and not known:
         module.warn(_ALONE.format(address=", ".join(wanted.managers)))
     store = Store(params["state_path"])
-    trial = try_firewall(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
+    trial = apply_with_rollback(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
     return {
         "changed": bool(trial.changes or trial.nonce),
         "diff": as_diff(trial.changes),

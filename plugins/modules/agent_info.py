@@ -118,7 +118,7 @@ agent:
     program: {type: str, description: The digest of the program that restores its sessions; V(null) without one.}
     online_cpus: {type: list, elements: int, description: The numbers of its cores.}
     capacity: {type: dict, description: "What sessions can have, by slot: bytes of memory, counts of the rest."}
-    taken: {type: dict, description: "What sessions have of it, by slot."}
+    allocated: {type: dict, description: "What sessions have of it, by slot."}
     devices:
       description: What slots of devices count. RV(ignore:numa) is V(null) where the NUMA node is not known.
       type: list

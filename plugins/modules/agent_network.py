@@ -46,7 +46,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._docker.client import connect
 from ..module_utils._docker.default_network import DefaultNetwork, make_default_network, plan_default_network
 from ..module_utils._model.change import as_diff
-from ..module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._module import CONNECTION_OPTIONS, run_module
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
             make_default_network(client, wanted)
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
-    finish(module, run)
+    run_module(module, run)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._firewall.audit import findings_of
-from ..module_utils._firewall.surroundings import look_around
+from ..module_utils._firewall.audit import audit
+from ..module_utils._firewall.surroundings import read_exposure
 from ..module_utils._model.addressing import is_address
-from ..module_utils._module import CAPACITY_OPTIONS, finish
+from ..module_utils._module import CAPACITY_OPTIONS, run_module
 
 
 def _addresses(hosts: Mapping[str, Any]) -> dict[str, str]:
@@ -74,12 +74,12 @@ def main() -> None:
 
     def look() -> dict[str, Any]:
         others = {group: _addresses(module.params[group]) for group in ("managers", "users")}
-        findings = findings_of(look_around(module.params["underlay_address"]), others)
+        findings = audit(read_exposure(module.params["underlay_address"]), others)
         for one in findings:
             module.warn(f"{one.message}.")
         return {"changed": False, "findings": [dataclasses.asdict(one) for one in findings]}
 
-    finish(module, look)
+    run_module(module, look)
 
 
 if __name__ == "__main__":

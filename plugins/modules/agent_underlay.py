@@ -52,8 +52,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
-from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, finish
-from ..module_utils._wireguard.key import Wish, prepare
+from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS, run_module
+from ..module_utils._wireguard.key import DesiredEncryption, ensure_key
 
 
 def main() -> None:
@@ -69,15 +69,15 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         params = module.params
-        wish = Wish(params["encryption"], params["port"], params["address"])
-        changes, wanted = prepare(Store(params["state_path"]), wish, dry=module.check_mode)
+        wish = DesiredEncryption(params["encryption"], params["port"], params["address"])
+        changes, wanted = ensure_key(Store(params["state_path"]), wish, dry=module.check_mode)
         return {
             "changed": bool(changes),
             "diff": as_diff(changes),
             "underlay": {"address": wanted.address, "mtu": wanted.mtu} if wanted else None,
         }
 
-    finish(module, run)
+    run_module(module, run)
 
 
 if __name__ == "__main__":

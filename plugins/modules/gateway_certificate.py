@@ -70,9 +70,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._gateway.certificate import install
+from ..module_utils._gateway.certificate import install_certificate
 from ..module_utils._model.change import as_diff
-from ..module_utils._module import finish
+from ..module_utils._module import run_module
 
 
 def main() -> None:
@@ -92,12 +92,14 @@ def main() -> None:
     def run() -> dict[str, Any]:
         params = module.params
         given = (params["certificate"], params["key"]) if params["certificate"] else None
-        changes, facts = install(Path(params["path"]), params["names"], given, time.time(), dry=module.check_mode)
+        changes, facts = install_certificate(
+            Path(params["path"]), params["names"], given, time.time(), dry=module.check_mode
+        )
         made = given is None and bool(changes)
         shown = {**dataclasses.asdict(facts), **({"fingerprint": None} if made and module.check_mode else {})}
         return {"changed": bool(changes), "diff": as_diff(changes), "certificate": shown}
 
-    finish(module, run)
+    run_module(module, run)
 
 
 if __name__ == "__main__":

@@ -98,9 +98,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._gateway.store import GatewayStore
-from ..module_utils._gateway.token import issue_token, make_key, public_key
+from ..module_utils._gateway.token import issue_token, make_token_key, public_key
 from ..module_utils._model.change import Change, as_diff
-from ..module_utils._module import GATEWAY_OPTIONS, finish
+from ..module_utils._module import GATEWAY_OPTIONS, run_module
 
 
 def main() -> None:
@@ -118,7 +118,7 @@ def main() -> None:
     )
     store = GatewayStore(module.params["state_path"])
     act = issue if module.params["state"] == "issued" else have_key
-    finish(module, lambda: act(module, store))
+    run_module(module, lambda: act(module, store))
 
 
 def issue(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def have_key(module: AnsibleModule, store: GatewayStore) -> dict[str, Any]:
     with store.lock():
         missing = not store.key.exists()
         if missing and not module.check_mode:
-            make_key(store.key)
+            make_token_key(store.key)
         public = public_key(store.key) if store.key.exists() else None
     changes = [Change(f"key {store.key}", None, "made")] if missing else []
     return {"changed": missing, "diff": as_diff(changes), "public_key": public}

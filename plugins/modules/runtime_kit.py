@@ -49,7 +49,7 @@ from ..module_utils._docker.client import connect
 from ..module_utils._docker.mounts import mounted_paths
 from ..module_utils._host import kit
 from ..module_utils._model.change import Change, as_diff
-from ..module_utils._module import CONNECTION_OPTIONS, finish
+from ..module_utils._module import CONNECTION_OPTIONS, run_module
 
 
 def main() -> None:
@@ -60,13 +60,13 @@ def main() -> None:
 
     def run() -> dict[str, Any]:
         root = os.path.join(module.params["state_path"], "kit")
-        wanted = kit.wanted_kit(module.params["scripts"])
+        wanted = kit.build_kit(module.params["scripts"])
         changes = kit.kit_changes(wanted, root)
         unused = kit.unused_versions(wanted, root, mounted_paths(connect(module.params["docker_host"])))
         if not module.check_mode:
             if changes:
-                kit.install(wanted, root, changes)
-            kit.remove(root, unused)
+                kit.install_kit(wanted, root, changes)
+            kit.remove_kit(root, unused)
         return {
             "changed": bool(changes or unused),
             "version": wanted.version,
@@ -75,7 +75,7 @@ def main() -> None:
             "diff": as_diff([*changes, *(Change(version, "not mounted by any container", None) for version in unused)]),
         }
 
-    finish(module, run)
+    run_module(module, run)
 
 
 if __name__ == "__main__":

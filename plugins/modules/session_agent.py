@@ -64,7 +64,7 @@ options:
     description: What tells this file from others, for O(phase=mark).
   act:
     description: What to do with the file, for O(phase=mark).
-    choices: [leave, look, remove]
+    choices: [create, find, remove]
 """
 
 EXAMPLES = r"""

@@ -23,7 +23,7 @@ options:
   all_routes:
     description: Whether gateways are to be told of all sessions, instead of what has changed in this run.
     type: bool
-  told:
+  previous:
     description: The variables of the control node with results of this run that have told gateways something.
     type: list
     elements: str

@@ -32,7 +32,7 @@ options:
   pending:
     description: The record of a session for which there is no room.
     type: dict
-  freed:
+  capacity_released:
     description: Whether room may have become free since the agents were surveyed.
     type: bool
   say:
@@ -42,10 +42,10 @@ options:
   wait:
     description: Whether the end of the session is to be waited for.
     type: bool
-  began:
+  started_at:
     description: When the run began, in seconds since the epoch.
     type: float
-  told:
+  previous:
     description: The variables of the control node with results of this run that have told gateways something.
     type: list
     elements: str

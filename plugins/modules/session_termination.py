@@ -31,16 +31,16 @@ options:
   record:
     description: The last record of the session, for O(state=ended).
     type: dict
-  away:
+  unreachable_agents:
     description: The agents that could not be cleared; the queue remembers them.
     type: list
     elements: str
   removed:
     description:
       - What came of the removal on the agents that could be asked, by their names. Those that failed, or became
-        unreachable, are remembered like O(away).
+        unreachable, are remembered like O(unreachable_agents).
     type: dict
-  began:
+  started_at:
     description: When the run began, in seconds since the epoch, for O(state=ended).
     type: float
   path:

@@ -24,7 +24,7 @@ def parts_said(
     parts, unfit = {}, {}
     for agent, variables in said.items():
         result = variables.get(variable) or {}
-        if "parts" in result and not result["unfit"]:
+        if "parts" in result and not result["error"]:
             parts[agent] = result["parts"]
         else:
             unfit[agent] = why_silent(result)
@@ -33,4 +33,4 @@ def parts_said(
 
 def why_silent(result: Mapping[str, Any]) -> str:
     """Return why a host gave nothing of use, as a phrase; its ``result`` is empty where it was not asked at all."""
-    return as_phrase(result.get("unfit") or result.get("msg", "it gave no answer")) if result else HIDDEN
+    return as_phrase(result.get("error") or result.get("msg", "it gave no answer")) if result else HIDDEN

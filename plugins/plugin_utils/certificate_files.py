@@ -12,7 +12,7 @@ from typing import Any
 
 from ..module_utils._gateway import crypto
 from ..module_utils._gateway.certificate import day, moment
-from ..module_utils._model.validation import SpecError
+from ..module_utils._model.validation import ValidationError
 
 CERTIFICATE, KEY = "gateway_certificate", "gateway_certificate_key"
 
@@ -20,7 +20,7 @@ CERTIFICATE, KEY = "gateway_certificate", "gateway_certificate_key"
 def read_pair(certificate: str, key: str) -> tuple[str, str]:
     """Return the content of both files, checked; two empty texts where none is given.
 
-    Raises :class:`SpecError` with one sentence for what is wrong with them.
+    Raises :class:`ValidationError` with one sentence for what is wrong with them.
     """
     if not certificate:
         return "", ""
@@ -28,21 +28,21 @@ def read_pair(certificate: str, key: str) -> tuple[str, str]:
     try:
         parsed = crypto.x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise _refusal(CERTIFICATE, certificate, "holds no certificate in PEM form") from None
+        raise _describe_unusable(CERTIFICATE, certificate, "holds no certificate in PEM form") from None
     try:
         private = crypto.serialization.load_pem_private_key(key_pem, None)
     except TypeError:
         reason = "is encrypted with a passphrase, which HAProxy could not ask for"
-        raise _refusal(KEY, key, reason) from None
+        raise _describe_unusable(KEY, key, reason) from None
     except ValueError:
-        raise _refusal(KEY, key, "holds no private key in PEM form") from None
+        raise _describe_unusable(KEY, key, "holds no private key in PEM form") from None
     begins_at, expires_at = (moment(parsed, field) for field in ("not_valid_before", "not_valid_after"))
     if expires_at <= time.time():
-        raise _refusal(CERTIFICATE, certificate, f"has expired on {day(expires_at)}")
+        raise _describe_unusable(CERTIFICATE, certificate, f"has expired on {day(expires_at)}")
     if begins_at > time.time():
-        raise _refusal(CERTIFICATE, certificate, f"is not valid before {day(begins_at)}")
+        raise _describe_unusable(CERTIFICATE, certificate, f"is not valid before {day(begins_at)}")
     if _public(private) != _public(parsed):
-        raise _refusal(KEY, key, "does not fit the certificate")
+        raise _describe_unusable(KEY, key, "does not fit the certificate")
     return pem.decode(), key_pem.decode()
 
 
@@ -51,8 +51,8 @@ def _public(holder: Any) -> bytes:
     return bytes(holder.public_key().public_bytes(forms.Encoding.DER, forms.PublicFormat.SubjectPublicKeyInfo))
 
 
-def _refusal(option: str, path: str, reason: str) -> SpecError:
-    return SpecError(f"{option}: {path!r} {reason}.")
+def _describe_unusable(option: str, path: str, reason: str) -> ValidationError:
+    return ValidationError(f"{option}: {path!r} {reason}.")
 
 
 def _read(option: str, path: str) -> bytes:
@@ -60,4 +60,4 @@ def _read(option: str, path: str) -> bytes:
         with open(os.path.expanduser(path), "rb") as stream:
             return stream.read()
     except OSError as error:
-        raise _refusal(option, path, f"cannot be read: {error.strerror}") from None
+        raise _describe_unusable(option, path, f"cannot be read: {error.strerror}") from None

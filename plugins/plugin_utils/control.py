@@ -19,11 +19,11 @@ from ansible.plugins.action import ActionBase
 from ..module_utils._model.facts import AgentFacts
 from ..module_utils._model.files import write_atomically
 from ..module_utils._model.plain_data import DataError
-from ._planner.cluster_state import Readings
+from ._planner.cluster_state import ClusterState
 from ._planner.decision import Decision
-from ._queue.entry import Entry, abandoned, reserved, waiting
+from ._queue.entry import QueueEntry, abandoned, reserved, waiting
 from ._queue.folder import QueueFolder, alive, default_path
-from ._request.spec import SessionSpec, comparable
+from ._request.spec import SessionSpec, fingerprint
 from .facts_cache import FactsCache
 
 AGENT_RESULT = "__session_agent"
@@ -32,7 +32,7 @@ AGENT_RESULT = "__session_agent"
 RUN_SECONDS = 600.0
 """For how long a run goes on with facts that were young enough when it began."""
 
-SILENCE = 7200.0
+OWNER_TIMEOUT = 7200.0
 """Seconds after which a run on another machine that shares the queue counts as gone."""
 
 
@@ -48,20 +48,20 @@ def start_of(decision: Decision, spec: SessionSpec, gone: Iterable[str], *, unpr
         "plan": plan.to_dict(),
         "id": plan.id,
         "known": decision.known,
-        "unproven": unproven,
-        "request": comparable(spec, plan.id),
+        "never_completed": unproven,
+        "request": fingerprint(spec, plan.id),
         "agents": plan.agents,
-        "pulls": decision.pulls,
-        "prepare": bool(decision.pulls) or bool(plan.network and plan.network.manager),
+        "missing_images": decision.missing_images,
+        "prepare": bool(decision.missing_images) or bool(plan.network and plan.network.swarm_manager),
         "images": decision.images,
         "public_keys": decision.public_keys,
-        "at_least": decision.at_least,
+        "min_agents": decision.min_agents,
         "nonce": uuid.uuid4().hex,
-        "gone": list(gone),
+        "stale_sessions": list(gone),
     }
 
 
-def _orphaned(entry: Entry) -> Entry:
+def _orphaned(entry: QueueEntry) -> QueueEntry:
     """Return an entry whose run is gone: what was asked for waits again, if it was kept."""
     gone = dataclasses.replace(entry, owner=None)
     return gone if entry.spec is None else waiting(gone, entry.record, entry.updated_at)
@@ -99,11 +99,11 @@ class ControlAction(ActionBase):
         """Hold the queue's lock while entries are read and written; check mode only reads, and needs none."""
         return nullcontext() if self._task.check_mode else queue.lock()
 
-    def entries(self, queue: QueueFolder) -> list[Entry]:
+    def entries(self, queue: QueueFolder) -> list[QueueEntry]:
         """Return all entries; those that a run was starting that is gone wait again, or have no owner any more."""
-        return [_orphaned(one) if abandoned(one, alive(one, SILENCE)) else one for one in queue.entries()]
+        return [_orphaned(one) if abandoned(one, alive(one, OWNER_TIMEOUT)) else one for one in queue.entries()]
 
-    def readings(self, agents: list[str], task_vars: Mapping[str, Any]) -> Readings:
+    def readings(self, agents: list[str], task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the facts of the agents, and why some have none; an agent that was not asked appears in neither.
 
         An agent whose facts are damaged is left out, and every other one can be used.
@@ -125,18 +125,20 @@ class ControlAction(ActionBase):
                 except DataError as error:
                     left_out[name] = str(error)
             else:
-                left_out[name] = str(result.get("unfit") or result.get("msg", "it gave no facts"))
-        return Readings(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in left_out.items()})
+                left_out[name] = str(result.get("error") or result.get("msg", "it gave no facts"))
+        return ClusterState(facts, {name: " ".join(reason.split()).rstrip(".") for name, reason in left_out.items()})
 
-    def with_reservations(self, readings: Readings, entries: Iterable[Entry], own_id: str = "") -> Readings:
+    def with_reservations(
+        self, readings: ClusterState, entries: Iterable[QueueEntry], own_id: str = ""
+    ) -> ClusterState:
         """Return the readings as they will be when the runs that are at work have claimed what they have planned."""
         for plan in reserved(entries, readings.sessions, own_id):
-            readings = readings.holding(plan)
+            readings = readings.with_plan(plan)
         return readings
 
-    def warnings(self, readings: Readings) -> list[str]:
+    def warnings(self, readings: ClusterState) -> list[str]:
         """Return a warning for each agent that is left out, and what the others warn of themselves."""
-        left_out = [f"{name} is left out: {reason}." for name, reason in readings.left_out.items()]
+        left_out = [f"{name} is left out: {reason}." for name, reason in readings.unavailable.items()]
         left_out += [_NOT_RESTORED.format(name=name) for name, facts in readings.facts.items() if not facts.program]
         return left_out + [f"{name}: {text}" for name, facts in readings.facts.items() for text in facts.warnings]
 

@@ -128,7 +128,7 @@ class HostAction(ActionBase):
     def _payload(self, archive: bytes, request: bytes) -> bytes:
         """Return what the launcher reads, behind its own text."""
         header = {
-            "digest": host_program.digest(),
+            "digest": host_program.program_digest(),
             "release": host_program.release(),
             "home": HOME,
             "size": len(archive),

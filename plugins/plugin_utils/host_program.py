@@ -35,7 +35,7 @@ def archive() -> bytes:
     return buffer.getvalue()
 
 
-def digest() -> str:
+def program_digest() -> str:
     """Return the SHA-256 digest of the archive, by which hosts know it."""
     return hashlib.sha256(archive()).hexdigest()
 

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..module_utils._model.validation import SpecError
+from ..module_utils._model.validation import ValidationError
 
 
 def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str], variable: str = "") -> list[str]:
@@ -19,7 +19,7 @@ def addresses_of(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str]
 
     Where a host has ``variable``, that is its address, else ``ansible_host`` or the host's name; names are looked up on
     the control node. This machine under its own name (loopback) has none that others know. Raises
-    :class:`SpecError` for a name without an address.
+    :class:`ValidationError` for a name without an address.
     """
     found: dict[str, None] = {}
     for host in hosts:
@@ -33,7 +33,7 @@ def _looked_up(host: str, name: str) -> list[str]:
         # The scope of a link-local address is this machine's affair.
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise SpecError(f"{host}: {name!r} has no address: {error.strerror}.") from None
+        raise ValidationError(f"{host}: {name!r} has no address: {error.strerror}.") from None
     except UnicodeError:
-        raise SpecError(f"{host}: {name!r} has no address: it is no name of a host.") from None
+        raise ValidationError(f"{host}: {name!r} has no address: it is no name of a host.") from None
     return [str(answer[4][0]).partition("%")[0] for answer in answers]

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils._model.validation import SpecError
+from ..module_utils._model.validation import ValidationError
 
 
 def refuse_malformed(keys: Sequence[str]) -> None:
-    """Raise :class:`SpecError` for the first line that is no public key of OpenSSH, or has options before the key."""
+    """Raise :class:`ValidationError` for the first line that is no public key of OpenSSH, or has options before the key."""
     if not keys:
         return
     try:
@@ -28,6 +28,6 @@ def refuse_malformed(keys: Sequence[str]) -> None:
         try:
             load_ssh_public_key(key.encode())
         except (ValueError, UnsupportedAlgorithm):
-            raise SpecError(
+            raise ValidationError(
                 f"session_authorized_keys[{index}]: {key[:40]!r} is not a public key of OpenSSH (ssh-ed25519 AAAA…)."
             ) from None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..module_utils._docker import labels
-from ..module_utils._host.store import Held
+from ..module_utils._host.store import LocalSession
 from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.files import load_state
 from ..module_utils._model.plain_data import from_plain
@@ -142,15 +142,15 @@ def references(agent: str, names: Sequence[str]) -> Mapping[str, str]:
     return {name: f"{{{{ hostvars[{agent!r}][{name!r}] }}}}" for name in names}
 
 
-def _held(line: str) -> Held | None:
+def _held(line: str) -> LocalSession | None:
     try:
-        held = from_plain(Held, load_state(line), "the session")
+        held = from_plain(LocalSession, load_state(line), "the session")
         plain = all(_NAME.fullmatch(one) for one in (held.plan.name, *(kernel.hostname for kernel in held.kernels)))
     except ValueError:
         return None
     return held if plain else None
 
 
-def _host(agent: str, held: Held, kernel: Kernel) -> SessionHost:
+def _host(agent: str, held: LocalSession, kernel: Kernel) -> SessionHost:
     same = {name: getattr(kernel, name) for name in ("role", "index", "rank", "hostname", "container", "address")}
     return SessionHost(session_id=held.plan.id, session_name=held.plan.name, agent=agent, **same)

@@ -15,7 +15,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
-from ..module_utils._model.validation import Problems
+from ..module_utils._model.validation import ValidationErrors
 from ._request.value_types import decoded, misfit
 from .host_program import COLLECTION
 
@@ -33,7 +33,7 @@ def specification() -> Mapping[str, Mapping[str, Any]]:
     return {name: _as_given(option) for name, option in options.items()}
 
 
-def refuse_unknown(problems: Problems, variables: Mapping[str, Any]) -> None:
+def check_unknown_variables(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
     """Note every ``session_*`` variable that is no option, with the nearest option as a hint."""
     known = [*specification()]
     short = [name.removeprefix(PREFIX) for name in known]
@@ -44,13 +44,15 @@ def refuse_unknown(problems: Problems, variables: Mapping[str, Any]) -> None:
             problems.add(f"{variable} is not an option of a session; {hint}")
 
 
-def parse_options(problems: Problems, variables: Mapping[str, Any], leave_out: Container[str] = ()) -> dict[str, Any]:
+def parse_options(
+    problems: ValidationErrors, variables: Mapping[str, Any], leave_out: Container[str] = ()
+) -> dict[str, Any]:
     """Return each option in its type, by its name without ``session_``: what the variables have of it, or its default.
 
     Notes a sentence for each problem. An option with a problem has its default, so that all others can be checked with
     it, and ``None`` where it has none. Options to ``leave_out`` are not checked, and are as they were given.
     """
-    refuse_unknown(problems, variables)
+    check_unknown_variables(problems, variables)
     values = {}
     for name, option in specification().items():
         default, short = option.get("default"), name.removeprefix(PREFIX)
@@ -67,7 +69,7 @@ def _as_given(option: Mapping[str, Any]) -> dict[str, Any]:
     return {**option, "type": kind, **({"options": members} if members else {})}
 
 
-def _value(problems: Problems, where: str, option: Mapping[str, Any], given: Any) -> Any:
+def _value(problems: ValidationErrors, where: str, option: Mapping[str, Any], given: Any) -> Any:
     """Return a value in its option's type; ``None`` for one with a problem, which is noted."""
     value = decoded(option, given, SEPARATORS.get(where, ","))
     if value is None:
@@ -79,7 +81,7 @@ def _value(problems: Problems, where: str, option: Mapping[str, Any], given: Any
     if reason and option.get("no_log"):
         problems.add(f"{where} {reason}")
     elif reason:
-        problems.refuse(where, value, reason)
+        problems.add_invalid(where, value, reason)
     if reason:
         return None
     if option["type"] == "list":
@@ -88,7 +90,7 @@ def _value(problems: Problems, where: str, option: Mapping[str, Any], given: Any
     return validated and validated[where]
 
 
-def _elements(problems: Problems, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
+def _elements(problems: ValidationErrors, where: str, option: Mapping[str, Any], listed: Any) -> list[Any] | None:
     """Return the entries of a list in their type; ``None`` where one has a problem."""
     places = [(f"{where}[{index}]", given) for index, given in enumerate(listed)]
     if option["elements"] == "dict":
@@ -98,7 +100,7 @@ def _elements(problems: Problems, where: str, option: Mapping[str, Any], listed:
     return None if None in values else values
 
 
-def _members(problems: Problems, where: str, option: Mapping[str, Any], given: Any) -> dict[str, Any] | None:
+def _members(problems: ValidationErrors, where: str, option: Mapping[str, Any], given: Any) -> dict[str, Any] | None:
     """Return a mapping with its members in their types, and the defaults of those that it lacks; ``None`` as above."""
     options = option["options"]
     if not isinstance(given, Mapping):
@@ -114,7 +116,7 @@ def _members(problems: Problems, where: str, option: Mapping[str, Any], given: A
 
 
 def _validated(
-    problems: Problems, where: str, options: Mapping[str, Any], given: Mapping[str, Any]
+    problems: ValidationErrors, where: str, options: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return values as Ansible validates them by a specification; ``None`` where it refuses any of them."""
     result = ArgumentSpecValidator(dict(options)).validate({str(name): value for name, value in given.items()})

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
 from tests.bench.nodes import CPU_OF_ONE, MEM_OF_ONE, alike, cluster, request
 
 SIZES = (10_000, 100_000)
@@ -28,7 +28,7 @@ def milliseconds(agents: Sequence[AgentFacts], groups: Sequence[Group], *, room:
         began = time.process_time()
         placed = place(agents, groups, single_node=False, selection="concentrated")
         times.append(time.process_time() - began)
-        if isinstance(placed, NoRoom) == room:
+        if isinstance(placed, Unschedulable) == room:
             raise RuntimeError(f"room was expected: {room}, and this was decided: {placed}")
     return statistics.median(times) * 1000
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options
 from tests.bench import lab
 from tests.bench.errors import BenchError
@@ -86,7 +86,7 @@ def archive() -> bytes:
 
 def request(count: int, host: dict[str, Any]) -> dict[str, Any]:
     """Return the program's input: options of a session, and variables of an agent with room for so many of them."""
-    problems = Problems()
+    problems = ValidationErrors()
     session = {
         "session_name": "bench-many",
         "session_image": lab.BUSYBOX,
@@ -94,7 +94,7 @@ def request(count: int, host: dict[str, Any]) -> dict[str, Any]:
         "session_resources": {"cpu": 1, "mem": MEMORY},
     }
     options = parse_options(problems, session)
-    problems.refuse_any()
+    problems.raise_if_any()
     return {
         "agent": AGENT,
         "count": count,

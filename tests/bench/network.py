@@ -60,9 +60,7 @@ def measure(count: int) -> dict[str, list[float]]:
             "session": plain,
             "unguarded": plain,
             "unfiltered": plain,
-            "wireguard": stack.enter_context(
-                encrypted_session(f"{sessions.PREFIX}wireguard", {"firewall_allow": ports})
-            ),
+            "wireguard": stack.enter_context(encrypted_session(f"{sessions.PREFIX}wireguard")),
         }
         network = Network(paths)
         with network.served():

@@ -65,7 +65,7 @@ def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequ
         ORDINARY,
         name=name,
         capacity={"cpu": cpu, "mem": mem * GIB, GPU: gpus},
-        taken=request(gpus_taken),
+        allocated=request(gpus_taken),
         online_cpus=CORES[:cpu],
         containers=gpus_taken,
         sessions=tuple(sessions),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable, place
 from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, alike, nodes, request, session
 
 # How often the trace has gangs of so many containers.
@@ -100,7 +100,7 @@ def replay(sessions: int, seed: int) -> Counts:
         while held < size and fewest < len(rooms) and rooms[fewest] > 0:
             held += rooms[fewest]
             fewest += 1
-        if isinstance(placed, NoRoom):
+        if isinstance(placed, Unschedulable):
             counts.wrongly_refused += held >= size
             continue
         counts.broken_rule += rooms[0] >= size and len(placed.agents) > 1

@@ -66,7 +66,7 @@ def provision(folder: Path, *options: str, **variables: object) -> Run:
 
 def routes(*options: str, **args: object) -> dict[str, Any]:
     """Change the gateway's routes; return the result, and with it, as ``said``, all that was shown."""
-    asked = json.dumps({"exact": False, **args})
+    asked = json.dumps({"purge": False, **args})
     line = ["ansible", "-i", INVENTORY, GATEWAY, "-m", MODULE_ROUTES, "-a", asked, *options]
     done = ansible(*line, ANSIBLE_PIPELINING="1", ANSIBLE_CALLBACK_RESULT_FORMAT="json")
     said = done.stdout + done.stderr

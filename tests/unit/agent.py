@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Host
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel, kernel_of_names
 
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Store:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     """Return the kernel of the agent: nothing of these tests reaches that of the machine."""
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
-    monkeypatch.setattr(slicing, "read_host", lambda _client: Host())
+    monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)
     with kernel_of_names() as names:
         yield names

@@ -9,30 +9,34 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import (
     ContainerState,
     HeldSession,
     PublicKeys,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import unplanned_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
-    Pools,
+    NetworkPools,
     parse_pools,
     parse_run,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable, parse_spec
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+    SessionSpec,
+    fingerprint,
+    parse_spec,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options
 
 GIB = 1 << 30
@@ -40,7 +44,7 @@ USER = "alice"
 NOW = 1_800_000_000.0
 IMAGE = "lab/python:1"
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-POOLS = Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
+POOLS = NetworkPools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
 REPOSITORY = Path(__file__).parents[2]
 DEFAULTS: dict[str, Any] = yaml.safe_load((REPOSITORY / "roles/session/defaults/main.yml").read_text())
 
@@ -51,9 +55,9 @@ def variables(**changes: Any) -> dict[str, Any]:
     return {**DEFAULTS, **required, **{f"session_{option}": value for option, value in changes.items()}}
 
 
-def options(**changes: Any) -> tuple[Problems, dict[str, Any]]:
+def options(**changes: Any) -> tuple[ValidationErrors, dict[str, Any]]:
     """Return the options of a run in their types, with these changed, and what is wrong with them."""
-    problems = Problems()
+    problems = ValidationErrors()
     return problems, parse_options(problems, variables(**changes))
 
 
@@ -61,7 +65,7 @@ def spec(**changes: Any) -> SessionSpec:
     """Return a checked request with these options changed."""
     problems, values = options(**changes)
     asked = parse_spec(problems, values)
-    problems.refuse_any()
+    problems.raise_if_any()
     return asked
 
 
@@ -91,7 +95,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         program="5e" * 32,
         online_cpus=tuple(range(cpu)),
         capacity={"cpu": cpu, "mem": mem},
-        taken={},
+        allocated={},
         devices=(),
         warnings=(),
         containers=0,
@@ -105,7 +109,7 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
         infiniband=False,
         networks=(),
         vnis=(),
-        images={IMAGE: KnownImage(**image_data())},
+        images={IMAGE: ImageIdentity(**image_data())},
         missing_paths=(),
         sessions=(),
     )
@@ -177,7 +181,7 @@ def held_session(
     states = {hostname: (stopped or {}).get(hostname, ("running", None)) for hostname in hostnames}
     healthy = HeldSession(
         plan=of,
-        request=comparable(asked, of.id) if asked else {},
+        request=fingerprint(asked, of.id) if asked else {},
         committed=True,
         expired=False,
         public_keys={hostname: public_keys(of)[hostname] for hostname in hostnames},
@@ -191,21 +195,21 @@ def holders(of: SessionPlan, asked: SessionSpec | None = None, **changes: Any) -
     return {name: agent_facts(name, sessions=[held_session(of, name, asked, **changes)]) for name in of.agents}
 
 
-def readings(*names: str, left_out: Any = None, **facts: AgentFacts) -> Readings:
+def readings(*names: str, left_out: Any = None, **facts: AgentFacts) -> ClusterState:
     """Return the readings of ordinary agents (``names``), of others (``facts``), and of those that are left out."""
-    return Readings({**{name: agent_facts(name) for name in names}, **facts}, left_out or {})
+    return ClusterState({**{name: agent_facts(name) for name in names}, **facts}, left_out or {})
 
 
 def result(facts: AgentFacts) -> dict[str, Any]:
     """Return the result of ``agent_info`` on an agent with these facts."""
-    return {"agent": facts.to_dict(), "unfit": None}
+    return {"agent": facts.to_dict(), "error": None}
 
 
-def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> Held:
+def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> LocalSession:
     """Return a committed session as one of its agents holds it, a core for each of its containers."""
-    pinned = {kernel.hostname: Pinned([core]) for core, kernel in enumerate(of.kernels_on(agent))}
+    pinned = {kernel.hostname: PinnedResources([core]) for core, kernel in enumerate(of.kernels_on(agent))}
     keys = {kernel.hostname: public_keys(of)[kernel.hostname] for kernel in of.kernels_on(agent)}
-    return dataclasses.replace(Held(of, {}, agent, "nonce-1", None, pinned, keys), **changes)
+    return dataclasses.replace(LocalSession(of, {}, agent, "nonce-1", None, pinned, keys), **changes)
 
 
 def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
@@ -216,7 +220,7 @@ def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
     }
 
 
-def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any) -> Entry:
+def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any) -> QueueEntry:
     """Return a session that waits with its whole request, the ``number``-th to arrive."""
     wanted = asked or spec(name=f"session-{number}")
     entry = queued(number, name=wanted.name, priority=wanted.priority, resource_group=wanted.resource_group)
@@ -224,7 +228,7 @@ def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any)
     return dataclasses.replace(entry, **{"spec": dataclasses.asdict(wanted), "record": record, **changes})
 
 
-def queued(number: int = 1, **changes: Any) -> Entry:
+def queued(number: int = 1, **changes: Any) -> QueueEntry:
     """Return a session that waits, the ``number``-th to arrive."""
     ordinary: dict[str, Any] = {
         "id": f"{number:08x}-3c0e-4f5e-9d0a-0f3c1d2e4b6a",
@@ -238,4 +242,4 @@ def queued(number: int = 1, **changes: Any) -> Entry:
         "enqueued_at": NOW + number,
         "updated_at": NOW + number,
     }
-    return Entry(**{**ordinary, **changes})
+    return QueueEntry(**{**ordinary, **changes})

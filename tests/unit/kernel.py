@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError, Table
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute, vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Port, Ports
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Ports, VethInterface
 from ansible_collections.backendai.cluster.plugins.module_utils._session import links
 
 
@@ -25,7 +25,7 @@ class Kernel:
         self.links: set[str] = set()
         self.table = ""
         self.refuses = ""
-        self.plugged: list[Port] = []
+        self.plugged: list[VethInterface] = []
         self.unplugged: dict[str, str] = {}
 
     def __call__(self, tool: str, lines: list[str], pid: int | None = None) -> None:
@@ -49,7 +49,7 @@ class Kernel:
     def apply_table(self, wanted: str) -> None:
         self.table = wanted
 
-    def plan_ports(self, wanted: Iterator[Port]) -> Ports:
+    def plan_ports(self, wanted: Iterator[VethInterface]) -> Ports:
         self.plugged = list(wanted)
         return Ports([], self.unplugged)
 
@@ -60,7 +60,9 @@ def kernel_of_names() -> Iterator[Kernel]:
     kernel = Kernel()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(iproute, "_batch", kernel)
-        patch.setattr(iproute.Look, "links", property(lambda _look: {name: {"ifname": name} for name in kernel.links}))
+        patch.setattr(
+            iproute.LinkState, "links", property(lambda _look: {name: {"ifname": name} for name in kernel.links})
+        )
         patch.setattr(vxlan, "show", lambda *words: [{"ifname": words[-1]}] if words[-1] in kernel.links else [])
         patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
         patch.setattr(vxlan, "_adjustments", lambda _wanted, _link: [])
@@ -71,5 +73,5 @@ def kernel_of_names() -> Iterator[Kernel]:
         patch.setattr(Table, "plan", lambda _table, wanted: kernel.plan_table(wanted))
         patch.setattr(Table, "check", lambda _table, wanted: kernel.check_table(wanted))
         patch.setattr(Table, "apply", lambda _table, wanted: kernel.apply_table(wanted))
-        patch.setattr(sync, "outer_interfaces", lambda: ["eth0"])
+        patch.setattr(sync, "external_interfaces", lambda: ["eth0"])
         yield kernel

@@ -81,7 +81,7 @@ def holds(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
         return False
     asked = {slot for request in requests for slot, amount in request.items() if amount} - {"shmem"}
     return all(
-        agent.taken.get(slot, 0) + sum(request.get(slot, 0) for request in requests) <= agent.capacity.get(slot, 0)
+        agent.allocated.get(slot, 0) + sum(request.get(slot, 0) for request in requests) <= agent.capacity.get(slot, 0)
         for slot in asked
     )
 

@@ -27,14 +27,14 @@ TIMED_OUT = {"failed": True, "msg": "the task took too long"}
 
 def decided(number: int = 1, agents: Sequence[str] = AGENTS[:2], **changes: Any) -> dict[str, Any]:
     """Return a session that a run starts; ``manager``, ``command`` and ``scope`` are those of its plan."""
-    about = {"manager": None, "command": "", "scope": "main", **changes}
-    manager = about.pop("manager")
-    network = None if manager is None else {"manager": manager}
+    about = {"swarm_manager": None, "command": "", "scope": "main", **changes}
+    manager = about.pop("swarm_manager")
+    network = None if manager is None else {"swarm_manager": manager}
     kernels = [{"hostname": f"c{rank}", "agent": agent} for rank, agent in enumerate(agents)]
     command, scope = about.pop("command"), about.pop("scope")
     of = {"network": network, "command": command, "command_scope": scope, "kernels": kernels}
     own = {"id": f"session-{number}", "nonce": f"nonce-{number}", "agents": [*agents]}
-    return {**own, "plan": of, "pulls": {}, "public_keys": {}, **about}
+    return {**own, "plan": of, "missing_images": {}, "public_keys": {}, **about}
 
 
 Fault = tuple[str, str, str]
@@ -64,10 +64,10 @@ class Run:
     def play(self) -> Run:
         """Go through the tasks of a start."""
         self._task(CLAIM)
-        if any(one["pulls"] for one in self.sessions):
+        if any(one["missing_images"] for one in self.sessions):
             for turn in range(self.turns):
                 self._task(PULL, turn)
-        if any(one["pulls"] or (one["plan"]["network"] or {}).get("manager") for one in self.sessions):
+        if any(one["missing_images"] or (one["plan"]["network"] or {}).get("swarm_manager") for one in self.sessions):
             self._task(OVERLAY)
         for step in (APPLY, PROVE, COMMAND, REMOVE):
             self._task(step)
@@ -135,10 +135,10 @@ def takes_part(one: Mapping[str, Any], step: str) -> list[str]:
     """Return the agents that have something to do in a step, as the design says it."""
     committed, command = bool(one["public_keys"]), one["plan"]["command"]
     runs_it = one["agents"] if one["plan"]["command_scope"] == "all" else one["agents"][:1]
-    manager = (one["plan"]["network"] or {}).get("manager")
+    manager = (one["plan"]["network"] or {}).get("swarm_manager")
     return {
         CLAIM: [] if committed else one["agents"],
-        PULL: one["agents"] if one["pulls"] else [],
+        PULL: one["agents"] if one["missing_images"] else [],
         OVERLAY: [manager] if manager else [],
         COMMAND: runs_it if command else [],
     }.get(step, one["agents"])

@@ -12,7 +12,7 @@ from .sdk import docker
 REMEDY = "run backendai.cluster.provision_agents on this host"
 
 
-class EngineUnavailable(ClusterError):
+class DockerUnavailableError(ClusterError):
     """The engine cannot be used; the message is one sentence for the operator."""
 
 
@@ -23,13 +23,13 @@ def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
     would reach another engine than the one the operator named. Asking for the version is what
     proves that the engine answers, so a returned client has been heard once.
 
-    Raises EngineUnavailable when python3-docker is missing or the engine does not answer within
+    Raises DockerUnavailableError when python3-docker is missing or the engine does not answer within
     ``timeout`` seconds.
     """
     try:
         version = docker.__version__
     except ImportError as error:
-        raise EngineUnavailable(
+        raise DockerUnavailableError(
             f"the Docker SDK for Python cannot be imported ({error}), so the engine at {docker_host}"
             f" cannot be asked: install python3-docker, or {REMEDY}."
         ) from error
@@ -37,7 +37,7 @@ def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
     try:
         return docker.APIClient(base_url=docker_host, version="auto", timeout=timeout)
     except Exception as error:
-        raise EngineUnavailable(
+        raise DockerUnavailableError(
             f"the Docker engine at {docker_host} does not answer the Docker SDK for Python"
             f" {version} ({error}): start docker on this host, or {REMEDY}."
         ) from error

@@ -15,7 +15,7 @@ from typing import Any
 
 from .._model.change import Change
 from .._model.devices import device_nodes
-from .._model.environment import complete
+from .._model.environment import build_environment
 from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .sdk import docker
@@ -48,7 +48,7 @@ class Container:
     name: str
     hostname: str
     image: str
-    given: dict[str, str]
+    explicit_environment: dict[str, str]
     image_environment: dict[str, str]
     argv: tuple[str, ...]
     kit: str
@@ -82,11 +82,11 @@ class Container:
         if not self.published:
             # As containers that an older version made.
             del made_from["published"]
-        return labels.digest(made_from)
+        return labels.content_digest(made_from)
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class ContainerStep:
     """What must happen to one container: make it in place of the ``existing`` one, or only start that."""
 
     wanted: Container
@@ -97,7 +97,7 @@ class Step:
 
 def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
     """Return the containers of one session, or of all, as the engine lists them; stopped ones too."""
-    return list(client.containers(all=True, filters=labels.owned(session_id)))
+    return list(client.containers(all=True, filters=labels.label_filter(session_id)))
 
 
 def cdi_folders(client: docker.APIClient) -> list[str]:
@@ -115,7 +115,7 @@ def _seconds(moment: str) -> int:
     return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
 
 
-def how_it_ended(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
+def exit_status(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
     """Return a stopped container's exit code and the time of its end, in seconds since the epoch.
 
     Both are ``None`` where it was never started, or is gone by now.
@@ -129,7 +129,7 @@ def how_it_ended(client: docker.APIClient, container: str) -> tuple[int | None, 
     return int(state["ExitCode"]), _seconds(state["FinishedAt"])
 
 
-def foreign_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:
+def conflicting_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:
     """Return those of the names that containers bear which are not of this session, whoever made them."""
     ours = {one["Id"] for one in find_containers(client, session_id)}
     others = (one for one in client.containers(all=True) if one["Id"] not in ours)
@@ -138,7 +138,7 @@ def foreign_names(client: docker.APIClient, names: Collection[str], session_id: 
 
 def plan_containers(
     found: Sequence[dict[str, Any]], wanted: Iterable[Container], unplugged: Mapping[str, str] | None = None
-) -> list[Step]:
+) -> list[ContainerStep]:
     """Return what must happen for the containers to be there as wanted, and running.
 
     ``unplugged`` names, by hostname, the interface that a running container has lost: it is made anew.
@@ -147,25 +147,27 @@ def plan_containers(
     by_hostname = {one["Labels"].get(labels.HOSTNAME): one for one in found}
     steps = []
     for container in wanted:
-        subject, after = f"container {container.name}", f"running, {_phrase(container)}"
+        subject, after = f"container {container.name}", f"running, {_describe(container)}"
         there = by_hostname.get(container.hostname)
         if there is None:
-            steps.append(Step(container, Change(subject, None, after), None, True))
+            steps.append(ContainerStep(container, Change(subject, None, after), None, True))
         elif there["Labels"].get(labels.DIGEST) != container.digest():
             steps.append(
-                Step(container, Change(subject, f"{there['State']}, made differently", after), there["Id"], True)
+                ContainerStep(
+                    container, Change(subject, f"{there['State']}, made differently", after), there["Id"], True
+                )
             )
         elif container.hostname in lost:
             before = f"{there['State']}, without {lost[container.hostname]}"
-            steps.append(Step(container, Change(subject, before, after), there["Id"], True))
+            steps.append(ContainerStep(container, Change(subject, before, after), there["Id"], True))
         elif there["State"] != "running":
-            steps.append(Step(container, Change(subject, there["State"], after), there["Id"], False))
+            steps.append(ContainerStep(container, Change(subject, there["State"], after), there["Id"], False))
     return steps
 
 
-def apply_containers(client: docker.APIClient, steps: Sequence[Step]) -> None:
+def apply_containers(client: docker.APIClient, steps: Sequence[ContainerStep]) -> None:
     """Take all steps, several at once. The first error is raised after every step has ended."""
-    _at_once(lambda step: _take(client, step), steps)
+    _in_parallel(lambda step: _apply_step(client, step), steps)
 
 
 def start_stopped(
@@ -181,13 +183,13 @@ def start_stopped(
         for one in find_containers(client, session_id)
         if one["Labels"].get(labels.HOSTNAME) in hostnames and one["State"] != "running"
     ]
-    _at_once(lambda one: _start_until(client, one["Id"], until), stopped)
+    _in_parallel(lambda one: _start_until(client, one["Id"], until), stopped)
     return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
 
 
 def remove_containers(client: docker.APIClient, found: Sequence[dict[str, Any]]) -> list[Change]:
     """Remove containers, running or not, several at once, and return what was removed."""
-    _at_once(lambda one: _remove(client, one["Id"]), found)
+    _in_parallel(lambda one: _remove(client, one["Id"]), found)
     return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
 
 
@@ -207,7 +209,7 @@ def _starts(client: docker.APIClient, container: str, *, last: bool) -> bool:
     return True
 
 
-def _take(client: docker.APIClient, step: Step) -> None:
+def _apply_step(client: docker.APIClient, step: ContainerStep) -> None:
     if step.existing and not step.create:
         client.start(step.existing)
         return
@@ -218,7 +220,7 @@ def _take(client: docker.APIClient, step: Step) -> None:
 
 def _create(client: docker.APIClient, wanted: Container) -> str:
     """Make the container with its first network, then let it join the other: API 1.41 takes one at a time."""
-    (first, address), *others = _joins(wanted)
+    (first, address), *others = _network_attachments(wanted)
     endpoint = client.create_endpoint_config(ipv4_address=address) if address else None
     made = client.create_container(
         wanted.image,
@@ -256,7 +258,7 @@ def _create(client: docker.APIClient, wanted: Container) -> str:
     return str(made)
 
 
-def _joins(container: Container) -> list[tuple[str, str | None]]:
+def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
     """Return the networks of a container in the order in which it joins them, each with its address there.
 
     An overlay is the second: engine 26.1 never starts a container again whose first one is an overlay that the host has
@@ -305,7 +307,9 @@ def _environment(container: Container) -> dict[str, str]:
     who sets the variable that asks for them: it says what the container has, wherever it could count. What comes by CDI
     must not be asked of that runtime too.
     """
-    environment = complete(container.image_environment, container.given, container.interface, container.networks)
+    environment = build_environment(
+        container.image_environment, container.explicit_environment, container.interface, container.networks
+    )
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
         environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _by_cdi(container) else ",".join(gpus)
@@ -319,14 +323,14 @@ def _remove(client: docker.APIClient, container: str) -> None:
         return
 
 
-def _at_once(act: Callable[[Any], None], things: Sequence[Any]) -> None:
+def _in_parallel(act: Callable[[Any], None], things: Sequence[Any]) -> None:
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         running = [pool.submit(act, thing) for thing in things]
     for one in running:
         one.result()
 
 
-def _phrase(container: Container) -> str:
+def _describe(container: Container) -> str:
     cpus = ",".join(map(str, container.cpus))
     devices = "".join(f", device {one}" for one in container.devices)
     return (

@@ -22,7 +22,7 @@ _BRIDGE = "com.docker.network.bridge.name"
 _ICC = "com.docker.network.bridge.enable_icc"
 
 
-class NetworkInTheWay(ClusterError, ValueError):
+class NetworkConflictError(ClusterError, ValueError):
     """A network of that name must not be replaced; the message is one sentence for the operator."""
 
 
@@ -38,11 +38,11 @@ class DefaultNetwork:
 def plan_default_network(client: docker.APIClient, wanted: DefaultNetwork) -> list[Change]:
     """Return what differs from ``wanted``, property by property.
 
-    Raises NetworkInTheWay when a network of that name is not ours.
+    Raises NetworkConflictError when a network of that name is not ours.
     """
     found = _find(client, wanted.name)
     if found and found["Labels"].get(labels.OWNER) != labels.OWNER_VALUE:
-        raise NetworkInTheWay(
+        raise NetworkConflictError(
             f"the Docker network {wanted.name} exists and does not belong to backendai.cluster: remove it, or set"
             " agent_default_network to another name."
         )
@@ -57,12 +57,12 @@ def plan_default_network(client: docker.APIClient, wanted: DefaultNetwork) -> li
 def make_default_network(client: docker.APIClient, wanted: DefaultNetwork) -> None:
     """Make the network, in place of one of ours that differs.
 
-    Raises NetworkInTheWay when containers are attached to the one that differs.
+    Raises NetworkConflictError when containers are attached to the one that differs.
     """
     if found := _find(client, wanted.name):
         attached = client.containers(all=True, filters={"network": found["Id"]})
         if attached:
-            raise NetworkInTheWay(
+            raise NetworkConflictError(
                 f"the Docker network {wanted.name} differs from what is wanted, and {len(attached)} containers are"
                 " attached to it: terminate the sessions on this agent first."
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._model.errors import ClusterError, one_line, reason
-from .._model.images import Credential, KnownImage, repository_of
+from .._model.images import Credential, ImageIdentity, repository_of
 from .sdk import docker
 
 # What the engine says of a layer that it has.
@@ -20,11 +20,11 @@ IN_PLACE = ("Pull complete", "Already exists")
 _WAITS = ("Pulling fs layer", "Waiting")
 
 
-class ImageUnavailable(ClusterError):
+class ImagePullError(ClusterError):
     """The image is not on the agent and cannot be pulled; the message is one sentence."""
 
     @classmethod
-    def because(cls, name: str, reference: str, why: object) -> ImageUnavailable:
+    def from_error(cls, name: str, reference: str, why: object) -> ImagePullError:
         """Return the error for an image that cannot be pulled; ``reference`` is what was asked of the registry."""
         which = f" as {reference!r}, which other agents have" if reference != name else ""
         return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({one_line(why)})")
@@ -45,9 +45,9 @@ class Image:
     reference: str = ""
 
     @property
-    def known(self) -> KnownImage:
+    def known(self) -> ImageIdentity:
         """What other agents have to agree with."""
-        return KnownImage(self.id, self.digest, self.reference)
+        return ImageIdentity(self.id, self.digest, self.reference)
 
 
 class Layers:
@@ -58,7 +58,7 @@ class Layers:
         self._sizes: dict[str, int] = {}
         self._came: dict[str, int] = {}
 
-    def hear(self, line: Mapping[str, Any]) -> None:
+    def update(self, line: Mapping[str, Any]) -> None:
         """Take a line of the engine's; those that are about no layer say nothing."""
         layer, said = str(line.get("id", "")), str(line.get("status", ""))
         if not layer or said.startswith("Pulling from"):
@@ -121,7 +121,7 @@ def pull_image(
     except docker.errors.APIError as error:
         problem = reason(error)
     if problem:
-        raise ImageUnavailable.because(name, reference, problem)
+        raise ImagePullError.from_error(name, reference, problem)
 
 
 def _problem_in(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str, Any]], None]) -> str:

@@ -24,17 +24,17 @@ DEVICES = "ai.backend.devices"
 DIGEST = "ai.backend.digest"
 
 
-def of_network(session_id: str, made_from: tuple[object, ...]) -> dict[str, str]:
+def network_labels(session_id: str, made_from: tuple[object, ...]) -> dict[str, str]:
     """Return the labels of a session's network, given everything that cannot be changed once it is made."""
-    return {OWNER: OWNER_VALUE, SESSION_ID: session_id, DIGEST: digest(made_from)}
+    return {OWNER: OWNER_VALUE, SESSION_ID: session_id, DIGEST: content_digest(made_from)}
 
 
-def digest(made_from: object) -> str:
+def content_digest(made_from: object) -> str:
     """Return what stands for the plain data that a thing was made from."""
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def owned(session_id: str | None = None) -> dict[str, list[str]]:
+def label_filter(session_id: str | None = None) -> dict[str, list[str]]:
     """Return the engine's filter for what is ours, of one session or of all."""
     labels = [f"{OWNER}={OWNER_VALUE}"]
     return {"label": [*labels, f"{SESSION_ID}={session_id}"] if session_id else [*labels, SESSION_ID]}

@@ -24,7 +24,7 @@ FILE_BYTES = 256 << 20
 CHUNK_BYTES = 1 << 16
 
 
-class LogUnreadable(ClusterError):
+class LogReadError(ClusterError):
     """A log is there and cannot be read; the message is one sentence without its full stop."""
 
 
@@ -38,7 +38,7 @@ def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps:
         frames = client.logs(
             container, stdout=True, stderr=True, stream=True, follow=False, tail=lines, timestamps=timestamps
         )
-        return _tail(_whole(frames) if timestamps else frames, lines)
+        return _tail(_join_split_lines(frames) if timestamps else frames, lines)
     except (docker.errors.APIError, OSError) as error:
         raise _unreadable("its log", error) from None
 
@@ -78,7 +78,7 @@ def _tail(chunks: Iterable[bytes], lines: int) -> list[str]:
     return found[-lines:]
 
 
-def _whole(frames: Iterable[bytes]) -> Iterator[bytes]:
+def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
     """Return the frames of a log without the times that the engine puts into the middle of long lines.
 
     It keeps a long line as several messages, and gives each of them in a frame of its own, with a time.
@@ -94,9 +94,9 @@ def _content(archive: tarfile.TarFile, path: str) -> Iterator[bytes]:
     member = archive.next()
     file = archive.extractfile(member) if member is not None and member.isreg() else None
     if member is None or file is None:
-        raise LogUnreadable(f"{path} is not a regular file")
+        raise LogReadError(f"{path} is not a regular file")
     if member.size > FILE_BYTES:
-        raise LogUnreadable(f"{path} has {member.size} bytes, and what is larger than {FILE_BYTES} is not read")
+        raise LogReadError(f"{path} has {member.size} bytes, and what is larger than {FILE_BYTES} is not read")
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
 
@@ -119,5 +119,5 @@ class _Stream(io.RawIOBase):
         return len(taken)
 
 
-def _unreadable(what: str, error: Exception) -> LogUnreadable:
-    return LogUnreadable(f"{what} cannot be read: {as_phrase(reason(error))}")
+def _unreadable(what: str, error: Exception) -> LogReadError:
+    return LogReadError(f"{what} cannot be read: {as_phrase(reason(error))}")

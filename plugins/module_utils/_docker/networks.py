@@ -28,7 +28,7 @@ class BridgeNetwork:
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the network is made."""
-        return labels.digest(dataclasses.astuple(self))
+        return labels.content_digest(dataclasses.astuple(self))
 
 
 def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
@@ -41,7 +41,7 @@ def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
 
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
     """Return the networks of a session on this agent, as the engine lists them; an overlay is its swarm's."""
-    return [one for one in client.networks(filters=labels.owned(session_id)) if one["Driver"] != "overlay"]
+    return [one for one in client.networks(filters=labels.label_filter(session_id)) if one["Driver"] != "overlay"]
 
 
 def plan_network(client: docker.APIClient, wanted: BridgeNetwork) -> Change | None:
@@ -71,7 +71,7 @@ def create_network(client: docker.APIClient, wanted: BridgeNetwork) -> None:
             "com.docker.network.container_iface_prefix": INTERFACE_PREFIX,
             "com.docker.network.driver.mtu": str(wanted.mtu),
         },
-        labels=labels.of_network(wanted.session_id, dataclasses.astuple(wanted)),
+        labels=labels.network_labels(wanted.session_id, dataclasses.astuple(wanted)),
     )
 
 

@@ -35,7 +35,7 @@ def swarm_port(swarm: Mapping[str, Any]) -> dict[int, str]:
     return {_data_path_port(swarm): "Docker Swarm"}
 
 
-def place_in(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swarm | None:
+def swarm_membership(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swarm | None:
     """Return this host's place in its swarm; ``None`` where the engine is in none, or its node is not active."""
     if swarm["LocalNodeState"] != "active":
         return None
@@ -44,7 +44,7 @@ def place_in(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swarm | None
     return Swarm(swarm["NodeID"], _ready(client), _data_path_port(swarm))
 
 
-def manages(client: docker.APIClient) -> bool:
+def is_manager(client: docker.APIClient) -> bool:
     """Return whether this host can change its swarm's networks."""
     return bool(client.info()["Swarm"].get("ControlAvailable"))
 
@@ -66,7 +66,7 @@ def _ready(client: docker.APIClient) -> tuple[str, ...]:
 REMOVE_SECONDS = 30
 
 
-class OverlayInUse(ClusterError):
+class OverlayInUseError(ClusterError):
     """Containers on other nodes still use the overlay; the message is one sentence."""
 
 
@@ -85,20 +85,20 @@ class Overlay:
 
     def digest(self) -> str:
         """Return what identifies everything that cannot be changed once the network is made."""
-        return labels.digest(dataclasses.astuple(self))
+        return labels.content_digest(dataclasses.astuple(self))
 
 
 def desired_overlay(plan: SessionPlan) -> Overlay | None:
     """Return the overlay that the plan wants of its swarm; ``None`` where it wants none."""
     network = plan.network
-    if network is None or network.manager is None or network.subnet is None:
+    if network is None or network.swarm_manager is None or network.subnet is None:
         return None
     return Overlay(network.name, network.subnet, upper_half(network.subnet), network.mtu, plan.id)
 
 
 def find_overlays(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
     """Return the overlays of a session that this engine knows: all of them on a manager, elsewhere those in use."""
-    return [one for one in client.networks(filters=labels.owned(session_id)) if one["Driver"] == "overlay"]
+    return [one for one in client.networks(filters=labels.label_filter(session_id)) if one["Driver"] == "overlay"]
 
 
 def plan_overlay(client: docker.APIClient, wanted: Overlay) -> Change | None:
@@ -124,7 +124,7 @@ def create_overlay(client: docker.APIClient, wanted: Overlay) -> None:
         check_duplicate=True,
         ipam=ipam(wanted.subnet, wanted.automatic),
         options={"com.docker.network.driver.mtu": str(wanted.mtu + VXLAN_OVERHEAD_V4)},
-        labels=labels.of_network(wanted.session_id, dataclasses.astuple(wanted)),
+        labels=labels.network_labels(wanted.session_id, dataclasses.astuple(wanted)),
     )
 
 
@@ -135,13 +135,15 @@ def remove_overlays(client: docker.APIClient, session_id: str, seconds: float = 
     :class:`OverlayInUse` is raised.
     """
     found = find_overlays(client, session_id)
-    if not found or not manages(client):
+    if not found or not is_manager(client):
         return []
     until = time.monotonic() + seconds
     for one in found:
         while not _removed(client, one["Id"]):
             if time.monotonic() > until:
-                raise OverlayInUse(f"the overlay {one['Name']} is still used by containers on other nodes of the swarm")
+                raise OverlayInUseError(
+                    f"the overlay {one['Name']} is still used by containers on other nodes of the swarm"
+                )
             time.sleep(0.2)
     return [Change(f"overlay {one['Name']}", one["Id"][:12], None) for one in found]
 

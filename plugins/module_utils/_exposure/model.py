@@ -12,15 +12,15 @@ import dataclasses
 AGENT, BRIDGE, CONTAINER, GATEWAY = "agent", "bridge", "container", "gateway"
 
 # Seconds for one attempt, in which the kernel sends a second SYN, and for one part of what an outsider tries.
-PATIENCE, STINT_SECONDS = 2.5, 60.0
+PROBE_TIMEOUT, STINT_SECONDS = 2.5, 60.0
 
 # The states of a door, two of them in the words of nmap: the handshake went through, or something came back; the other
 # side refused; the host itself sent another ICMP error.
-OPEN, CLOSED, ANSWERED = "open", "closed", "answered"
+OPEN, CLOSED, ICMP_ERROR = "open", "closed", "answered"
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class ProbedHost:
     """A host that is tried. ``addresses`` are by address what each belongs to, ``udp_ports`` those of its tunnels.
 
     ``expected`` are the TCP ports of its own addresses that may be open, with what they are for. ``unread`` is why the
@@ -36,7 +36,7 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True)
-class Stint:
+class ProbeBatch:
     """A part of what an outsider tries, as plain data would have it; ``ports`` are TCP ports as they are written."""
 
     target: str

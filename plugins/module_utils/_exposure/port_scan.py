@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from .._model.addressing import is_ipv6
 from .._network.icmp import echo_request, is_reply
-from .model import ANSWERED, CLOSED, OPEN, PATIENCE
+from .model import CLOSED, ICMP_ERROR, OPEN, PROBE_TIMEOUT
 
 _SPARE_FILES = 200
 # To a tunnel it is a frame of a VXLAN that nobody has, to everything else nonsense.
@@ -35,7 +35,7 @@ _IP_RECVERR, _IPV6_RECVERR = 11, 25
 _ECHO_REQUEST_V6, _ECHO_REPLY_V6 = 128, 129
 
 
-class Door(NamedTuple):
+class ScanTarget(NamedTuple):
     """What is tried: ``tcp``, ``udp`` or ``icmp`` (an echo, port 0). A link-local address has its zone."""
 
     protocol: str
@@ -46,18 +46,18 @@ class Door(NamedTuple):
 class Answer(NamedTuple):
     """A door that was heard of, and how."""
 
-    door: Door
+    door: ScanTarget
     state: str
 
 
-class Found(NamedTuple):
+class ScanResult(NamedTuple):
     """What was heard, and of which addresses this host's own kernel would not send to, with what it said."""
 
     answers: list[Answer]
     refused: dict[str, str]
 
 
-def allowed_at_once(wanted: int) -> int:
+def max_open_sockets(wanted: int) -> int:
     """Return how many connections this process may open at one moment, at most ``wanted``; raises its soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted + _SPARE_FILES if hard == resource.RLIM_INFINITY else min(wanted + _SPARE_FILES, hard)
@@ -66,12 +66,14 @@ def allowed_at_once(wanted: int) -> int:
     return max(1, min(wanted, most - _SPARE_FILES))
 
 
-def scan(doors: Iterable[Door], hosts: Collection[str], at_once: int, seconds: float = PATIENCE) -> Found:
+def scan(
+    doors: Iterable[ScanTarget], hosts: Collection[str], at_once: int, seconds: float = PROBE_TIMEOUT
+) -> ScanResult:
     """Try all doors, ``at_once`` of them at a time, each for ``seconds``.
 
     ``hosts`` are all addresses of the machine that is tried: an ICMP error from one of them is an answer.
     """
-    found = Found([], {})
+    found = ScanResult([], {})
     known = {ip_address(host.partition("%")[0]) for host in hosts}
     waiting = iter(doors)
     while batch := list(itertools.islice(waiting, at_once)):
@@ -79,8 +81,8 @@ def scan(doors: Iterable[Door], hosts: Collection[str], at_once: int, seconds: f
     return found
 
 
-def _try(batch: Iterable[Door], hosts: Collection[object], seconds: float, found: Found) -> None:
-    pending: dict[int, tuple[socket.socket, Door]] = {}
+def _try(batch: Iterable[ScanTarget], hosts: Collection[object], seconds: float, found: ScanResult) -> None:
+    pending: dict[int, tuple[socket.socket, ScanTarget]] = {}
     with contextlib.ExitStack() as stack:
         poll = stack.enter_context(select.epoll())
         stack.callback(_close_all, pending)
@@ -88,7 +90,7 @@ def _try(batch: Iterable[Door], hosts: Collection[object], seconds: float, found
             if door.address in found.refused:
                 continue
             opened = _socket_for(door)
-            code = _knock(opened, door)
+            code = _start_probe(opened, door)
             if code == errno.EINPROGRESS:
                 pending[opened.fileno()] = opened, door
                 poll.register(opened, select.EPOLLIN if door.protocol != "tcp" else select.EPOLLOUT)
@@ -97,17 +99,17 @@ def _try(batch: Iterable[Door], hosts: Collection[object], seconds: float, found
                 found.answers.append(Answer(door, CLOSED if code else OPEN))
             else:
                 found.refused[door.address] = os.strerror(code)
-            _hang_up(opened)
-        for opened, door, state in _heard(poll, pending, hosts, seconds):
+            _reset(opened)
+        for opened, door, state in _poll_answers(poll, pending, hosts, seconds):
             del pending[opened.fileno()]
-            _hang_up(opened)
+            _reset(opened)
             if state:
                 found.answers.append(Answer(door, state))
 
 
-def _heard(
-    poll: select.epoll, pending: dict[int, tuple[socket.socket, Door]], hosts: Collection[object], seconds: float
-) -> Iterator[tuple[socket.socket, Door, str]]:
+def _poll_answers(
+    poll: select.epoll, pending: dict[int, tuple[socket.socket, ScanTarget]], hosts: Collection[object], seconds: float
+) -> Iterator[tuple[socket.socket, ScanTarget, str]]:
     """Return sockets that are done, with the state of the door; empty where somebody on the way has refused."""
     until = time.monotonic() + seconds
     while pending and (left := until - time.monotonic()) > 0:
@@ -118,7 +120,7 @@ def _heard(
                 yield opened, door, state
 
 
-def _socket_for(door: Door) -> socket.socket:
+def _socket_for(door: ScanTarget) -> socket.socket:
     six = is_ipv6(door.address)
     family = socket.AF_INET6 if six else socket.AF_INET
     if door.protocol == "icmp":
@@ -132,7 +134,7 @@ def _socket_for(door: Door) -> socket.socket:
     return opened
 
 
-def _knock(opened: socket.socket, door: Door) -> int:
+def _start_probe(opened: socket.socket, door: ScanTarget) -> int:
     """Begin an attempt and return the error number so far; ``EINPROGRESS`` while there is something to wait for."""
     code = opened.connect_ex(_destination(door))
     if code or door.protocol == "tcp":
@@ -146,7 +148,7 @@ def _knock(opened: socket.socket, door: Door) -> int:
     return errno.EINPROGRESS
 
 
-def _destination(door: Door) -> tuple[str, int] | tuple[str, int, int, int]:
+def _destination(door: ScanTarget) -> tuple[str, int] | tuple[str, int, int, int]:
     # ICMP has no ports, and raw sockets over IPv6 take the number for a protocol.
     address, _percent, zone = door.address.partition("%")
     if not is_ipv6(address):
@@ -154,13 +156,13 @@ def _destination(door: Door) -> tuple[str, int] | tuple[str, int, int, int]:
     return address, door.port, 0, socket.if_nametoindex(zone) if zone else 0
 
 
-def _state(opened: socket.socket, door: Door, hosts: Collection[object]) -> str | None:
+def _state(opened: socket.socket, door: ScanTarget, hosts: Collection[object]) -> str | None:
     """Return what a socket that woke up has heard; empty from somebody on the way, ``None`` when it was not for us."""
     code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code == errno.ECONNREFUSED:
         return CLOSED
     if code:
-        return ANSWERED if _sender_of_error(opened) in hosts else ""
+        return ICMP_ERROR if _sender_of_error(opened) in hosts else ""
     if door.protocol == "tcp":
         return OPEN
     try:
@@ -170,7 +172,7 @@ def _state(opened: socket.socket, door: Door, hosts: Collection[object]) -> str 
     return OPEN if door.protocol == "udp" or _is_echo(received, door) else None
 
 
-def _is_echo(received: bytes, door: Door) -> bool:
+def _is_echo(received: bytes, door: ScanTarget) -> bool:
     if not is_ipv6(door.address):
         return is_reply(received)
     return received[:1] == bytes([_ECHO_REPLY_V6]) and received[4:8] == _tag()
@@ -194,12 +196,12 @@ def _sender_of_error(opened: socket.socket) -> object:
     return None
 
 
-def _hang_up(opened: socket.socket) -> None:
+def _reset(opened: socket.socket) -> None:
     """Close a socket at once: a reset leaves nothing behind on either side."""
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     opened.close()
 
 
-def _close_all(pending: dict[int, tuple[socket.socket, Door]]) -> None:
+def _close_all(pending: dict[int, tuple[socket.socket, ScanTarget]]) -> None:
     for opened, _door in pending.values():
         opened.close()

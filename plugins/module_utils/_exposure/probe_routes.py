@@ -15,7 +15,7 @@ from pathlib import Path
 from .._model.addressing import is_ipv6
 from .._model.change import Change
 from .._model.files import locked
-from .._network.iproute import NetworkError, Step, apply, show
+from .._network.iproute import LinkOperation, NetworkError, apply_operations, show
 
 # What marks our routes (the field ``proto``): those of a run that was killed are known by it.
 PROTOCOL = 186
@@ -27,7 +27,7 @@ NO_ROUTE, OWN_NETWORK = "no route leads there", "a network of this host's own ha
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class NextHop:
     """How an address is reached: on this segment, or through the next hop ``via``. ``interface`` is this host's."""
 
     address: str
@@ -41,16 +41,16 @@ class Way:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ways:
+class NextHops:
     """The ways to a host's addresses, and why there is none to some. ``near``: the host is on this host's segment."""
 
-    ways: tuple[Way, ...]
+    next_hops: tuple[NextHop, ...]
     missing: dict[str, str]
-    near: bool
+    on_link: bool
 
 
 @contextlib.contextmanager
-def ways_to(own: Sequence[str], behind: Sequence[str]) -> Iterator[Ways]:
+def temporary_routes(own: Sequence[str], behind: Sequence[str]) -> Iterator[NextHops]:
     """Have ways to a host's ``own`` addresses and to those ``behind`` it, such as its containers', while this lasts.
 
     What is behind a host of the same segment is reached through that host. Each route that this takes is for one
@@ -63,39 +63,39 @@ def ways_to(own: Sequence[str], behind: Sequence[str]) -> Iterator[Ways]:
             hops = {is_ipv6(way.address): way for way in reversed(near)}
             reached = {way.address for way in near}
             rest = [one for one in dict.fromkeys([*own, *behind]) if one not in reached and not _is_link_local(one)]
-            apply(_detours(rest, hops))
+            apply_operations(_detours(rest, hops))
             found = {address: _checked(address, hops, behind) for address in rest}
-            ways = [*near, *(way for way in found.values() if isinstance(way, Way))]
-            yield Ways(tuple(ways), {one: why for one, why in found.items() if isinstance(why, str)}, bool(near))
+            ways = [*near, *(way for way in found.values() if isinstance(way, NextHop))]
+            yield NextHops(tuple(ways), {one: why for one, why in found.items() if isinstance(why, str)}, bool(near))
         finally:
             _remove_routes()
 
 
-def is_there(way: Way) -> bool:
+def is_resolved(way: NextHop) -> bool:
     """Return whether a host of this segment has told its hardware address (ARP, neighbour discovery)."""
     return any("lladdr" in one for one in show("ip", "-j", "neigh", "show", "to", way.address, "dev", way.interface))
 
 
-def _near(own: Iterable[str]) -> list[Way]:
+def _near(own: Iterable[str]) -> list[NextHop]:
     """Return the ways to those addresses that are on this segment; link-local ones are where the others are."""
     listed = list(own)
     ways = [_way(address) for address in listed if not _is_link_local(address)]
     near = [way for way in ways if way and not way.via]
-    return near + [Way(address, near[0].interface) for address in listed if near and _is_link_local(address)]
+    return near + [NextHop(address, near[0].interface) for address in listed if near and _is_link_local(address)]
 
 
-def _detours(addresses: Iterable[str], hops: dict[bool, Way]) -> list[Step]:
+def _detours(addresses: Iterable[str], hops: dict[bool, NextHop]) -> list[LinkOperation]:
     steps = []
     for address in addresses:
         hop, way = hops.get(is_ipv6(address)), _way(address)
         if hop and (way is None or way.via != hop.address):
             length = 128 if is_ipv6(address) else 32
             line = f"route add {address}/{length} via {hop.address} dev {hop.interface} proto {PROTOCOL}"
-            steps.append(Step(Change(f"route to {address}", None, f"via {hop.address}"), (line,)))
+            steps.append(LinkOperation(Change(f"route to {address}", None, f"via {hop.address}"), (line,)))
     return steps
 
 
-def _checked(address: str, hops: dict[bool, Way], behind: Sequence[str]) -> Way | str:
+def _checked(address: str, hops: dict[bool, NextHop], behind: Sequence[str]) -> NextHop | str:
     """Return the way that is taken to an address, or why it would not lead to the host that is meant."""
     way, hop = _way(address), hops.get(is_ipv6(address))
     if way is None:
@@ -104,7 +104,7 @@ def _checked(address: str, hops: dict[bool, Way], behind: Sequence[str]) -> Way 
     return OWN_NETWORK if strays else way
 
 
-def _way(address: str) -> Way | None:
+def _way(address: str) -> NextHop | None:
     """Return where this host sends what is for an address; ``None`` where it has no route, or the address itself."""
     try:
         route = next(iter(show("ip", "-j", "route", "get", address)), {})
@@ -112,14 +112,14 @@ def _way(address: str) -> Way | None:
         return None
     if route.get("type", "unicast") != "unicast":
         return None
-    return Way(address, route["dev"], route.get("gateway") or route.get("via", {}).get("host", ""))
+    return NextHop(address, route["dev"], route.get("gateway") or route.get("via", {}).get("host", ""))
 
 
 def _remove_routes() -> None:
     for family in ("-4", "-6"):
         routes = show("ip", "-j", family, "route", "show", "proto", str(PROTOCOL))
         lines = [f"route del {one['dst']} via {one['gateway']} dev {one['dev']} proto {PROTOCOL}" for one in routes]
-        apply(Step(Change("route", line, None), (line,)) for line in lines)
+        apply_operations(LinkOperation(Change("route", line, None), (line,)) for line in lines)
 
 
 def _is_link_local(address: str) -> bool:

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .._model.addressing import is_ipv6
-from .._model.port_ranges import Ranges, as_text, each, ranges_of
-from .model import PATIENCE
-from .port_scan import Answer, Door, allowed_at_once, scan
-from .probe_routes import Way, is_there, ways_to
+from .._model.port_ranges import Ranges, format_ranges, iter_ports, ranges_of
+from .model import PROBE_TIMEOUT
+from .port_scan import Answer, ScanTarget, max_open_sockets, scan
+from .probe_routes import NextHop, is_resolved, temporary_routes
 
 
 @dataclasses.dataclass(frozen=True)
-class Attempt:
+class ProbeRequest:
     """What is tried of one host: ``own`` are all of its addresses, ``addresses`` those that are meant, or behind it.
 
     ``rate`` is how many connections are being opened at one moment, each for ``seconds``.
@@ -31,47 +31,47 @@ class Attempt:
     udp_ports: Sequence[int]
     echo: bool
     rate: int
-    seconds: float = PATIENCE
+    seconds: float = PROBE_TIMEOUT
 
 
-def probe(attempt: Attempt) -> dict[str, Any]:
+def probe_host(attempt: ProbeRequest) -> dict[str, Any]:
     """Return what answers as plain data, and by which ways it was asked."""
     behind = [address for address in attempt.addresses if address not in attempt.own]
-    with ways_to(attempt.own, behind) as found:
-        ways = {way.destination: way for way in found.ways if way.address in attempt.addresses}
+    with temporary_routes(attempt.own, behind) as found:
+        next_hops = {way.destination: way for way in found.next_hops if way.address in attempt.addresses}
         hosts = {*attempt.own, *behind}
-        heard = scan(_doors(attempt, list(ways)), hosts, allowed_at_once(attempt.rate), attempt.seconds)
-        unseen = [way.address for way in ways.values() if _is_unseen(way)]
-    refused = {ways[destination].address: why for destination, why in heard.refused.items()}
+        heard = scan(_scan_targets(attempt, list(next_hops)), hosts, max_open_sockets(attempt.rate), attempt.seconds)
+        unresolved = [way.address for way in next_hops.values() if _is_unseen(way)]
+    refused = {next_hops[destination].address: why for destination, why in heard.refused.items()}
     return {
-        "answers": _summed(heard.answers),
-        "ways": {way.address: way.via for way in ways.values() if way.address not in refused},
+        "answers": _group_answers(heard.answers),
+        "next_hops": {way.address: way.via for way in next_hops.values() if way.address not in refused},
         "missing": {**{one: why for one, why in found.missing.items() if one in attempt.addresses}, **refused},
-        "unseen": unseen,
-        "near": found.near,
+        "unresolved": unresolved,
+        "on_link": found.on_link,
     }
 
 
-def _doors(attempt: Attempt, destinations: Sequence[str]) -> Iterator[Door]:
+def _scan_targets(attempt: ProbeRequest, destinations: Sequence[str]) -> Iterator[ScanTarget]:
     """Return all doors; datagrams go out twice, first and last, for nobody else sends them again."""
-    datagrams = [Door("udp", address, port) for port in attempt.udp_ports for address in destinations]
-    datagrams += [Door("icmp", address, 0) for address in destinations if attempt.echo]
-    connections = (Door("tcp", address, port) for port in each(attempt.ports) for address in destinations)
+    datagrams = [ScanTarget("udp", address, port) for port in attempt.udp_ports for address in destinations]
+    datagrams += [ScanTarget("icmp", address, 0) for address in destinations if attempt.echo]
+    connections = (ScanTarget("tcp", address, port) for port in iter_ports(attempt.ports) for address in destinations)
     return itertools.chain(datagrams, connections, datagrams)
 
 
-def _is_unseen(way: Way) -> bool:
+def _is_unseen(way: NextHop) -> bool:
     """Return whether nobody answers for an address of this segment; over IPv6 a firewall may be what keeps silent."""
-    return not way.via and not is_ipv6(way.address) and not is_there(way)
+    return not way.via and not is_ipv6(way.address) and not is_resolved(way)
 
 
-def _summed(answers: Iterable[Answer]) -> list[dict[str, Any]]:
+def _group_answers(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     """Return one entry for each address, protocol and state, with all of its ports."""
     ports: dict[tuple[str, str, str], set[int]] = {}
     for answer in answers:
         address = answer.door.address.partition("%")[0]
         ports.setdefault((address, answer.door.protocol, answer.state), set()).add(answer.door.port)
     return [
-        {"address": address, "protocol": protocol, "state": state, "ports": as_text(ranges_of(found - {0}))}
+        {"address": address, "protocol": protocol, "state": state, "ports": format_ranges(ranges_of(found - {0}))}
         for (address, protocol, state), found in sorted(ports.items())
     ]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from .._docker.addresses import container_addresses
-from .._docker.client import EngineUnavailable, connect
-from .._gateway.model import GatewayFault
+from .._docker.client import DockerUnavailableError, connect
+from .._gateway.model import GatewayError
 from .._gateway.store import GatewayStore
 from .._model.addressing import is_ipv6
 from .._model.errors import as_phrase
@@ -26,7 +26,7 @@ def of_agent(docker_host: str, wireguard_port: int) -> dict[str, Any]:
     own, bridges = host_addresses()
     try:
         containers, unread = container_addresses(connect(docker_host)), ""
-    except EngineUnavailable as error:
+    except DockerUnavailableError as error:
         containers, unread = [], f"its containers are not known: {as_phrase(error)}"
     return {
         "addresses": _kinds({AGENT: own, BRIDGE: bridges, CONTAINER: containers}),
@@ -44,7 +44,7 @@ def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
     own, bridges = host_addresses()
     try:
         routes, unread = list(GatewayStore(state_path).routes().values()), ""
-    except GatewayFault as error:
+    except GatewayError as error:
         routes, unread = [], f"its routes are not known: {as_phrase(error)}"
     ssh = {str(one.ssh_port): SSH_MEANS.format(name=one.name) for one in routes if one.ssh_port is not None}
     return {

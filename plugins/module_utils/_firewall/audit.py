@@ -18,7 +18,7 @@ SWARM_PORTS = (2377, 7946)
 
 
 @dataclasses.dataclass(frozen=True)
-class Surroundings:
+class NetworkExposure:
     """What an agent has around it.
 
     ``addresses`` are its own, of both families, without those of the engine's bridges; ``networks`` are those that its
@@ -42,7 +42,7 @@ class Finding:
     message: str
 
 
-def findings_of(around: Surroundings, others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+def audit(around: NetworkExposure, others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     """Return what leaves the agent open. ``others`` are addresses by host, for ``managers`` and ``users``."""
     return [
         *_public(around.addresses),
@@ -85,7 +85,7 @@ def _engine(address: str, port: int) -> Finding:
     return Finding("engine_socket", f"the Docker engine listens at {place}: {who}; take that -H or hosts away")
 
 
-def _unfiltered(around: Surroundings) -> list[Finding]:
+def _unfiltered(around: NetworkExposure) -> list[Finding]:
     if around.filtered6 or not around.local_ipv6:
         return []
     said = f"IPv6 is up on {', '.join(around.local_ipv6)} and no rule drops what comes in over it"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from .._model.addressing import collapsed
-from .policy import Allowance, Firewall, of_family
+from .._model.addressing import collapse
+from .policy import AllowRule, Firewall, filter_family
 
 # The ports at which nodes of a Docker Swarm meet: nobody listens there where none is used.
 SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
@@ -34,10 +34,12 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
     """
     if firewall is None:
         return FirewallRules({}, {}, "", "", "")
-    friends = collapsed([*firewall.managers, *firewall.gateways, *firewall.peers])
+    friends = collapse([*firewall.managers, *firewall.gateways, *firewall.peers])
     groups = {"managers": firewall.managers, "peers": firewall.peers, "friends": friends}
     families = ((4, "ipv4_addr"), (6, "ipv6_addr"))
-    elements = {f"{name}{family}": of_family(own, family) for name, own in groups.items() for family, _kind in families}
+    elements = {
+        f"{name}{family}": filter_family(own, family) for name, own in groups.items() for family, _kind in families
+    }
     kinds = {f"{name}{family}": f"type {kind}; flags interval" for name in groups for family, kind in families}
     elements["manager_ports"] = [str(port) for port in firewall.ssh_ports]
     elements["peer_tcp_ports"] = [str(port) for port in SWARM_TCP]
@@ -58,7 +60,7 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
     )
 
 
-def _chain(allow: Iterable[Allowance]) -> str:
+def _chain(allow: Iterable[AllowRule]) -> str:
     allowed = "".join(f"        {line} return\n" for one in allow for line in _lines(one))
     return f"""
     # What the operator lets in, and nothing else.
@@ -91,12 +93,12 @@ def _chain(allow: Iterable[Allowance]) -> str:
 """
 
 
-def _lines(one: Allowance) -> list[str]:
+def _lines(one: AllowRule) -> list[str]:
     """Return the conditions of rules that let something in, a rule for each family where the sources are of both."""
     ports = f" {one.protocol} dport {{ {', '.join(one.ports)} }}" if one.ports else ""
     sources = [
-        f"{word} saddr {{ {', '.join(of_family(one.sources, family))} }}"
+        f"{word} saddr {{ {', '.join(filter_family(one.sources, family))} }}"
         for word, family in (("ip", 4), ("ip6", 6))
-        if of_family(one.sources, family)
+        if filter_family(one.sources, family)
     ]
     return [f"{source}{ports}" for source in sources] or [ports.strip()]

@@ -11,13 +11,13 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .._model.addressing import collapsed, is_ipv6
-from .._model.port_ranges import as_text, parse_ranges
-from .._model.validation import Problems, SpecError, choice, entries, texts, whole_number
+from .._model.addressing import collapse, is_ipv6
+from .._model.port_ranges import format_ranges, parse_ranges
+from .._model.validation import ValidationError, ValidationErrors, choice, integer, list_of_mappings, string_list
 
 
 @dataclasses.dataclass(frozen=True)
-class Allowance:
+class AllowRule:
     """What else may come in. ``sources`` are networks, none for anybody; ``ports`` are such as ``22`` or ``9100-9199``.
 
     Protocol ``any`` is everything that the sources send, and has no ports.
@@ -40,11 +40,11 @@ class Firewall:
     gateways: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
     ssh_ports: tuple[int, ...] = (22,)
-    allow: tuple[Allowance, ...] = ()
+    allow: tuple[AllowRule, ...] = ()
     interfaces: tuple[str, ...] = ()
 
 
-def of_family(addresses: Iterable[str], family: int) -> list[str]:
+def filter_family(addresses: Iterable[str], family: int) -> list[str]:
     """Return the addresses and networks of IPv4 (4) or IPv6 (6)."""
     return [one for one in addresses if is_ipv6(one) == (family == 6)]
 
@@ -52,7 +52,7 @@ def of_family(addresses: Iterable[str], family: int) -> list[str]:
 PROTOCOLS = ("tcp", "udp", "any")
 
 # For how many seconds new rules may last that nobody has confirmed.
-SHORTEST_TRIAL, LONGEST_TRIAL = 5, 3600
+MIN_CONFIRM_SECONDS, LONGEST_TRIAL = 5, 3600
 
 
 def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection: Sequence[str]) -> Firewall:
@@ -60,9 +60,9 @@ def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection:
 
     Where no manager is named, they are those that are ``known`` and whoever is at the other end of the SSH
     ``connection``: client address, client port, own address, own port; empty where Ansible came in another way. Raises
-    :class:`SpecError` with a sentence for each problem.
+    :class:`ValidationError` with a sentence for each problem.
     """
-    problems = Problems()
+    problems = ValidationErrors()
     managers = networks(problems, "firewall_managers", options.get("managers") or ())
     if not managers:
         managers = networks(problems, "firewall_managers", [*known, *connection[:1]])
@@ -78,33 +78,35 @@ def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection:
         peers=networks(problems, "firewall_peers", options.get("peers") or ()),
         ssh_ports=ports or tuple(int(port) for port in connection[3:4]) or (22,),
         allow=_allowances(problems, options.get("allow") or ()),
-        interfaces=tuple(sorted({*texts(problems, "firewall_interfaces", options.get("interfaces") or ())})),
+        interfaces=tuple(sorted({*string_list(problems, "firewall_interfaces", options.get("interfaces") or ())})),
     )
     if problems:
-        raise SpecError(str(problems))
+        raise ValidationError(str(problems))
     return made
 
 
 def parse_timeout(value: Any) -> int:
-    """Return ``firewall_confirm_timeout``, in seconds; raises :class:`SpecError`."""
-    problems = Problems()
-    seconds = whole_number(problems, "firewall_confirm_timeout", value, SHORTEST_TRIAL, LONGEST_TRIAL)
+    """Return ``firewall_confirm_timeout``, in seconds; raises :class:`ValidationError`."""
+    problems = ValidationErrors()
+    seconds = integer(problems, "firewall_confirm_timeout", value, MIN_CONFIRM_SECONDS, LONGEST_TRIAL)
     if problems:
-        raise SpecError(str(problems))
+        raise ValidationError(str(problems))
     return seconds
 
 
-def networks(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
+def networks(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
     """Return addresses and networks as networks that do not overlap, those of IPv4 first."""
-    found = [_network(problems, option, one) for one in texts(problems, option, value) if one]
-    return collapsed(str(one) for one in found if one is not None)
+    found = [_network(problems, option, one) for one in string_list(problems, option, value) if one]
+    return collapse(str(one) for one in found if one is not None)
 
 
-def _network(problems: Problems, option: str, given: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(
+    problems: ValidationErrors, option: str, given: str
+) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     try:
         return ipaddress.ip_network(given)
     except ValueError as error:
-        problems.refuse(option, given, _WITH_HOST_BITS if "host bits" in str(error) else _NO_NETWORK)
+        problems.add_invalid(option, given, _WITH_HOST_BITS if "host bits" in str(error) else _NO_NETWORK)
         return None
 
 
@@ -112,9 +114,9 @@ _WITH_HOST_BITS = "is a network with host bits: it must be the network's own add
 _NO_NETWORK = "must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24"
 
 
-def _allowances(problems: Problems, value: Any) -> tuple[Allowance, ...]:
+def _allowances(problems: ValidationErrors, value: Any) -> tuple[AllowRule, ...]:
     found = []
-    for where, entry in entries(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
+    for where, entry in list_of_mappings(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
         protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "tcp"), PROTOCOLS)
         ports = _port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
         sources = networks(problems, f"{where}.sources", entry.get("sources") or ())
@@ -122,20 +124,20 @@ def _allowances(problems: Problems, value: Any) -> tuple[Allowance, ...]:
             problems.add(f"{where}: protocol any takes sources, and no ports")
         if protocol != "any" and not ports:
             problems.add(f"{where}.ports is required for {protocol}")
-        found.append(Allowance(protocol, ports, sources))
+        found.append(AllowRule(protocol, ports, sources))
     return tuple(found)
 
 
-def _ports(problems: Problems, option: str, value: Any) -> tuple[int, ...]:
-    listed = texts(problems, option, [value] if isinstance(value, int) else value)
-    return tuple(sorted({whole_number(problems, option, port, 1, 65535) for port in listed if port}))
+def _ports(problems: ValidationErrors, option: str, value: Any) -> tuple[int, ...]:
+    listed = string_list(problems, option, [value] if isinstance(value, int) else value)
+    return tuple(sorted({integer(problems, option, port, 1, 65535) for port in listed if port}))
 
 
-def _port_ranges(problems: Problems, option: str, value: Any) -> tuple[str, ...]:
+def _port_ranges(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
     """Return ports and ranges of ports that do not overlap, such as ``22`` and ``9100-9199``."""
-    listed = ",".join(filter(None, texts(problems, option, [value] if isinstance(value, int) else value)))
+    listed = ",".join(filter(None, string_list(problems, option, [value] if isinstance(value, int) else value)))
     try:
-        return tuple(as_text([one]) for one in parse_ranges(listed)) if listed else ()
+        return tuple(format_ranges([one]) for one in parse_ranges(listed)) if listed else ()
     except ValueError as error:
-        problems.refuse(option, listed, str(error))
+        problems.add_invalid(option, listed, str(error))
         return (listed,)

@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from .._model.addressing import collapsed, is_ipv6
+from .._model.addressing import collapse, is_ipv6
 from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, Underlay
 from .._model.plan import SessionPlan
 from .._wireguard.mesh import DEVICE, NETWORK
 from .host_rules import FirewallRules, firewall_rules
-from .policy import Firewall, of_family
+from .policy import Firewall, filter_family
 from .table import TABLE
 
 # How much is logged of each kind of what is dropped; all of it is counted.
@@ -67,7 +67,7 @@ _DROPS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Isolation:
+class IsolationPolicy:
     """What one agent has to keep apart.
 
     ``agents`` are the IPv4 addresses and networks of agents: containers do not reach them, and nobody over IPv6.
@@ -79,14 +79,14 @@ class Isolation:
     agents: tuple[str, ...]
     bridges: tuple[str, ...]
     ports: tuple[int, ...]
-    senders: dict[str, tuple[tuple[str, ...], ...]]
+    peers: dict[str, tuple[tuple[str, ...], ...]]
     ssh_ports: tuple[int, ...] = ()
     published: tuple[tuple[str, str], ...] = ()
     gateways: tuple[str, ...] = ()
     wireguard_ports: tuple[int, ...] = ()
 
 
-def isolation_of(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[str]) -> Isolation:
+def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[str]) -> IsolationPolicy:
     """Return what keeps sessions apart on an agent that holds these plans, each with the agent's own name in it.
 
     ``routed`` are the underlay addresses of peers that a router lies before: MACs say nothing of those.
@@ -98,19 +98,19 @@ def isolation_of(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[s
     senders: dict[str, set[tuple[str, ...]]] = {}
     for plan, agent in listed:
         for peer in peers(plan, agent):
-            known_by, *rest = _known_by(peer, plan.underlays[agent], routed)
-            for prefix, door in _doors(plan, agent):
+            known_by, *rest = _peer_match(peer, plan.underlays[agent], routed)
+            for prefix, door in _peer_services(plan, agent):
                 senders.setdefault(f"{prefix}{known_by}", set()).add((peer.address, *rest, *door))
-    return Isolation(
-        agents=tuple(of_family(collapsed(addresses), 4)),
+    return IsolationPolicy(
+        agents=tuple(filter_family(collapse(addresses), 4)),
         bridges=tuple(sorted(network.bridge for network in networks if network.bridge)),
         ports=tuple(sorted({network.port for network in networks if network.port is not None})),
-        senders={known_by: tuple(sorted(found)) for known_by, found in sorted(senders.items())},
+        peers={known_by: tuple(sorted(found)) for known_by, found in sorted(senders.items())},
         ssh_ports=tuple(sorted(port for plan, agent in listed for port in plan.host_ports(agent))),
         published=tuple(
             sorted((one.address, str(one.host_port)) for plan, agent in listed for one in plan.published_on(agent))
         ),
-        gateways=collapsed(address for plan, _agent in listed for address in plan.gateways),
+        gateways=collapse(address for plan, _agent in listed for address in plan.gateways),
         wireguard_ports=tuple(sorted({port for plan, agent in listed for port in _wireguard_ports(plan, agent)})),
     )
 
@@ -120,13 +120,13 @@ def peers(plan: SessionPlan, agent: str) -> list[Underlay]:
     return [underlay for name, underlay in plan.underlays.items() if name != agent]
 
 
-def render(isolation: Isolation, firewall: Firewall | None = None, outer: Collection[str] = ()) -> str:
+def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: Collection[str] = ()) -> str:
     """Return the text with which ``nft`` replaces the whole table in one step; it may be loaded again and again.
 
     ``firewall`` is the operator's, and ``outer`` are the interfaces at which others than containers are met.
     """
     rules = firewall_rules(firewall, isolation.wireguard_ports)
-    gateways = collapsed([*isolation.gateways, *(firewall.gateways if firewall else ())])
+    gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
     elements = {
         "agents": isolation.agents,
         "same": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
@@ -134,15 +134,15 @@ def render(isolation: Isolation, firewall: Firewall | None = None, outer: Collec
         "ssh_ports": map(str, isolation.ssh_ports),
         "published4": [" . ".join(one) for one in isolation.published if not is_ipv6(one[0])],
         "published6": [" . ".join(one) for one in isolation.published if is_ipv6(one[0])],
-        "gateways4": of_family(gateways, 4),
-        "gateways6": of_family(gateways, 6),
+        "gateways4": filter_family(gateways, 4),
+        "gateways6": filter_family(gateways, 6),
         "outer": _quoted(outer),
-        **{known_by: [" . ".join(sender) for sender in found] for known_by, found in isolation.senders.items()},
+        **{known_by: [" . ".join(sender) for sender in found] for known_by, found in isolation.peers.items()},
         **rules.elements,
     }
     met = {"outer": "type ifname"} if outer or firewall else {}
     sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in {**_SETS, **met, **rules.sets}.items())
-    ends = "".join(_end(name, why) for name, why in _DROPS.items())
+    ends = "".join(_drop_chain(name, why) for name, why in _DROPS.items())
     return (
         f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{sets}{ends}{_chains(rules, outer)}}}\n"
     )
@@ -174,7 +174,7 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         iifname "{BRIDGE_PREFIX}*" return
         # Sessions' traffic comes in tunnels: the chain tunnels knows who may send those.
         udp dport @tunnel_ports fib daddr type local return
-{_not_from_inside(outer)}        ct direction reply return
+{_anti_spoofing_rules(outer)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published
         ip6 daddr . tcp dport @published6 goto published
 {firewall.arrivals}    }}
@@ -227,7 +227,7 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
 {firewall.chain}"""
 
 
-def _not_from_inside(outer: Collection[str]) -> str:
+def _anti_spoofing_rules(outer: Collection[str]) -> str:
     """Return the rules by which nobody outside pretends to be a container that has asked for something.
 
     In ``nft`` 1.0.6 interfaces that ``fib`` finds are of another type than the elements of a named set of interfaces.
@@ -246,7 +246,7 @@ def _quoted(names: Iterable[str]) -> list[str]:
     return [f'"{name}"' for name in names]
 
 
-def _doors(plan: SessionPlan, agent: str) -> list[tuple[str, tuple[str, ...]]]:
+def _peer_services(plan: SessionPlan, agent: str) -> list[tuple[str, tuple[str, ...]]]:
     """Return where peers may send to: the tunnel by its identifier, or what containers have on the agent's network.
 
     There an sshd is for its session alone, while anything else that containers open has a port that nobody knows.
@@ -262,7 +262,7 @@ def _wireguard_ports(plan: SessionPlan, agent: str) -> list[int]:
     return [int(own.endpoint.rpartition(":")[2])] if own and own.endpoint else []
 
 
-def _known_by(peer: Underlay, own: Underlay, routed: Collection[str]) -> tuple[str, ...]:
+def _peer_match(peer: Underlay, own: Underlay, routed: Collection[str]) -> tuple[str, ...]:
     """Return the set that a peer belongs to, and what it is known by there beside its address and the identifier."""
     family = "6" if is_ipv6(peer.address) else "4"
     if own.public_key:
@@ -273,7 +273,7 @@ def _known_by(peer: Underlay, own: Underlay, routed: Collection[str]) -> tuple[s
     return (f"routed{family}",)
 
 
-def _end(name: str, why: str) -> str:
+def _drop_chain(name: str, why: str) -> str:
     """Return the chain where something that is dropped ends; what it logs can be told from what others log."""
     log = f'limit rate {LOG_RATE} burst 5 packets log prefix "{TABLE} {name}: "'
     return f"    # {why[0].upper()}{why[1:]}.\n    chain {name} {{\n        {log}\n        counter drop\n    }}\n"

@@ -14,7 +14,7 @@ import dataclasses
 import time
 
 from .._host.processes import boot_id
-from .._host.store import Damaged, Store
+from .._host.store import CorruptStateError, Store
 from .._model.files import dump_state, load_state, write_atomically
 from .._model.plain_data import from_plain, to_plain
 from .policy import Firewall
@@ -35,9 +35,9 @@ class Trial:
     connection: str
 
     @property
-    def over(self) -> bool:
+    def expired(self) -> bool:
         """Whether its time is over."""
-        return self.boot != boot_id() or seconds_up() >= self.until
+        return self.boot != boot_id() or read_uptime() >= self.until
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +53,9 @@ class FirewallState:
         self._path = store.firewall_file
         self.confirmed, self.trial = self._read()
 
-    def in_force(self) -> Firewall | None:
+    def active(self) -> Firewall | None:
         """Return the firewall that holds now; ``None`` where everybody may come in."""
-        return self.confirmed if self.trial is None or self.trial.over else self.trial.firewall
+        return self.confirmed if self.trial is None or self.trial.expired else self.trial.firewall
 
     def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
         """Remember these two from now on."""
@@ -69,9 +69,11 @@ class FirewallState:
         except FileNotFoundError:
             return None, None
         except (OSError, ValueError) as error:
-            raise Damaged(f"{self._path} is damaged ({error}): remove it, and provision this host again.") from error
+            raise CorruptStateError(
+                f"{self._path} is damaged ({error}): remove it, and provision this host again."
+            ) from error
 
 
-def seconds_up() -> float:
+def read_uptime() -> float:
     """Return for how long the host has been up, in seconds, sleep included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -21,7 +21,7 @@ from .._model.network import Underlay
 from .._network.host import find_underlay, own_addresses
 from .._network.iproute import show
 from .._network.sockets import sockets
-from .audit import Surroundings, filters_ipv6
+from .audit import NetworkExposure, filters_ipv6
 from .table import TABLE
 
 ENGINE = "dockerd"
@@ -29,7 +29,7 @@ ENGINE = "dockerd"
 CHAIN = "firewall"
 
 
-def look_around(underlay_address: str) -> Surroundings:
+def read_exposure(underlay_address: str) -> NetworkExposure:
     """Return what is around this agent; without an address, its underlay is where its default route leads.
 
     Raises :class:`NetworkError`.
@@ -38,10 +38,10 @@ def look_around(underlay_address: str) -> Surroundings:
     own = own_addresses(underlay)
     links = show("ip", "-j", "addr", "show")
     outward = [link for link in links if any(entry["local"] in own for entry in link["addr_info"])]
-    return Surroundings(
+    return NetworkExposure(
         addresses=tuple(own),
         networks=_networks(links, underlay),
-        engine=tuple(engine_sockets()),
+        engine=tuple(docker_listeners()),
         local_ipv6=tuple(
             link["ifname"] for link in outward if any(one["family"] == "inet6" for one in link["addr_info"])
         ),
@@ -49,7 +49,7 @@ def look_around(underlay_address: str) -> Surroundings:
     )
 
 
-def engine_sockets(processes: Path = PROC) -> list[tuple[str, int]]:
+def docker_listeners(processes: Path = PROC) -> list[tuple[str, int]]:
     """Return the addresses and TCP ports at which the Docker engine of this host takes connections."""
     engines = [entry for entry in processes.glob("[0-9]*") if _name(entry) == ENGINE]
     inodes = {inode for engine in engines for inode in _socket_inodes(engine / "fd")}
@@ -90,7 +90,7 @@ def _ruleset() -> dict[str, Any]:
 
 UFW = Path("/etc/ufw/ufw.conf")
 
-_BESIDE = (
+_WARNING = (
     "{name} is at work on this host: its rules hold beside those of the role firewall, and what it drops stays dropped;"
     " let gateways, peers and managers in there as well."
 )
@@ -98,7 +98,7 @@ _BESIDE = (
 
 def other_firewalls() -> list[str]:
     """Return a sentence for each of ufw and firewalld that is at work here."""
-    return [_BESIDE.format(name=name) for name, active in (("ufw", _ufw()), ("firewalld", _firewalld())) if active]
+    return [_WARNING.format(name=name) for name, active in (("ufw", _ufw()), ("firewalld", _firewalld())) if active]
 
 
 def _ufw() -> bool:

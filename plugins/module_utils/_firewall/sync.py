@@ -6,20 +6,20 @@
 
 from __future__ import annotations
 
-from .._host.store import Damaged, Store
+from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._network.bridge import plan_filtering
-from .._network.host import on_link, outer_interfaces
-from .._network.iproute import Look, NetworkError, apply
+from .._network.host import external_interfaces, on_link
+from .._network.iproute import LinkState, NetworkError, apply_operations
 from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
 from .policy import Firewall
-from .ruleset import DEFAULT_BRIDGE, isolation_of, peers, render
+from .ruleset import DEFAULT_BRIDGE, build_isolation_policy, peers, render
 from .state import FirewallState
 from .table import AGENTS_TABLE
 
 
-def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:
+def sync_ruleset(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:
     """Make the firewall table true for all sessions that are held but ``gone`` (an id), and return what changed.
 
     The operator's firewall, where there is one, is part of it: the one that is confirmed, or is being tried.
@@ -30,17 +30,17 @@ def isolate(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False
     is forgotten. With ``dry`` only the difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
-        _readable, damaged = store.readable()
+        _readable, damaged = store.load_all()
         state = _state(store, dry=dry)
-        wanted = rules_of(store, state.in_force(), gone)
+        wanted = render_ruleset(store, state.active(), gone)
         keep = damaged and not trial_over and AGENTS_TABLE.read()
         changes = [] if keep else AGENTS_TABLE.plan(wanted)
-        filtering = plan_filtering(DEFAULT_BRIDGE, Look())
+        filtering = plan_filtering(DEFAULT_BRIDGE, LinkState())
         if changes and not dry:
             AGENTS_TABLE.apply(wanted)
         if filtering and not dry:
-            apply(filtering)
-        if state.trial and state.trial.over and not keep and not dry:
+            apply_operations(filtering)
+        if state.trial and state.trial.expired and not keep and not dry:
             state.save(state.confirmed, None)
         return [*changes, *(step.change for step in filtering)]
 
@@ -49,21 +49,21 @@ def _state(store: Store, *, dry: bool) -> FirewallState:
     """Return the operator's firewall. Where it cannot be read, sessions are kept apart at least, and that is raised."""
     try:
         return FirewallState(store)
-    except Damaged:
+    except CorruptStateError:
         if not dry and not AGENTS_TABLE.read():
-            AGENTS_TABLE.apply(rules_of(store, None))
+            AGENTS_TABLE.apply(render_ruleset(store, None))
         raise
 
 
-def rules_of(store: Store, firewall: Firewall | None, gone: str = "") -> str:
+def render_ruleset(store: Store, firewall: Firewall | None, gone: str = "") -> str:
     """Return the text of the table for all sessions that are held but ``gone`` (an id), with such a firewall."""
-    readable, _damaged = store.readable()
+    readable, _damaged = store.load_all()
     slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
     addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
-    isolation = isolation_of(slices, {address for address in addresses if _routed(address)})
+    isolation = build_isolation_policy(slices, {address for address in addresses if _routed(address)})
     # Rules know the device of WireGuard also while it is missing: they are the same when it is back.
     own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()
-    return render(isolation, firewall, sorted({*outer_interfaces(), *own_device}))
+    return render(isolation, firewall, sorted({*external_interfaces(), *own_device}))
 
 
 def _routed(address: str) -> bool:

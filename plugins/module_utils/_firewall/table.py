@@ -51,19 +51,19 @@ class Table:
 
         It is an error when ``nft`` does not understand the text.
         """
-        found = self._parts(self.read())
-        due = self._parts(self._listed(wanted))
+        found = self._parse_listing(self.read())
+        due = self._parse_listing(self._listed(wanted))
         if not found:
             return [Change(f"firewall {self}", None, f"{len(due) - 1} sets and chains")]
         return [_change(part, found, due) for part in {**due, **found} if found.get(part) != due.get(part)]
 
     def apply(self, wanted: str) -> None:
         """Replace the table by the text ``wanted``, which is how it begins; other tables stay."""
-        self._well(_LOAD, wanted)
+        self._run_checked(_LOAD, wanted)
 
     def check(self, wanted: str) -> None:
         """Let ``nft`` check the text ``wanted`` on this host, and apply nothing."""
-        self._well([*_LOAD, "--check"], wanted)
+        self._run_checked([*_LOAD, "--check"], wanted)
 
     def __str__(self) -> str:
         """Return what ``nft`` calls it."""
@@ -74,9 +74,11 @@ class Table:
         return ["nft", "--stateless", "list", *str(self).split()]
 
     def _listed(self, wanted: str) -> str:
-        return self._well(["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list)}"], wanted)
+        return self._run_checked(
+            ["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list)}"], wanted
+        )
 
-    def _well(self, command: Sequence[str], text: str) -> str:
+    def _run_checked(self, command: Sequence[str], text: str) -> str:
         done = self._run(command, text)
         if done.returncode:
             raise _failed(done)
@@ -91,7 +93,7 @@ class Table:
             missing = f"{error.filename} is not installed on this host: run backendai.cluster.{self.playbook} on it."
             raise FirewallError(missing) from error
 
-    def _parts(self, listing: str) -> dict[str, list[str]]:
+    def _parse_listing(self, listing: str) -> dict[str, list[str]]:
         """Return what a listing has of each set and chain, line by line, the elements of sets one by one and sorted.
 
         What the table has outside of them, such as flags, comes under the table's own name.

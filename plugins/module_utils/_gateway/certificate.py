@@ -17,7 +17,7 @@ from .._host.files import DesiredFile, plan_files, write_files
 from .._model.addressing import is_address
 from .._model.change import Change
 from . import crypto
-from .model import GatewayFault
+from .model import GatewayError
 
 RENEW_DAYS, VALID_DAYS = 30, 397
 
@@ -34,17 +34,17 @@ class CertificateFacts:
 
     names: list[str]
     expires_at: int
-    own: bool
+    self_signed: bool
     fingerprint: str
 
 
-def install(
+def install_certificate(
     path: Path, names: Sequence[str], given: tuple[str, str] | None, now: float, *, dry: bool
 ) -> tuple[list[Change], CertificateFacts]:
     """Have a certificate and its key in a file: the pair ``given`` as PEM, else one that is made here for ``names``.
 
     One that was made here stays until the names change, or it ends soon. Return what changes, and what the certificate
-    says; with ``dry``, nothing is written. Raises :class:`GatewayFault` where cryptography is missing.
+    says; with ``dry``, nothing is written. Raises :class:`GatewayError` where cryptography is missing.
     """
     crypto.require()
     before = path.read_text() if path.exists() else ""
@@ -52,10 +52,10 @@ def install(
     if given:
         wanted = "".join(f"{part.strip()}\n" for part in given)
     else:
-        wanted = before if found and _is_good(found, names, now) else make(names, now)
+        wanted = before if found and _is_good(found, names, now) else make_self_signed(names, now)
     facts = facts_of(wanted)
     if facts is None:
-        raise GatewayFault("certificate holds no certificate in PEM form")
+        raise GatewayError("certificate holds no certificate in PEM form")
     drifted = plan_files([DesiredFile(path, wanted, secret=True)])
     if not dry:
         write_files((file for file, _change in drifted), atomically=True)
@@ -75,12 +75,12 @@ def facts_of(pem: str) -> CertificateFacts | None:
     return CertificateFacts(
         names=_names(certificate),
         expires_at=int(moment(certificate, "not_valid_after")),
-        own=makers == [ISSUER] and certificate.issuer == certificate.subject,
+        self_signed=makers == [ISSUER] and certificate.issuer == certificate.subject,
         fingerprint=certificate.fingerprint(crypto.hashes.SHA256()).hex(),
     )
 
 
-def make(names: Sequence[str], now: float) -> str:
+def make_self_signed(names: Sequence[str], now: float) -> str:
     """Return a certificate for these host names and addresses that is signed by itself, and its key, as PEM."""
     x509, forms = crypto.x509, crypto.serialization
     key = crypto.ec.generate_private_key(crypto.ec.SECP256R1())
@@ -132,12 +132,12 @@ def _names(certificate: crypto.x509.Certificate) -> list[str]:
 
 
 def _is_good(found: CertificateFacts, names: Sequence[str], now: float) -> bool:
-    same = found.own and sorted(found.names) == sorted(names)
+    same = found.self_signed and sorted(found.names) == sorted(names)
     return same and found.expires_at - now > RENEW_DAYS * 86400
 
 
 def _described(facts: CertificateFacts | None) -> str:
     if facts is None:
         return "(no certificate)"
-    whose = "signed by itself" if facts.own else "given"
+    whose = "signed by itself" if facts.self_signed else "given"
     return f"for {', '.join(facts.names)} until {day(facts.expires_at)}, {whose}, SHA-256 {facts.fingerprint[:16]}"

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .model import GatewayFault
+from .model import GatewayError
 
 _missing: ImportError | None = None
 try:
@@ -21,9 +21,9 @@ __all__ = ["ec", "hashes", "oid", "require", "serialization", "utils", "x509"]
 
 
 def require() -> None:
-    """Raise :class:`GatewayFault` where the package is missing; without it, this module has nothing but this."""
+    """Raise :class:`GatewayError` where the package is missing; without it, this module has nothing but this."""
     if _missing is not None:
-        raise GatewayFault(
+        raise GatewayError(
             f"the Python package cryptography is missing on this host ({_missing}):"
             " run backendai.cluster.provision_gateways on it."
         )

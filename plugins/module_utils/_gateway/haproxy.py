@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .._model.change import Change
 from .._model.errors import ClusterError
-from .model import GatewayFault
+from .model import GatewayError
 
 SOCKET = "/run/backendai-gateway/admin.sock"
 # Seconds that HAProxy may take for one answer.
@@ -27,7 +27,7 @@ TIMEOUT = 10.0
 Entry = tuple[str, str]
 
 
-class NotRunning(ClusterError):
+class HaproxyNotRunningError(ClusterError):
     """HAProxy does not run on this host."""
 
 
@@ -41,7 +41,7 @@ class MapChange:
 
 
 class Haproxy:
-    """The HAProxy that listens at an admin socket. Everything may raise :class:`NotRunning` or GatewayFault."""
+    """The HAProxy that listens at an admin socket. Everything may raise :class:`HaproxyNotRunningError` or GatewayError."""
 
     def __init__(self, address: str = SOCKET) -> None:
         self._address = address
@@ -85,14 +85,14 @@ class Haproxy:
             try:
                 connection.connect(self._address)
             except (FileNotFoundError, ConnectionRefusedError) as error:
-                raise NotRunning from error
+                raise HaproxyNotRunningError from error
             connection.sendall(f"{command}\n".encode())
             while part := connection.recv(1 << 16):
                 answer += part
         return answer.decode().strip()
 
 
-def _fault(said: str) -> GatewayFault:
-    return GatewayFault(
+def _fault(said: str) -> GatewayError:
+    return GatewayError(
         f"HAProxy says: {said.rstrip('.')}; run backendai.cluster.provision_gateways on this host if that is new to it."
     )

@@ -12,7 +12,7 @@ from .._model.addressing import bracketed
 from .._model.errors import ClusterError
 
 
-class GatewayFault(ClusterError):
+class GatewayError(ClusterError):
     """The gateway is not as it should be, or cannot do what is asked; the message is one sentence for the operator."""
 
 

@@ -16,7 +16,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._model.addressing import free_ports, is_address
-from .._model.validation import Problems, SpecError, app_name_of, choice, entries, id_of, name_of, text, whole_number
+from .._model.validation import (
+    ValidationError,
+    ValidationErrors,
+    choice,
+    integer,
+    list_of_mappings,
+    parse_app_name,
+    parse_session_id,
+    parse_session_name,
+    string,
+)
 from .model import Gateway
 
 # The maps, by the names of their files.
@@ -60,7 +70,7 @@ class Route:
         """All that the session offers."""
         return [*([self.ssh] if self.ssh else []), *(app.endpoint for app in self.apps)]
 
-    def without(self, taken: Collection[Endpoint]) -> Route:
+    def without_sessions(self, taken: Collection[Endpoint]) -> Route:
         """Return the route less what leads to endpoints that are somebody else's now."""
         return dataclasses.replace(
             self,
@@ -71,34 +81,34 @@ class Route:
 
 
 def parse_routes(value: Any) -> list[Route]:
-    """Return the routes that the option ``routes`` lists; raises :class:`SpecError`, one sentence for each problem."""
-    problems = Problems()
-    routes = [_route(problems, where, entry) for where, entry in entries(problems, "routes", value, _KEYS)]
+    """Return the routes that the option ``routes`` lists; raises :class:`ValidationError`, one sentence for each problem."""
+    problems = ValidationErrors()
+    routes = [_route(problems, where, entry) for where, entry in list_of_mappings(problems, "routes", value, _KEYS)]
     for what, given in (
         ("id", [route.id for route in routes]),
         ("name", [route.name for route in routes]),
         ("endpoint", [f"{end.address} port {end.port}" for route in routes for end in route.endpoints]),
     ):
         for double in sorted({one for one in given if given.count(one) > 1}):
-            problems.refuse("routes", double, f"is the {what} of more than one")
+            problems.add_invalid("routes", double, f"is the {what} of more than one")
     if problems:
-        raise SpecError(str(problems))
+        raise ValidationError(str(problems))
     return routes
 
 
-def next_routes(
+def merge_routes(
     held: Mapping[str, Route], given: Sequence[Route], ended: Collection[str], exact: bool, gateway: Gateway
 ) -> dict[str, Route]:
     """Return the routes by session id, once those ``given`` are added to those ``held``, and those of ``ended`` gone.
 
     With ``exact``, all that are not given go too. A name or an endpoint belongs to one session: to the one that says so
-    last. Raises :class:`SpecError` when no port is left for a session's sshd.
+    last. Raises :class:`ValidationError` when no port is left for a session's sshd.
     """
     new = {route.id for route in given}
     names = {route.name for route in given}
     taken = {endpoint for route in given for endpoint in route.endpoints}
     stay = [
-        route.without(taken)
+        route.without_sessions(taken)
         for route in held.values()
         if not exact and route.id not in new and route.id not in ended and route.name not in names
     ]
@@ -106,15 +116,15 @@ def next_routes(
     return _with_ports([*stay, *given], ports, gateway)
 
 
-def maps_of(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
+def haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
     """Return the maps that HAProxy needs, by their file names: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by
     host name."""
     maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
     for route in sorted(routes, key=lambda one: one.name):
-        for app in _by_https(route):
+        for app in _http_apps(route):
             target = f"{route.name}/{app.name}"
             maps[APPS][target] = _place(route, app.endpoint)
-            host = host_of(route.name, app.name, gateway)
+            host = app_hostname(route.name, app.name, gateway)
             if host:
                 maps[HOSTS][host] = target
         if route.ssh and route.ssh_port is not None:
@@ -122,13 +132,13 @@ def maps_of(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
     return maps
 
 
-def host_of(session: str, app: str, gateway: Gateway) -> str:
+def app_hostname(session: str, app: str, gateway: Gateway) -> str:
     """Return the host name of an app; empty where it has none, without a domain or because it would be ambiguous."""
     label = f"{session}--{app}"
     return f"{label}.{gateway.domain}" if gateway.domain and "--" not in app and len(label) <= _MAX_LABEL else ""
 
 
-def links_of(route: Route, gateway: Gateway) -> dict[str, Any]:
+def app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
     """Return where users find a session: ``id``, ``name``, ``ssh`` with ``host`` and ``port``, and the ``url`` of apps.
 
     An app that does not speak HTTP has no URL: users reach it through a port that their SSH forwards.
@@ -146,31 +156,31 @@ _APP_KEYS = ("name", "protocol", "address", "port")
 _SSH_KEYS = ("address", "port")
 
 
-def _route(problems: Problems, where: str, entry: Mapping[str, Any]) -> Route:
-    session_id = id_of(problems, f"{where}.id", entry.get("id"))
+def _route(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Route:
+    session_id = parse_session_id(problems, f"{where}.id", entry.get("id"))
     if not entry.get("id"):
         problems.add(f"{where}.id is required")
-    name = name_of(problems, f"{where}.name", entry.get("name"))
-    listed = entries(problems, f"{where}.apps", entry.get("apps") or [], _APP_KEYS)
+    name = parse_session_name(problems, f"{where}.name", entry.get("name"))
+    listed = list_of_mappings(problems, f"{where}.apps", entry.get("apps") or [], _APP_KEYS)
     apps = tuple(_app(problems, place, app) for place, app in listed)
     for double in sorted({app.name for app in apps if [one.name for one in apps].count(app.name) > 1}):
-        problems.refuse(f"{where}.apps", double, "is the name of more than one app")
-    wanted = entries(problems, f"{where}.ssh", [entry["ssh"]] if entry.get("ssh") else [], _SSH_KEYS)
+        problems.add_invalid(f"{where}.apps", double, "is the name of more than one app")
+    wanted = list_of_mappings(problems, f"{where}.ssh", [entry["ssh"]] if entry.get("ssh") else [], _SSH_KEYS)
     ssh = [_endpoint(problems, f"{where}.ssh", one) for _place, one in wanted]
     return Route(session_id, name, apps, ssh[0] if ssh else None)
 
 
-def _app(problems: Problems, where: str, entry: Mapping[str, Any]) -> RoutedApp:
-    name = app_name_of(problems, f"{where}.name", entry.get("name"))
+def _app(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> RoutedApp:
+    name = parse_app_name(problems, f"{where}.name", entry.get("name"))
     protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "http"), _PROTOCOLS)
     return RoutedApp(name, protocol, _endpoint(problems, where, entry))
 
 
-def _endpoint(problems: Problems, where: str, entry: Mapping[str, Any]) -> Endpoint:
-    given = text(problems, f"{where}.address", entry.get("address"))
-    port = whole_number(problems, f"{where}.port", entry.get("port"), 1, 65535)
+def _endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Endpoint:
+    given = string(problems, f"{where}.address", entry.get("address"))
+    port = integer(problems, f"{where}.port", entry.get("port"), 1, 65535)
     if given and not is_address(given):
-        problems.refuse(f"{where}.address", given, "must be an IPv4 or IPv6 address")
+        problems.add_invalid(f"{where}.address", given, "must be an IPv4 or IPv6 address")
     return Endpoint(str(ipaddress.ip_address(given)) if is_address(given) else "", port)
 
 
@@ -183,13 +193,13 @@ def _with_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gate
         if route.ssh and route.id not in kept:
             port = next(free_ports(first, last, used, route.id), None)
             if port is None:
-                raise SpecError(f"gateway_ssh_ports: {first}-{last} has no port left for session {route.name}.")
+                raise ValidationError(f"gateway_ssh_ports: {first}-{last} has no port left for session {route.name}.")
             kept[route.id] = port
             used.add(port)
     return {route.id: dataclasses.replace(route, ssh_port=kept.get(route.id)) for route in routes}
 
 
-def _by_https(route: Route) -> list[RoutedApp]:
+def _http_apps(route: Route) -> list[RoutedApp]:
     return [app for app in route.apps if app.protocol == "http"]
 
 
@@ -198,9 +208,9 @@ def _place(route: Route, endpoint: Endpoint) -> str:
 
 
 def _url(route: Route, app: RoutedApp, gateway: Gateway) -> str | None:
-    if app not in _by_https(route):
+    if app not in _http_apps(route):
         return None
-    host = host_of(route.name, app.name, gateway)
+    host = app_hostname(route.name, app.name, gateway)
     return (
         f"https://{gateway.authority(host)}/" if host else f"https://{gateway.authority()}/s/{route.name}/{app.name}/"
     )

@@ -13,9 +13,9 @@ from typing import Any
 from .._firewall.table import Table
 from .._host.files import DesiredFile, plan_files, write_files
 from .._model.change import Change
-from .haproxy import Haproxy, MapChange, NotRunning
+from .haproxy import Haproxy, HaproxyNotRunningError, MapChange
 from .model import Gateway
-from .routes import Map, Route, links_of, maps_of, next_routes
+from .routes import Map, Route, app_links, haproxy_maps, merge_routes
 from .store import GatewayStore
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
@@ -50,7 +50,7 @@ NOT_RUNNING = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class RoutesRequest:
     """The routes that a gateway is asked to have, and the ids of those that it is not to have.
 
     With ``exact``, there are to be no others.
@@ -58,11 +58,11 @@ class Wish:
 
     routes: Sequence[Route]
     ended: Collection[str]
-    exact: bool
+    purge: bool
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class RoutesResult:
     """What changes, where users find the sessions asked for, and what the operator has to know."""
 
     changes: list[Change]
@@ -70,16 +70,16 @@ class Outcome:
     warnings: list[str]
 
 
-def route(store: GatewayStore, haproxy: Haproxy, wish: Wish, *, dry: bool) -> Outcome:
+def apply_routes(store: GatewayStore, haproxy: Haproxy, wish: RoutesRequest, *, dry: bool) -> RoutesResult:
     """Make the gateway's routes what is asked; with ``dry``, say only what would change.
 
     Files come first: whoever starts meanwhile reads what is wanted. Then what runs is compared with them, whatever it
-    was before. Raises GatewayFault, FirewallError, and ValueError when no port is left.
+    was before. Raises GatewayError, FirewallError, and ValueError when no port is left.
     """
     with store.lock():
         gateway = store.gateway()
-        routes = next_routes(store.routes(), wish.routes, wish.ended, wish.exact, gateway)
-        maps = maps_of(routes.values(), gateway)
+        routes = merge_routes(store.routes(), wish.routes, wish.ended, wish.purge, gateway)
+        maps = haproxy_maps(routes.values(), gateway)
         table = table_of((one.ssh_port for one in routes.values() if one.ssh_port is not None), gateway)
         files = plan_files([*store.files_of(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
         shut = GATEWAYS_TABLE.plan(table)
@@ -90,8 +90,8 @@ def route(store: GatewayStore, haproxy: Haproxy, wish: Wish, *, dry: bool) -> Ou
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([one for one, _change in running or []])
     changes = [*(change for _file, change in files), *shut, *(one for _map, one in running or [])]
-    links = [links_of(routes[one.id], gateway) for one in wish.routes]
-    return Outcome(changes, links, [NOT_RUNNING] if running is None and routes else [])
+    links = [app_links(routes[one.id], gateway) for one in wish.routes]
+    return RoutesResult(changes, links, [NOT_RUNNING] if running is None and routes else [])
 
 
 def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[DesiredFile]:
@@ -105,6 +105,6 @@ def _running(store: GatewayStore, haproxy: Haproxy, maps: dict[str, Map]) -> lis
     """Return what differs in the maps of the HAProxy that runs; ``None`` where none runs."""
     try:
         planned = [haproxy.plan(store.maps / name, entries) for name, entries in maps.items()]
-    except NotRunning:
+    except HaproxyNotRunningError:
         return None
     return [one for one in planned if one]

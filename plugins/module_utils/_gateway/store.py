@@ -18,7 +18,7 @@ from pathlib import Path
 from .._host.files import DesiredFile
 from .._model.files import dump_state, load_state, locked
 from .._model.plain_data import from_plain, to_plain
-from .model import Gateway, GatewayFault
+from .model import Gateway, GatewayError
 from .routes import Route
 
 
@@ -46,7 +46,7 @@ class GatewayStore:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the gateway's lock, so that two runs never change it at once. Raises :class:`GatewayFault`."""
+        """Hold the gateway's lock, so that two runs never change it at once. Raises :class:`GatewayError`."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(locked(self._root / "lock", create=True))
@@ -55,7 +55,7 @@ class GatewayStore:
             yield
 
     def gateway(self) -> Gateway:
-        """Return where users find this gateway. Raises :class:`GatewayFault` where the role did not say so."""
+        """Return where users find this gateway. Raises :class:`GatewayError` where the role did not say so."""
         path = self._root / "gateway.json"
         try:
             return Gateway(**json.loads(path.read_text()))
@@ -65,7 +65,7 @@ class GatewayStore:
             raise _damaged(path) from error
 
     def routes(self) -> dict[str, Route]:
-        """Return all routes by session id. Raises :class:`GatewayFault` for a file that cannot be read."""
+        """Return all routes by session id. Raises :class:`GatewayError` for a file that cannot be read."""
         return {route.id: route for route in map(_route, sorted(self._routes.glob("*.json")))}
 
     def files_of(self, routes: dict[str, Route]) -> list[DesiredFile]:
@@ -74,8 +74,8 @@ class GatewayStore:
         gone = [DesiredFile(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
         return [*gone, *(DesiredFile(path, content) for path, content in files.items())]
 
-    def _not_ready(self, error: OSError) -> GatewayFault:
-        return GatewayFault(
+    def _not_ready(self, error: OSError) -> GatewayError:
+        return GatewayError(
             f"{self._root} is not ready ({error.strerror}): run backendai.cluster.provision_gateways on this host."
         )
 
@@ -87,5 +87,5 @@ def _route(path: Path) -> Route:
         raise _damaged(path) from error
 
 
-def _damaged(path: Path) -> GatewayFault:
-    return GatewayFault(f"{path} is damaged: remove it, and run backendai.cluster.provision_gateways on this host.")
+def _damaged(path: Path) -> GatewayError:
+    return GatewayError(f"{path} is damaged: remove it, and run backendai.cluster.provision_gateways on this host.")

@@ -18,11 +18,11 @@ from typing import Any
 
 from .._model.files import write_atomically
 from . import crypto
-from .model import GatewayFault
-from .routes import Route, links_of
+from .model import GatewayError
+from .routes import Route, app_links
 from .store import GatewayStore
 
-LEAST_SECONDS, MOST_SECONDS = 60, 30 * 86400
+MIN_TTL, MOST_SECONDS = 60, 30 * 86400
 ISSUER = "backendai-gateway"
 
 # Bytes of each of the two numbers of a signature (RFC 7518, section 3.4).
@@ -30,14 +30,14 @@ COORDINATE_BYTES = 32
 
 
 def public_key(path: Path) -> str:
-    """Return the public half, as PEM, of the key in a file. Raises :class:`GatewayFault` where there is none."""
+    """Return the public half, as PEM, of the key in a file. Raises :class:`GatewayError` where there is none."""
     forms = crypto.serialization
     pem = _load(path).public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
     return str(pem.decode())
 
 
-def make_key(path: Path) -> None:
-    """Make a key in a file for root alone. Raises :class:`GatewayFault` where cryptography is missing."""
+def make_token_key(path: Path) -> None:
+    """Make a key in a file for root alone. Raises :class:`GatewayError` where cryptography is missing."""
     crypto.require()
     forms, key = crypto.serialization, crypto.ec.generate_private_key(crypto.ec.SECP256R1())
     write_atomically(path, key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()))
@@ -46,16 +46,16 @@ def make_key(path: Path) -> None:
 def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *, dry: bool) -> dict[str, Any]:
     """Return ``session``, ``links``, ``expires_at`` and the ``token`` that opens a session; with ``dry`` no token.
 
-    Raises :class:`GatewayFault` where there is no such session, and ValueError for a lifetime that is not allowed.
+    Raises :class:`GatewayError` where there is no such session, and ValueError for a lifetime that is not allowed.
     """
-    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
-        raise ValueError(f"ttl: {seconds} must be a whole number from {LEAST_SECONDS} to {MOST_SECONDS}")
+    if not MIN_TTL <= seconds <= MOST_SECONDS:
+        raise ValueError(f"ttl: {seconds} must be a whole number from {MIN_TTL} to {MOST_SECONDS}")
     with store.lock():
         gateway = store.gateway()
         route = _find(store, name, session_id)
     claims = claims_of(route.id, route.name, int(time.time()), seconds)
     session = {"id": route.id, "name": route.name}
-    issued = {"session": session, "links": links_of(route, gateway), "expires_at": claims["exp"]}
+    issued = {"session": session, "links": app_links(route, gateway), "expires_at": claims["exp"]}
     return issued if dry else {**issued, "token": sign(store.key, claims)}
 
 
@@ -66,7 +66,7 @@ def claims_of(session_id: str, name: str, issued_at: int, seconds: int) -> dict[
 
 
 def sign(path: Path, claims: Mapping[str, Any]) -> str:
-    """Return the claims as a token, signed with the key in a file. Raises :class:`GatewayFault`."""
+    """Return the claims as a token, signed with the key in a file. Raises :class:`GatewayError`."""
     key = _load(path)
     body = f"{_encoded({'alg': 'ES256', 'typ': 'JWT'})}.{_encoded(claims)}"
     signed = key.sign(body.encode(), crypto.ec.ECDSA(crypto.hashes.SHA256()))
@@ -82,7 +82,7 @@ def _find(store: GatewayStore, name: str, session_id: str) -> Route:
     ]
     if len(found) != 1:
         asked = " and ".join(f"{key} {value!r}" for key, value in (("name", name), ("id", session_id)) if value)
-        raise GatewayFault(f"there is no session with the {asked} behind this gateway")
+        raise GatewayError(f"there is no session with the {asked} behind this gateway")
     return found[0]
 
 
@@ -91,11 +91,11 @@ def _load(path: Path) -> Any:
     try:
         return crypto.serialization.load_pem_private_key(path.read_bytes(), None)
     except OSError as error:
-        raise GatewayFault(
+        raise GatewayError(
             f"{path} cannot be read ({error.strerror}): run backendai.cluster.provision_gateways on this host."
         ) from error
     except ValueError as error:
-        raise GatewayFault(
+        raise GatewayError(
             f"{path} is damaged: remove it, and run backendai.cluster.provision_gateways on all gateways."
         ) from error
 

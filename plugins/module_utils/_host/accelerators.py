@@ -55,7 +55,7 @@ def _in_yaml(text: str) -> list[str]:
 CUDA, ROCM = "cuda.device", "rocm.device"
 QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
 # Seconds that a driver may take to answer.
-PATIENCE = 30
+TIMEOUT_SECONDS = 30
 
 # The program by which an engine gives GPUs to containers without CDI; it knows the driver ``nvidia`` only with it.
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
@@ -90,10 +90,13 @@ def find_accelerators(
     try:
         gpus = [] if CUDA in names else _cuda(root)
     except subprocess.TimeoutExpired:
-        gpus, warnings = [], [f"nvidia-smi does not answer within {PATIENCE} seconds, so this agent offers no {CUDA}"]
+        gpus, warnings = (
+            [],
+            [f"nvidia-smi does not answer within {TIMEOUT_SECONDS} seconds, so this agent offers no {CUDA}"],
+        )
     except subprocess.CalledProcessError as error:
         gpus, warnings = [], [f"nvidia-smi fails ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
-    lost = _out_of_reach([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
+    lost = _unusable_gpus([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
     if lost:
         neither = f"neither a CDI specification names them nor is {NVIDIA_HOOK} installed"
         warnings.append(
@@ -109,7 +112,7 @@ def infiniband_nodes(root: Path = Path("/")) -> list[str]:
     return [path for path in paths if _is_node(path, root)]
 
 
-def _out_of_reach(gpus: Iterable[str], named: Collection[str]) -> list[str]:
+def _unusable_gpus(gpus: Iterable[str], named: Collection[str]) -> list[str]:
     """Return the GPUs of NVIDIA that the engine cannot give to containers: ``named`` are those that CDI names."""
     return [] if shutil.which(NVIDIA_HOOK) else [gpu for gpu in gpus if gpu not in named]
 
@@ -145,7 +148,7 @@ def _cuda(root: Path) -> list[Device]:
     if shutil.which(QUERY[0]) is None:
         return []
     told = subprocess.run(
-        QUERY, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE
+        QUERY, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
     )
     devices = []
     for gpu in _GPU.finditer(told.stdout):

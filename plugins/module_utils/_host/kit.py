@@ -24,7 +24,7 @@ from pathlib import Path
 
 from .._model.change import Change
 from .._model.files import write_atomically
-from .store import NotProvisioned
+from .store import NotProvisionedError
 
 MOUNT_POINT = "/opt/backendai"
 CURRENT = "current"
@@ -54,12 +54,12 @@ _MISSING = re.compile(r"^\s*(?P<name>\S+) => not found$")
 _LOADER = re.compile(r"^\s*(?P<path>/\S+) \(0x[0-9a-f]+\)$")
 
 
-class KitUnbuildable(NotProvisioned):
+class KitBuildError(NotProvisionedError):
     """Something that the kit is made of is missing; the message is one sentence for the operator."""
 
 
 @dataclass(frozen=True)
-class Linked:
+class LddResult:
     """What a program asks the dynamic loader for: library name → file, and the loader itself."""
 
     libraries: Mapping[str, str]
@@ -92,20 +92,20 @@ class Kit:
         return hashlib.sha256(listing.encode()).hexdigest()[:12]
 
 
-def parse_ldd(program: str, output: str) -> Linked:
+def parse_ldd(program: str, output: str) -> LddResult:
     """Return what ``ldd`` printed about ``program``; the loader's name differs with the architecture."""
     libraries: dict[str, str] = {}
     loader = None
     for line in output.splitlines():
         if match := _MISSING.match(line):
-            raise KitUnbuildable(f"{program} needs {match['name']}, which is not installed: reinstall its package.")
+            raise KitBuildError(f"{program} needs {match['name']}, which is not installed: reinstall its package.")
         if match := _LIBRARY.match(line):
             libraries[match["name"]] = match["path"]
         elif match := _LOADER.match(line):
             loader = match["path"]
     if loader is None:
-        raise KitUnbuildable(f"ldd names no dynamic loader for {program}: the kit needs the distribution's own build.")
-    return Linked(libraries, loader)
+        raise KitBuildError(f"ldd names no dynamic loader for {program}: the kit needs the distribution's own build.")
+    return LddResult(libraries, loader)
 
 
 def script(text: str) -> KitFile:
@@ -113,10 +113,10 @@ def script(text: str) -> KitFile:
     return KitFile((SHEBANG + re.sub(r"\A#!.*\n", "", text)).encode(), 0o755)
 
 
-def wanted_kit(scripts: Mapping[str, str]) -> Kit:
+def build_kit(scripts: Mapping[str, str]) -> Kit:
     """Return the kit that this host's installed packages and ``scripts`` (path → text) make.
 
-    Raises KitUnbuildable when a program or library is not installed.
+    Raises KitBuildError when a program or library is not installed.
     """
     busybox = KitFile(_read(BUSYBOX), 0o755)
     files = {path: script(text) for path, text in scripts.items()}
@@ -170,7 +170,7 @@ def unused_versions(kit: Kit, root: str, mounted: Collection[str]) -> list[str]:
     return sorted(version for version in versions if os.path.join(root, version) not in mounted)
 
 
-def install(kit: Kit, root: str, changes: Iterable[Change]) -> None:
+def install_kit(kit: Kit, root: str, changes: Iterable[Change]) -> None:
     """Make ``changes`` true: a new version appears whole, a damaged one is mended file by file."""
     os.umask(0o022)  # folders too are for every user of every container
     folder = os.path.join(root, kit.version)
@@ -189,7 +189,7 @@ def install(kit: Kit, root: str, changes: Iterable[Change]) -> None:
     os.replace(link, os.path.join(root, CURRENT))
 
 
-def remove(root: str, versions: Iterable[str]) -> None:
+def remove_kit(root: str, versions: Iterable[str]) -> None:
     """Remove ``versions`` from below ``root``."""
     for version in versions:
         shutil.rmtree(os.path.join(root, version))
@@ -215,13 +215,13 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError as error:
-        raise KitUnbuildable(
+        raise KitBuildError(
             f"{path} is missing, and the runtime kit is made of it: run backendai.cluster.provision_agents on this"
             " host, whose agent_packages bring it."
         ) from error
 
 
-def _linked(program: str) -> Linked:
+def _linked(program: str) -> LddResult:
     ldd = subprocess.run(
         ["ldd", program], env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 NOFILE, MEMLOCK = "nofile", "memlock"
 # How many files a process may have open, and how many bytes it may lock in memory: -1 is no limit.
-WISHED = {NOFILE: 1 << 20, MEMLOCK: -1}
+DESIRED = {NOFILE: 1 << 20, MEMLOCK: -1}
 
 # Where containerd listens: one that dockerd has started for itself, before that of the host.
 SOCKETS = ("run/docker/containerd/containerd.sock", "run/containerd/containerd.sock")
@@ -37,17 +37,17 @@ def read_limits(root: Path = Path("/")) -> dict[str, int]:
         return {}
     process = root / "proc" / str(listening[0])
     limits, status, uid_map = ((process / name).read_text() for name in ("limits", "status", "uid_map"))
-    return given_limits(limits, status, uid_map, int((root / "proc/sys/fs/nr_open").read_text()))
+    return effective_limits(limits, status, uid_map, int((root / "proc/sys/fs/nr_open").read_text()))
 
 
-def given_limits(limits: str, status: str, uid_map: str, nr_open: int) -> dict[str, int]:
+def effective_limits(limits: str, status: str, uid_map: str, nr_open: int) -> dict[str, int]:
     """Return the limits that a process can give, from what ``/proc`` tells of it.
 
     ``nr_open`` is what the kernel lets nobody exceed: ``fs.nr_open``.
     """
     if _may_raise(status, uid_map):
-        return {**WISHED, NOFILE: min(WISHED[NOFILE], nr_open)}
-    return {name: _lower(wish, _hard(limits, _LINES[name])) for name, wish in WISHED.items()}
+        return {**DESIRED, NOFILE: min(DESIRED[NOFILE], nr_open)}
+    return {name: _lower(wish, _hard(limits, _LINES[name])) for name, wish in DESIRED.items()}
 
 
 def _lower(one: int, other: int) -> int:

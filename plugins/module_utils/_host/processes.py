@@ -56,7 +56,7 @@ def _stat(pid: int) -> list[str]:
     return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
-def detach(act: Callable[[], None], keep: int) -> None:
+def daemonize(act: Callable[[], None], keep: int) -> None:
     """Do something in a process of its own, which shares no open file with this one but ``keep``.
 
     Whoever waits for the end of this process, or of its output, does not wait for that one. What goes wrong there is
@@ -69,14 +69,14 @@ def detach(act: Callable[[], None], keep: int) -> None:
     try:
         os.setsid()
         if os.fork() == 0:
-            _let_go(keep)
+            _close_descriptors(keep)
             act()
     finally:
         # Neither comes back into what called this.
         os._exit(0)
 
 
-def _let_go(keep: int) -> None:
+def _close_descriptors(keep: int) -> None:
     os.chdir("/")
     os.umask(0o077)
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from .._model.devices import Pinned
+from .._model.devices import PinnedResources
 from .._model.errors import ClusterError
 from .._model.files import dump_state, load_state, locked, write_atomically
 from .._model.held_session import PublicKeys
@@ -34,16 +34,16 @@ PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
 """The program that units run, where provisioning has put it."""
 
 
-class NotProvisioned(ClusterError):
+class NotProvisionedError(ClusterError):
     """The agent's folders are not there; the message is one sentence for the operator."""
 
 
-class Damaged(ClusterError):
+class CorruptStateError(ClusterError):
     """What was stored cannot be read; the message is one sentence for the operator."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class LocalSession:
     """A session as one agent holds it.
 
     ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is in seconds since
@@ -57,7 +57,7 @@ class Held:
     agent: str
     nonce: str
     expires_at: float | None
-    pinned: dict[str, Pinned]
+    pinned: dict[str, PinnedResources]
     keys: dict[str, PublicKeys]
 
     @property
@@ -113,7 +113,7 @@ class Store:
                 stack.enter_context(locked(path))
             except OSError as error:
                 why = f"{self._root} is not ready ({error.strerror})"
-                raise NotProvisioned(f"{why}: run backendai.cluster.provision_agents on this host.") from error
+                raise NotProvisionedError(f"{why}: run backendai.cluster.provision_agents on this host.") from error
             yield
 
     @property
@@ -142,55 +142,59 @@ class Store:
         """Return the folder of the runtime kit in use, its version resolved."""
         kit = self._root / "kit" / "current"
         if not kit.is_dir():
-            raise NotProvisioned(f"{kit} is missing: run backendai.cluster.provision_agents on this host.")
+            raise NotProvisionedError(f"{kit} is missing: run backendai.cluster.provision_agents on this host.")
         return str(kit.resolve())
 
-    def sessions(self) -> list[Held]:
+    def sessions(self) -> list[LocalSession]:
         """Return every session that this agent holds, committed or not, in the order of their ids.
 
-        Raises :class:`Damaged` when one of them cannot be read.
+        Raises :class:`CorruptStateError` when one of them cannot be read.
         """
-        readable, damaged = self.readable()
+        readable, damaged = self.load_all()
         if damaged:
             raise damaged[0]
         return readable
 
-    def readable(self) -> tuple[list[Held], list[Damaged]]:
+    def load_all(self) -> tuple[list[LocalSession], list[CorruptStateError]]:
         """Return the sessions that can be read, in the order of their ids, and what is wrong with the others."""
         if not self._sessions.is_dir():
             return [], []
         names = sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
         found = [self._held_or_damaged(name) for name in names]
-        return [one for one in found if isinstance(one, Held)], [one for one in found if isinstance(one, Damaged)]
+        return [one for one in found if isinstance(one, LocalSession)], [
+            one for one in found if isinstance(one, CorruptStateError)
+        ]
 
-    def session(self, session_id: str) -> Held | None:
+    def session(self, session_id: str) -> LocalSession | None:
         """Return one session; ``None`` where this agent holds none of that id."""
         path = self.folder(session_id) / "session.json"
         try:
-            return from_plain(Held, load_state(path.read_text()), "the session")
+            return from_plain(LocalSession, load_state(path.read_text()), "the session")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise Damaged(f"{path} is damaged ({error}): move {path.parent} away, then end what it held.") from error
+            raise CorruptStateError(
+                f"{path} is damaged ({error}): move {path.parent} away, then end what it held."
+            ) from error
 
-    def _held_or_damaged(self, session_id: str) -> Held | Damaged | None:
+    def _held_or_damaged(self, session_id: str) -> LocalSession | CorruptStateError | None:
         try:
             return self.session(session_id)
-        except Damaged as error:
+        except CorruptStateError as error:
             return error
 
-    def save(self, held: Held) -> None:
+    def save(self, held: LocalSession) -> None:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         folder = self.folder(held.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
         write_atomically(folder / "session.json", dump_state(to_plain(held)))
 
-    def seal(self, session_id: str, paths: Iterable[Path]) -> None:
+    def save_checksums(self, session_id: str, paths: Iterable[Path]) -> None:
         """Note what files of a session hold, so that a later look can tell whether they still do."""
         seals = {str(path.relative_to(self.folder(session_id))): _digest(path) for path in paths}
         write_atomically(self.folder(session_id) / "seals.json", json.dumps(seals))
 
-    def broken_seals(self, session_id: str) -> list[Path]:
+    def changed_files(self, session_id: str) -> list[Path]:
         """Return the files of a session that are gone, or no longer hold what they did when they were sealed."""
         folder = self.folder(session_id)
         try:
@@ -199,7 +203,7 @@ class Store:
             return []
         return [folder / name for name, digest in seals.items() if _digest(folder / name) != digest]
 
-    def commit(self, held: Held) -> None:
+    def commit(self, held: LocalSession) -> None:
         """Take the time limit off a session that has proven itself."""
         self.save(dataclasses.replace(held, expires_at=None))
 
@@ -221,13 +225,13 @@ class Store:
         """Return the folder that a container sees at ``/run/backendai``."""
         return self.folder(session_id) / hostname
 
-    def go_file(self, session_id: str, hostname: str = MAIN1) -> Path:
+    def start_marker(self, session_id: str, hostname: str = MAIN1) -> Path:
         """Return the file that lets a container start the command of a batch session; from then on it is there."""
         return self.kernel_folder(session_id, hostname) / "go"
 
-    def commanded(self, held: Held) -> set[str]:
+    def started_commands(self, held: LocalSession) -> set[str]:
         """Return the containers here, by hostname, whose command has started: it runs once."""
-        return {one.hostname for one in held.kernels if self.go_file(held.plan.id, one.hostname).exists()}
+        return {one.hostname for one in held.kernels if self.start_marker(held.plan.id, one.hostname).exists()}
 
 
 def _digest(path: Path) -> str | None:

@@ -39,8 +39,8 @@ def pick_subnet(pool: str, containers: int, used: Iterable[str], seed: str) -> s
     taken = _merged(first, last, used)
     slots = 1 << (prefix - network.prefixlen)
     start = first + _hash(seed) % slots * step
-    found = _gap(start, last, step, taken)
-    found = _gap(first, start + step - 1, step, taken) if found is None else found
+    found = _next_free(start, last, step, taken)
+    found = _next_free(first, start + step - 1, step, taken) if found is None else found
     return None if found is None else f"{ipaddress.IPv4Address(found)}/{prefix}"
 
 
@@ -108,7 +108,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if is_ipv6(host) else host
 
 
-def collapsed(addresses: Iterable[str]) -> tuple[str, ...]:
+def collapse(addresses: Iterable[str]) -> tuple[str, ...]:
     """Return as few networks as hold exactly these IPv4 and IPv6 addresses, those of IPv4 first."""
     networks = [ipaddress.ip_network(address) for address in addresses]
     v4 = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv4Network))
@@ -132,7 +132,7 @@ def _merged(first: int, last: int, used: Iterable[str]) -> list[tuple[int, int]]
     return sorted(ranges)
 
 
-def _gap(start: int, last: int, step: int, taken: Sequence[tuple[int, int]]) -> int | None:
+def _next_free(start: int, last: int, step: int, taken: Sequence[tuple[int, int]]) -> int | None:
     """Return the first multiple of ``step`` from ``start`` whose whole step is free, walking over the taken ranges."""
     position = start
     for low, high in taken:

@@ -15,7 +15,7 @@ from .facts import AgentFacts
 UNLIMITED = 1 << 30
 
 
-class HasRoom(Protocol):
+class HasCapacity(Protocol):
     """The part of an agent's facts that says what it can still hold."""
 
     @property
@@ -40,13 +40,13 @@ class Bundle:
     """Containers that go together: what they ask in all, the cores of the widest, and how many they are."""
 
     amounts: tuple[tuple[str, int], ...]
-    widest: int
+    max_cpus_per_container: int
     containers: int
 
     @classmethod
     def of(cls, requests: Iterable[tuple[Mapping[str, int], int]]) -> Bundle:
         """Return the bundle of (request of one container, how many of them)."""
-        asked = [(countable(request), count) for request, count in requests]
+        asked = [(schedulable_slots(request), count) for request, count in requests]
         total: dict[str, int] = {}
         for slot, amount in ((slot, amount * count) for request, count in asked for slot, amount in request.items()):
             total[slot] = total.get(slot, 0) + amount
@@ -55,16 +55,16 @@ class Bundle:
         widest = max((request.get("cpu", 0) for request, _count in asked), default=0)
         return cls(tuple(amounts), widest, sum(count for _request, count in asked))
 
-    def holders(self, agents: Iterable[AgentFacts]) -> list[AgentFacts]:
+    def fitting_agents(self, agents: Iterable[AgentFacts]) -> list[AgentFacts]:
         """Return the agents that can hold the whole bundle."""
         for slot, amount in self.amounts:
             agents = [agent for agent in agents if agent.free.get(slot, 0) >= amount]
-        wide = (agent for agent in agents if agent.online_cpu_count >= self.widest)
+        wide = (agent for agent in agents if agent.online_cpu_count >= self.max_cpus_per_container)
         return [one for one in wide if not one.max_containers or one.max_containers - one.containers >= self.containers]
 
-    def rooms(self, agents: Iterable[HasRoom]) -> list[int]:
+    def capacities(self, agents: Iterable[HasCapacity]) -> list[int]:
         """Return for each agent how often it can hold the whole bundle."""
-        amounts, widest, containers = self.amounts, self.widest, self.containers
+        amounts, widest, containers = self.amounts, self.max_cpus_per_container, self.containers
         rooms = []
         for agent in agents:
             free = agent.free
@@ -85,11 +85,11 @@ class Bundle:
         return rooms
 
 
-def countable(request: Mapping[str, int]) -> dict[str, int]:
+def schedulable_slots(request: Mapping[str, int]) -> dict[str, int]:
     """Shared memory is a part of memory and is counted there; a slot of amount zero never stands in the way."""
     return {slot: amount for slot, amount in request.items() if amount and slot != "shmem"}
 
 
 def fits(agent: AgentFacts, requests: Sequence[dict[str, int]]) -> bool:
     """Return whether the agent can hold containers of all these requests together."""
-    return bool(Bundle.of((request, 1) for request in requests).holders([agent]))
+    return bool(Bundle.of((request, 1) for request in requests).fitting_agents([agent]))

@@ -30,7 +30,7 @@ class Device:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pinned:
+class PinnedResources:
     """What one container has to itself: the numbers of its cores, and the ids of its devices by slot."""
 
     cpus: list[int] = dataclasses.field(default_factory=list)

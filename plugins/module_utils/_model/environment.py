@@ -23,7 +23,7 @@ DEFAULT_MASTER_PORT = 29500
 MPI_SELECTIONS = ("OMPI_MCA_oob_tcp_if_", "OMPI_MCA_btl_tcp_if_", "PRTE_MCA_prte_if_")
 
 # What depends on others, and so is derived again once the user's bootstrap script has changed these.
-AGAIN = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
+REDERIVED_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
@@ -55,7 +55,7 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
     }
 
 
-def complete(
+def build_environment(
     image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
 ) -> dict[str, str]:
     """Return the whole environment of a container: the image's, then what is given, then what follows from both.
@@ -65,10 +65,10 @@ def complete(
     What is derived never replaces a value that the image or the user has set, unless that value is empty, and is
     left out in sessions of one. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` belong to launchers such as torchrun.
     """
-    return {**image, **given, **derived(image, given, interface, networks)}
+    return {**image, **given, **derived_variables(image, given, interface, networks)}
 
 
-def derived(
+def derived_variables(
     image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
 ) -> dict[str, str]:
     """Return the part of :func:`complete` that follows from the rest.

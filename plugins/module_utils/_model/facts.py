@@ -14,7 +14,7 @@ from typing import Any
 
 from .devices import Device
 from .held_session import HeldSession
-from .images import KnownImage
+from .images import ImageIdentity
 from .network import Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .plan import SessionPlan
@@ -37,7 +37,7 @@ class Swarm:
 
 
 @dataclasses.dataclass(frozen=True)
-class Holding:
+class SessionUsage:
     """What a session takes on one agent. ``slots`` are bytes for memory, counts for the rest.
 
     ``created_at`` is when the session was made, in seconds since the epoch.
@@ -50,7 +50,7 @@ class Holding:
     containers: int
 
     @classmethod
-    def of(cls, agent: str, plan: SessionPlan) -> Holding:
+    def of(cls, agent: str, plan: SessionPlan) -> SessionUsage:
         """Return what the session of that plan takes on ``agent``."""
         requests = [kernel.resources for kernel in plan.kernels_on(agent)]
         slots: dict[str, int] = {}
@@ -90,7 +90,7 @@ class AgentFacts:
     program: str | None
     online_cpus: tuple[int, ...]
     capacity: dict[str, int]
-    taken: dict[str, int]
+    allocated: dict[str, int]
     devices: tuple[Device, ...]
     warnings: tuple[str, ...]
     containers: int
@@ -104,7 +104,7 @@ class AgentFacts:
     infiniband: bool
     networks: tuple[str, ...]
     vnis: tuple[int, ...]
-    images: dict[str, KnownImage | None]
+    images: dict[str, ImageIdentity | None]
     missing_paths: tuple[str, ...]
     sessions: tuple[HeldSession, ...]
     free: dict[str, int] = dataclasses.field(init=False, repr=False, compare=False)
@@ -112,15 +112,15 @@ class AgentFacts:
 
     def __post_init__(self) -> None:
         # No properties, because a decision looks at these of every agent, several times.
-        taken = self.taken
+        taken = self.allocated
         free = {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in self.capacity.items()}
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "online_cpu_count", len(self.online_cpus))
 
     @functools.cached_property
-    def holdings(self) -> tuple[Holding, ...]:
+    def session_usage(self) -> tuple[SessionUsage, ...]:
         """What the sessions of this agent take: those that were given up hold nothing."""
-        return tuple(Holding.of(self.name, session.plan) for session in self.sessions if not session.expired)
+        return tuple(SessionUsage.of(self.name, session.plan) for session in self.sessions if not session.expired)
 
     @functools.cached_property
     def latest_session(self) -> float:

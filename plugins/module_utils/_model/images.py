@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True)
-class KnownImage:
+class ImageIdentity:
     """An image as one agent has it: the engine's ``id`` of it, and the ``digest`` of the registry, or else the id.
 
     ``reference`` is the name by which any agent gets the same bits, such as ``registry/pytorch@sha256:…``; empty where
@@ -24,15 +24,15 @@ class KnownImage:
 
 
 # The images that agents have: by agent, then by name.
-Found = Mapping[str, Mapping[str, KnownImage]]
+ImagesByAgent = Mapping[str, Mapping[str, ImageIdentity]]
 
 
-def found_images(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dict[str, dict[str, KnownImage]]:
+def images_from_dict(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dict[str, dict[str, ImageIdentity]]:
     """Return what plain data says that agents have."""
-    return {agent: {name: KnownImage(**one) for name, one in images.items()} for agent, images in data.items()}
+    return {agent: {name: ImageIdentity(**one) for name, one in images.items()} for agent, images in data.items()}
 
 
-def reference_to(name: str, found: Found) -> str:
+def pull_reference(name: str, found: ImagesByAgent) -> str:
     """Return what an agent that lacks an image pulls: what the others have, where that came from a registry."""
     if "@" in name:
         return name
@@ -40,7 +40,7 @@ def reference_to(name: str, found: Found) -> str:
     return references[0] if references else name
 
 
-def disagreement(found: Found) -> str:
+def image_mismatch(found: ImagesByAgent) -> str:
     """Return a sentence for the first image that is not the same on all agents; empty where there is none.
 
     Engines that keep images in different ways give one image different ids, so equal digests will do.
@@ -85,12 +85,12 @@ def repository_of(image: str) -> str:
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost" or first != first.lower()):
         first, rest = DOCKER_HUB, name
-    first = _as_docker_says(first)
+    first = _normalize_host(first)
     # A colon after the last slash begins a tag: that of a port is in front of one.
     path, slash, last = rest.rpartition("/")
     path = f"{path}{slash}{last.partition(':')[0]}"
     return f"{first}/library/{path}" if first == DOCKER_HUB and "/" not in path else f"{first}/{path}"
 
 
-def _as_docker_says(host: str) -> str:
+def _normalize_host(host: str) -> str:
     return DOCKER_HUB if host == f"index.{DOCKER_HUB}" else host

@@ -14,7 +14,7 @@ INTERFACE_PREFIX = "cluster"
 SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
 
 # How the bridges and VXLAN links of sessions are called on their agents.
-BRIDGE_PREFIX, LINK_PREFIX = "bai-", "bax-"
+BRIDGE_PREFIX, VXLAN_PREFIX = "bai-", "bax-"
 
 # The driver of a session whose agents are joined by an overlay of a Docker Swarm that is there already.
 SWARM = "swarm"
@@ -42,12 +42,12 @@ class Network:
     vni: int | None = None
     port: int | None = None
     link: str | None = None
-    manager: str | None = None
+    swarm_manager: str | None = None
 
 
-def link_of(session_id: str) -> str:
+def vxlan_link_name(session_id: str) -> str:
     """Return the name of a session's VXLAN link, the same on every agent; names of links have 15 characters at most."""
-    return f"{LINK_PREFIX}{_tag(session_id)}"
+    return f"{VXLAN_PREFIX}{_tag(session_id)}"
 
 
 def _tag(session_id: str) -> str:

@@ -39,14 +39,14 @@ class DataError(ClusterError, ValueError):
     """Plain data is not of its dataclass; the message names the field and says what it must be, never what it is."""
 
 
-class _Mismatch(Exception):
+class _MismatchError(Exception):
     """What is ``wrong`` with one value; ``path`` leads to it from the value that is read at the moment."""
 
     def __init__(self, wrong: str, path: str = "") -> None:
         super().__init__(wrong)
         self.wrong, self.path = wrong, path
 
-    def within(self, step: str) -> _Mismatch:
+    def within(self, step: str) -> _MismatchError:
         """Return this, seen from the value that has the present one at ``step``."""
         self.path = f"{step}{self.path}"
         return self
@@ -77,7 +77,7 @@ def from_plain(kind: type[T], data: object, what: str) -> T:
     """
     try:
         made: T = _type_of(kind).read(data)
-    except _Mismatch as error:
+    except _MismatchError as error:
         raise DataError(f"{what}: {error.path.lstrip('.') or 'all of it'} {error.wrong}") from None
     return made
 
@@ -121,7 +121,7 @@ def _type(hint: ast.expr, scope: Mapping[str, Any]) -> _Type:
 
 def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, _Type, bool]], data: Any) -> Any:
     if not isinstance(data, dict):
-        raise _Mismatch("must be a mapping")
+        raise _MismatchError("must be a mapping")
     values = {}
     name = ""
     try:
@@ -130,11 +130,11 @@ def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, _Type, bool]], 
                 value = data[name]
                 values[name] = value if type(value) in exact else read(value)
             elif required:
-                raise _Mismatch("is missing")
-    except _Mismatch as error:
+                raise _MismatchError("is missing")
+    except _MismatchError as error:
         raise error.within(f".{name}") from None
     if len(values) < len(data):
-        raise _Mismatch("is not known").within(_step(next(key for key in data if key not in values)))
+        raise _MismatchError("is not known").within(_step(next(key for key in data if key not in values)))
     return kind(**values)
 
 
@@ -144,7 +144,7 @@ def _read_optional(read: Callable[[Any], Any], value: Any) -> Any:
 
 def _read_list(make: Callable[[Iterable[Any]], Any], item: _Type, value: Any) -> Any:
     if not isinstance(value, (list, tuple)):
-        raise _Mismatch("must be a list")
+        raise _MismatchError("must be a list")
     if item.exact.issuperset(map(type, value)):
         return make(value)
     return make(_read_each(item, enumerate(value), "[{}]".format))
@@ -152,7 +152,7 @@ def _read_list(make: Callable[[Iterable[Any]], Any], item: _Type, value: Any) ->
 
 def _read_dict(key: _Type, item: _Type, value: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
-        raise _Mismatch("must be a mapping")
+        raise _MismatchError("must be a mapping")
     if key.exact.issuperset(map(type, value)) and item.exact.issuperset(map(type, value.values())):
         return dict(value)
     return dict(zip(map(key.read, value), _read_each(item, value.items(), _step)))
@@ -163,7 +163,7 @@ def _read_each(item: _Type, pairs: Iterable[tuple[Any, Any]], step: Callable[[An
     try:
         for pair in pairs:
             yield item.read(pair[1])
-    except _Mismatch as error:
+    except _MismatchError as error:
         raise error.within(step(pair[0])) from None
 
 
@@ -176,25 +176,25 @@ def _step(key: object) -> str:
 def _read_str(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise _Mismatch("must be text")
+    raise _MismatchError("must be text")
 
 
 def _read_int(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise _Mismatch("must be a whole number")
+    raise _MismatchError("must be a whole number")
 
 
 def _read_float(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
         return float(value)
-    raise _Mismatch("must be a number")
+    raise _MismatchError("must be a number")
 
 
 def _read_bool(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise _Mismatch("must be true or false")
+    raise _MismatchError("must be true or false")
 
 
 def _read_number(key: Any) -> int:
@@ -202,13 +202,13 @@ def _read_number(key: Any) -> int:
     try:
         return int(str(key))
     except ValueError:
-        raise _Mismatch("must have whole numbers as keys") from None
+        raise _MismatchError("must have whole numbers as keys") from None
 
 
 def _read_json(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return dict(value)
-    raise _Mismatch("must be a mapping")
+    raise _MismatchError("must be a mapping")
 
 
 _LEAVES: dict[str, _Type] = {

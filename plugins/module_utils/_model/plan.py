@@ -13,7 +13,7 @@ from typing import Any
 from .network import HOST_NETWORK, SESSION_INTERFACE, Network, Underlay
 from .plain_data import from_plain, to_plain
 from .quantity import format_slots
-from .session import EVERY, MAIN, MAIN1, SSH_PORT, App, Mount, PublishedPort
+from .session import ALL, MAIN, MAIN1, SSH_PORT, App, Mount, PublishedPort
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class SessionPlan:
     @property
     def agents(self) -> list[str]:
         """The agents that take part, in rank order; one that has no container but makes their network is the last."""
-        manager = [self.network.manager] if self.network and self.network.manager else []
+        manager = [self.network.swarm_manager] if self.network and self.network.swarm_manager else []
         return list(dict.fromkeys([*(kernel.agent for kernel in self.kernels), *manager]))
 
     @property
@@ -90,14 +90,14 @@ class SessionPlan:
 
     def runs_command(self, hostname: str) -> bool:
         """Return whether a container runs the session's command, and ends with it."""
-        return bool(self.command) and (self.command_scope == EVERY or hostname == MAIN1)
+        return bool(self.command) and (self.command_scope == ALL or hostname == MAIN1)
 
     def interface_on(self, agent: str) -> str:
         """Return the interface at which containers on ``agent`` meet the others, by its name inside of them.
 
         Docker Swarm names it when a container starts: then it is empty.
         """
-        if self.network is not None and self.network.manager:
+        if self.network is not None and self.network.swarm_manager:
             return ""
         return self.underlays[agent].interface if self.shares_host_network else SESSION_INTERFACE
 

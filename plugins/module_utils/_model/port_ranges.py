@@ -24,7 +24,7 @@ def ranges_of(ports: Iterable[int]) -> Ranges:
     return _joined((port, port) for port in ports)
 
 
-def as_text(ranges: Iterable[tuple[int, int]]) -> str:
+def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
     """Return ranges as they are written."""
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
@@ -34,12 +34,12 @@ def count(ranges: Ranges) -> int:
     return sum(last - first + 1 for first, last in ranges)
 
 
-def each(ranges: Ranges) -> Iterator[int]:
+def iter_ports(ranges: Ranges) -> Iterator[int]:
     """Return every port, ascending."""
     return (port for first, last in ranges for port in range(first, last + 1))
 
 
-def slices(ranges: Ranges, size: int) -> list[Ranges]:
+def chunks(ranges: Ranges, size: int) -> list[Ranges]:
     """Return the same ports in parts of at most ``size``."""
     parts: list[list[tuple[int, int]]] = [[]]
     room = size

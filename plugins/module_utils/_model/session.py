@@ -14,7 +14,7 @@ MAIN, SUB = "main", "sub"
 MAIN1 = f"{MAIN}1"
 
 # The scope of a command that every container runs.
-EVERY = "all"
+ALL = "all"
 
 # The states of a container that has ended, in the engine's words.
 STOPPED = ("exited", "dead")

@@ -21,11 +21,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{2,62}[a-z0-9]")
 _APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
-class SpecError(ClusterError, ValueError):
+class ValidationError(ClusterError, ValueError):
     """The request cannot be met as it is written; the text holds one sentence for each problem."""
 
 
-class Problems:
+class ValidationErrors:
     """The sentences that say what is wrong with a request, in the order in which it was read."""
 
     def __init__(self) -> None:
@@ -35,17 +35,17 @@ class Problems:
         """Note a sentence, without its full stop."""
         self._sentences.append(sentence)
 
-    def refuse(self, option: str, value: object, reason: str) -> None:
+    def add_invalid(self, option: str, value: object, reason: str) -> None:
         """Note that ``option`` may not be ``value``, for ``reason`` ("must be …", "is not …")."""
         shown = repr(value)
         # Long values are pasted ones, a private key by mistake among them.
         shown = shown if len(shown) <= 100 else f"{shown[:80]}…"
         self.add(f"{option}: {shown} {reason}" if value is not None else f"{option} is required")
 
-    def refuse_any(self) -> None:
-        """Raise :class:`SpecError` where there is any problem."""
+    def raise_if_any(self) -> None:
+        """Raise :class:`ValidationError` where there is any problem."""
         if self._sentences:
-            raise SpecError(str(self))
+            raise ValidationError(str(self))
 
     def __bool__(self) -> bool:
         return bool(self._sentences)
@@ -54,97 +54,101 @@ class Problems:
         return "\n".join(sentence if sentence.endswith("?") else f"{sentence}." for sentence in self._sentences)
 
 
-def text(problems: Problems, option: str, value: Any) -> str:
+def string(problems: ValidationErrors, option: str, value: Any) -> str:
     """Return ``value`` as a non-empty line of text."""
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         line = str(value).strip()
         if line and "\n" not in line:
             return line
-    problems.refuse(option, value, "must be a line of text")
+    problems.add_invalid(option, value, "must be a line of text")
     return ""
 
 
-def optional(problems: Problems, option: str, value: Any) -> str:
+def optional_string(problems: ValidationErrors, option: str, value: Any) -> str:
     """Return ``value`` as a line of text that may be empty."""
-    return text(problems, option, value) if value not in ("", None) else ""
+    return string(problems, option, value) if value not in ("", None) else ""
 
 
-def name_of(problems: Problems, option: str, value: Any) -> str:
+def parse_session_name(problems: ValidationErrors, option: str, value: Any) -> str:
     """Return ``value`` as the name of a session."""
     name = value if isinstance(value, str) else ""
     if not _NAME.fullmatch(name):
         allowed = "must have 4 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
-        problems.refuse(option, value, allowed)
+        problems.add_invalid(option, value, allowed)
     return name
 
 
-def id_of(problems: Problems, option: str, value: Any) -> str:
+def parse_session_id(problems: ValidationErrors, option: str, value: Any) -> str:
     """Return ``value`` as the id of a session, empty where there is none."""
-    session_id = optional(problems, option, value)
+    session_id = optional_string(problems, option, value)
     if session_id and not is_session_id(session_id):
-        problems.refuse(option, value, "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
+        problems.add_invalid(option, value, "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     return session_id
 
 
-def app_name_of(problems: Problems, option: str, value: Any) -> str:
+def parse_app_name(problems: ValidationErrors, option: str, value: Any) -> str:
     """Return ``value`` as the name of an app."""
     name = value if isinstance(value, str) else ""
     if not _APP.fullmatch(name):
-        problems.refuse(option, value, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
+        problems.add_invalid(option, value, "must have 1 to 32 of a-z, 0-9 and -, a letter first, no - last")
     return name
 
 
-def choice(problems: Problems, option: str, value: Any, allowed: Sequence[str]) -> str:
+def choice(problems: ValidationErrors, option: str, value: Any, allowed: Sequence[str]) -> str:
     """Return ``value`` where it is one of ``allowed``."""
     if value in allowed:
         return str(value)
-    problems.refuse(option, value, f"must be one of {', '.join(allowed)}")
+    problems.add_invalid(option, value, f"must be one of {', '.join(allowed)}")
     return allowed[0]
 
 
-def whole_number(problems: Problems, option: str, value: Any, least: int, most: int) -> int:
+def integer(problems: ValidationErrors, option: str, value: Any, least: int, most: int) -> int:
     """Return ``value`` as a whole number from ``least`` to ``most``."""
     if not isinstance(value, bool) and re.fullmatch(r"\d{1,18}", str(value).strip()):
         number = int(value)
         if least <= number <= most:
             return number
-    problems.refuse(option, value, f"must be a whole number from {least} to {most}")
+    problems.add_invalid(option, value, f"must be a whole number from {least} to {most}")
     return least
 
 
-def number_range(problems: Problems, option: str, value: Any, least: int, most: int, example: str) -> tuple[int, int]:
+def number_range(
+    problems: ValidationErrors, option: str, value: Any, least: int, most: int, example: str
+) -> tuple[int, int]:
     """Return the first and the last number of a range within ``least`` and ``most``; 0 and 0 for anything else."""
-    given = text(problems, option, value)
+    given = string(problems, option, value)
     first, _dash, last = given.partition("-")
     if first.isdecimal() and last.isdecimal() and least <= int(first) <= int(last) <= most:
         return int(first), int(last)
     if given:
-        problems.refuse(option, given, f"must be a range within {least}-{most}, such as {example}")
+        problems.add_invalid(option, given, f"must be a range within {least}-{most}, such as {example}")
     return 0, 0
 
 
-def texts(problems: Problems, option: str, value: Any, separator: str = ",") -> tuple[str, ...]:
+def string_list(problems: ValidationErrors, option: str, value: Any, separator: str = ",") -> tuple[str, ...]:
     """Return ``value`` as texts; a plain string is split at ``separator``."""
-    listed = _decoded(value)
+    listed = _parse_json(value)
     if isinstance(listed, str):
         listed = [part for part in listed.split(separator) if part.strip()]
     if not isinstance(listed, Sequence):
-        problems.refuse(option, value, "must be a list of texts")
+        problems.add_invalid(option, value, "must be a list of texts")
         return ()
-    return tuple(text(problems, f"{option}[{index}]", entry) for index, entry in enumerate(listed))
+    return tuple(string(problems, f"{option}[{index}]", entry) for index, entry in enumerate(listed))
 
 
-def entries(problems: Problems, option: str, value: Any, allowed: Sequence[str]) -> list[tuple[str, Mapping[str, Any]]]:
+def list_of_mappings(
+    problems: ValidationErrors, option: str, value: Any, allowed: Sequence[str]
+) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the mappings that a list holds, each with its place for messages; unknown keys are refused."""
-    decoded = _decoded(value)
+    decoded = _parse_json(value)
     if isinstance(decoded, str) or not isinstance(decoded, Sequence):
-        problems.refuse(option, value, "must be a list of mappings")
+        problems.add_invalid(option, value, "must be a list of mappings")
         return []
     found: list[tuple[str, Mapping[str, Any]]] = []
     for index, entry in enumerate(decoded):
         where = f"{option}[{index}]"
         if not isinstance(entry, Mapping):
-            problems.refuse(where, entry, f"must be a mapping of {', '.join(allowed)}")
+            problems.add_invalid(where, entry, f"must be a mapping of {', '.join(allowed)}")
             continue
         for key in sorted(set(map(str, entry)) - set(allowed)):
             problems.add(f"{where}.{key} is not known; allowed are {', '.join(allowed)}")
@@ -152,7 +156,7 @@ def entries(problems: Problems, option: str, value: Any, allowed: Sequence[str])
     return found
 
 
-def _decoded(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     """Return what JSON text holds, for values given as ``-e name='{…}'``; anything else as it is."""
     if isinstance(value, str) and value.strip()[:1] in ("{", "["):
         try:

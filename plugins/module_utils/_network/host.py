@@ -12,12 +12,12 @@ import re
 from typing import Any
 
 from .._host.processes import parent_pid, process_environment
-from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, LINK_PREFIX, Underlay
+from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, VXLAN_PREFIX, Underlay
 from .iproute import show
 from .sockets import sockets
 
 # Names of links whose addresses are for containers of this host alone, or for the host itself.
-_OF_ENGINES = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
+_CONTAINER_LINKS = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
 
 # Kinds of ports of bridges that end in this host: containers, machines, sessions' tunnels.
 _PORTS_INSIDE = ("veth", "tun", "vxlan")
@@ -59,14 +59,14 @@ def own_addresses(underlay: Underlay | None) -> list[str]:
         {
             entry["local"]
             for link in show("ip", "-j", "addr", "show")
-            if link["ifname"] == (underlay and underlay.interface) or not _OF_ENGINES.fullmatch(link["ifname"])
+            if link["ifname"] == (underlay and underlay.interface) or not _CONTAINER_LINKS.fullmatch(link["ifname"])
             for entry in link["addr_info"]
             if entry["scope"] == "global"
         }
     )
 
 
-def outer_interfaces() -> list[str]:
+def external_interfaces() -> list[str]:
     """Return the interfaces at which this host meets others than its own containers and machines.
 
     They have an address that others know. A bridge is among them when it leads to a router, or has a port that leads
@@ -98,9 +98,9 @@ def udp_ports() -> dict[int, str]:
     """Return the UDP ports that others than sessions' tunnels use on this host, and who does."""
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
     port_of = {link["ifname"]: link["linkinfo"]["info_data"].get("port") for link in links}
-    ours = {port for name, port in port_of.items() if name.startswith(LINK_PREFIX)}
+    ours = {port for name, port in port_of.items() if name.startswith(VXLAN_PREFIX)}
     open_ports = {one.port for one in sockets("udp")}
-    foreign = {port: f"the link {name}" for name, port in port_of.items() if not name.startswith(LINK_PREFIX)}
+    foreign = {port: f"the link {name}" for name, port in port_of.items() if not name.startswith(VXLAN_PREFIX)}
     return {**dict.fromkeys(open_ports - ours, "another program"), **foreign}
 
 

@@ -22,12 +22,12 @@ class NetworkError(ClusterError):
     """A command of iproute2 failed; the message holds the command and what it said."""
 
 
-class ProcessGone(NetworkError):
+class ProcessExitedError(NetworkError):
     """The process has ended whose network was asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class LinkOperation:
     """A change, with its lines for ``ip`` and for ``bridge``.
 
     With ``pid``, the lines for ``ip`` are meant for the network namespace of that process.
@@ -39,7 +39,7 @@ class Step:
     pid: int | None = None
 
 
-class Look:
+class LinkState:
     """The links of this host at one moment: each listing is read once, however many links it is asked for.
 
     ``links`` and ``addresses`` are by the link's name, forwarding entries and permanent neighbours by that of theirs.
@@ -55,29 +55,29 @@ class Look:
 
     @functools.cached_property
     def forwarding(self) -> dict[str, list[dict[str, Any]]]:
-        return _by("ifname", show("bridge", "-j", "fdb", "show"))
+        return _group_by("ifname", show("bridge", "-j", "fdb", "show"))
 
     @functools.cached_property
     def neighbours(self) -> dict[str, list[dict[str, Any]]]:
-        return _by("dev", show("ip", "-j", "neigh", "show", "nud", "permanent"))
+        return _group_by("dev", show("ip", "-j", "neigh", "show", "nud", "permanent"))
 
 
 def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
     """Return what a listing such as ``ip -j link show`` holds; empty where the device is not there.
 
     With ``pid``, it is asked for in the network namespace of that process. Raises :class:`NetworkError`, and of its
-    kind :class:`ProcessGone` where that process has ended.
+    kind :class:`ProcessExitedError` where that process has ended.
     """
     done = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
     if done.returncode:
         if "does not exist" in done.stderr or "Cannot find device" in done.stderr:
             return []
-        wrong = ProcessGone if pid is not None and not os.path.exists(f"/proc/{pid}/ns/net") else NetworkError
+        wrong = ProcessExitedError if pid is not None and not os.path.exists(f"/proc/{pid}/ns/net") else NetworkError
         raise wrong(f"{' '.join(command)}: {done.stderr.strip()}")
     return [entry for entry in json.loads(done.stdout or "[]") if entry]
 
 
-def apply(steps: Iterable[Step]) -> None:
+def apply_operations(steps: Iterable[LinkOperation]) -> None:
     """Take all steps: those of ``ip`` in one process, those of ``bridge`` in another, and one for each container.
 
     Raises :class:`NetworkError`; the first line that fails ends its batch.
@@ -99,7 +99,7 @@ def _batch(tool: str, lines: Sequence[str], pid: int | None = None) -> None:
         raise NetworkError(f"{tool} -batch: {one_line(done.stderr)}")
 
 
-def _by(key: str, entries: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _group_by(key: str, entries: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         found.setdefault(entry[key], []).append(entry)

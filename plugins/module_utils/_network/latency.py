@@ -13,16 +13,16 @@ import time
 from collections.abc import Iterable
 
 from .icmp import echo_request, is_reply
-from .reachability import Endpoint, Target, network_namespace
+from .reachability import PeerTarget, ProbeSource, network_namespace
 
 # What ``ping`` sends, in bytes.
 PAYLOAD = 56
 
 # How many echoes are tried, and how many seconds each may take.
-ECHOES, PATIENCE = 5, 0.2
+ECHOES, ECHO_TIMEOUT = 5, 0.2
 
 
-def latencies(pairs: Iterable[tuple[Endpoint, Target]]) -> dict[tuple[str, str], float]:
+def latencies(pairs: Iterable[tuple[ProbeSource, PeerTarget]]) -> dict[tuple[str, str], float]:
     """Return the round-trip times from sources to targets, in milliseconds: the best of a few echoes.
 
     The keys are the hostnames of source and target; pairs without an echo are not there.
@@ -44,7 +44,7 @@ def _round_trips(address: str) -> list[float]:
         for sequence in range(2, 2 + ECHOES):
             began = time.perf_counter()
             opened.send(echo_request(PAYLOAD, sequence))
-            if not _answered(opened, sequence, began + PATIENCE):
+            if not _answered(opened, sequence, began + ECHO_TIMEOUT):
                 break
             taken.append(time.perf_counter() - began)
     return taken

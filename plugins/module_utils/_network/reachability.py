@@ -30,7 +30,7 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Endpoint:
+class ProbeSource:
     """A container to look from: its hostname, and the process whose network namespace is its own."""
 
     hostname: str
@@ -38,7 +38,7 @@ class Endpoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class PeerTarget:
     """A container to reach: its hostname, its address on the session network, and the port of its sshd."""
 
     hostname: str
@@ -47,7 +47,7 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True)
-class Met:
+class Reachability:
     """How one container meets another, by their hostnames.
 
     ``tcp``: its sshd greets. ``frame``: a full-size frame that may not be fragmented is echoed.
@@ -63,8 +63,8 @@ class Met:
 class _Probe:
     """One thing of one pair that is still to be seen: an SSH greeting over TCP, or else the echo of a full frame."""
 
-    source: Endpoint
-    target: Target
+    source: ProbeSource
+    target: PeerTarget
     over_tcp: bool
     socket: socket.socket | None = None
 
@@ -86,7 +86,9 @@ class _Probe:
         return True
 
 
-def meetings(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, seconds: float) -> list[Met]:
+def check_reachability(
+    sources: Sequence[ProbeSource], targets: Sequence[PeerTarget], mtu: int, seconds: float
+) -> list[Reachability]:
     """Return how every source meets every other target, source by source.
 
     Over TCP it must read an SSH greeting, and it must get the echo of a frame of ``mtu`` bytes that may not be
@@ -104,7 +106,9 @@ def meetings(sources: Sequence[Endpoint], targets: Sequence[Target], mtu: int, s
         probe.close()
     lost = {(one.source, one.target, one.over_tcp) for one in missing}
     return [
-        Met(source.hostname, target.hostname, (source, target, True) not in lost, (source, target, False) not in lost)
+        Reachability(
+            source.hostname, target.hostname, (source, target, True) not in lost, (source, target, False) not in lost
+        )
         for source, target in pairs
     ]
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._model.change import Change
-from .iproute import ProcessGone, Step, show
+from .iproute import LinkOperation, ProcessExitedError, show
 
 
 @dataclasses.dataclass(frozen=True)
-class Port:
+class VethInterface:
     """One interface of a running container as it should be.
 
     ``pid`` is a process of the container. ``address`` (with its prefix length), ``mac`` and ``mtu`` (in bytes) are
@@ -38,16 +38,16 @@ class Ports:
     Those of the latter are by hostname, with the name of what they lack: they can only be made anew.
     """
 
-    steps: list[Step]
+    steps: list[LinkOperation]
     lost: dict[str, str]
 
 
-def plan_ports(wanted: Iterable[Port]) -> Ports:
+def plan_ports(wanted: Iterable[VethInterface]) -> Ports:
     """Return what must change for containers to be plugged in as wanted; one that has ended meanwhile needs nothing."""
     listed = list(wanted)
     inside = {pid: _inside(pid) for pid in dict.fromkeys(one.pid for one in listed)}
     outside = {link["ifindex"]: link for link in show("ip", "-j", "link", "show")} if listed else {}
-    steps: list[Step] = []
+    steps: list[LinkOperation] = []
     lost: dict[str, str] = {}
     for port in listed:
         links = inside[port.pid]
@@ -58,7 +58,7 @@ def plan_ports(wanted: Iterable[Port]) -> Ports:
         if link is None or peer is None:
             lost[port.hostname] = port.interface
         else:
-            steps += [*_mend_inside(port, link), *_mend_outside(port, peer)]
+            steps += [*_repair_container_end(port, link), *_repair_host_end(port, peer)]
     return Ports(steps, lost)
 
 
@@ -66,38 +66,38 @@ def _inside(pid: int) -> dict[str, dict[str, Any]] | None:
     """Return the interfaces that a container has, by name; ``None`` where it has ended meanwhile."""
     try:
         return {link["ifname"]: link for link in show("ip", "-j", "addr", "show", pid=pid)}
-    except ProcessGone:
+    except ProcessExitedError:
         return None
 
 
-def _mend_inside(port: Port, link: Mapping[str, Any]) -> list[Step]:
+def _repair_container_end(port: VethInterface, link: Mapping[str, Any]) -> list[LinkOperation]:
     subject, name = f"{port.interface} of {port.hostname}", port.interface
     steps = []
     if port.mtu is not None and link["mtu"] != port.mtu:
         change = Change(subject, f"mtu {link['mtu']}", f"mtu {port.mtu}")
-        steps.append(Step(change, (f"link set dev {name} mtu {port.mtu}",), pid=port.pid))
+        steps.append(LinkOperation(change, (f"link set dev {name} mtu {port.mtu}",), pid=port.pid))
     if port.mac is not None and link["address"] != port.mac:
         change = Change(subject, f"mac {link['address']}", f"mac {port.mac}")
-        steps.append(Step(change, (f"link set dev {name} address {port.mac}",), pid=port.pid))
+        steps.append(LinkOperation(change, (f"link set dev {name} address {port.mac}",), pid=port.pid))
     if "UP" not in link["flags"]:
-        steps.append(Step(Change(subject, "down", "up"), (f"link set dev {name} up",), pid=port.pid))
+        steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {name} up",), pid=port.pid))
     there = [f"{one['local']}/{one['prefixlen']}" for one in link["addr_info"] if one["family"] == "inet"]
     if port.address is not None and there != [port.address]:
         change = Change(subject, f"address {', '.join(there) or 'none'}", f"address {port.address}")
         lines = (f"addr flush dev {name} scope global", f"addr add {port.address} brd + dev {name}")
-        steps.append(Step(change, lines, pid=port.pid))
+        steps.append(LinkOperation(change, lines, pid=port.pid))
     return steps
 
 
-def _mend_outside(port: Port, peer: Mapping[str, Any]) -> list[Step]:
+def _repair_host_end(port: VethInterface, peer: Mapping[str, Any]) -> list[LinkOperation]:
     subject, name = f"port of {port.hostname} on {port.bridge}", peer["ifname"]
     steps = []
     if peer.get("master") != port.bridge:
         change = Change(subject, f"on {peer['master']}" if "master" in peer else "detached", "attached")
-        steps.append(Step(change, (f"link set dev {name} master {port.bridge}",)))
+        steps.append(LinkOperation(change, (f"link set dev {name} master {port.bridge}",)))
     if port.mtu is not None and peer["mtu"] != port.mtu:
         change = Change(subject, f"mtu {peer['mtu']}", f"mtu {port.mtu}")
-        steps.append(Step(change, (f"link set dev {name} mtu {port.mtu}",)))
+        steps.append(LinkOperation(change, (f"link set dev {name} mtu {port.mtu}",)))
     if "UP" not in peer["flags"]:
-        steps.append(Step(Change(subject, "down", "up"), (f"link set dev {name} up",)))
+        steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {name} up",)))
     return steps

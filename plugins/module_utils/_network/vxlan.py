@@ -15,7 +15,7 @@ from typing import Any
 
 from .._model.change import Change
 from .._model.plan import SessionPlan
-from .iproute import Look, Step, apply, show
+from .iproute import LinkOperation, LinkState, apply_operations, show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
     )
 
 
-def plan_vxlan(wanted: Vxlan, look: Look) -> list[Step]:
+def plan_vxlan(wanted: Vxlan, look: LinkState) -> list[LinkOperation]:
     """Return what must change for a link to be as wanted."""
     link = look.links.get(wanted.name)
     why = _why_recreate(wanted, link) if link else "missing"
@@ -69,16 +69,16 @@ def plan_vxlan(wanted: Vxlan, look: Look) -> list[Step]:
         remove = [f"link del dev {wanted.name}"] if link else []
         before = why if link else None
         entries = [_add_peer(wanted.name, peer) for peer in wanted.peers]
-        change = Change(f"link {wanted.name}", before, _phrase(wanted))
+        change = Change(f"link {wanted.name}", before, _describe(wanted))
         ip_lines = (*remove, *_create(wanted), *(ip for ip, _bridge in entries))
-        return [Step(change, ip_lines, tuple(bridge for _ip, bridge in entries))]
+        return [LinkOperation(change, ip_lines, tuple(bridge for _ip, bridge in entries))]
     return [*_adjustments(wanted, link or {}), *_entries(wanted, look)]
 
 
 def remove_link(name: str) -> None:
     """Remove a link, its entries with it; nothing happens where it is not there."""
     if show("ip", "-j", "link", "show", "dev", name):
-        apply([Step(Change(f"link {name}", "there", None), (f"link del dev {name}",))])
+        apply_operations([LinkOperation(Change(f"link {name}", "there", None), (f"link del dev {name}",))])
 
 
 def _create(wanted: Vxlan) -> list[str]:
@@ -101,39 +101,39 @@ def _why_recreate(wanted: Vxlan, link: dict[str, Any]) -> str:
     return ", ".join(f"{name} {is_now}" for name, is_now, should in zip(names, seen, right) if is_now != should)
 
 
-def _adjustments(wanted: Vxlan, link: dict[str, Any]) -> list[Step]:
+def _adjustments(wanted: Vxlan, link: dict[str, Any]) -> list[LinkOperation]:
     subject = f"link {wanted.name}"
-    found: list[Step] = []
+    found: list[LinkOperation] = []
     if link.get("mtu") != wanted.mtu:
         change = Change(subject, f"mtu {link.get('mtu')}", f"mtu {wanted.mtu}")
-        found.append(Step(change, (f"link set dev {wanted.name} mtu {wanted.mtu}",)))
+        found.append(LinkOperation(change, (f"link set dev {wanted.name} mtu {wanted.mtu}",)))
     if link.get("master") != wanted.bridge:
         change = Change(subject, f"bridge {link.get('master')}", f"bridge {wanted.bridge}")
-        found.append(Step(change, (f"link set dev {wanted.name} master {wanted.bridge}",)))
+        found.append(LinkOperation(change, (f"link set dev {wanted.name} master {wanted.bridge}",)))
     if "UP" not in link.get("flags", []):
-        found.append(Step(Change(subject, "down", "up"), (f"link set dev {wanted.name} up",)))
+        found.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {wanted.name} up",)))
     return found
 
 
-def _entries(wanted: Vxlan, look: Look) -> list[Step]:
+def _entries(wanted: Vxlan, look: LinkState) -> list[LinkOperation]:
     """Return the forwarding and neighbour entries that are missing, wrong or not in the plan."""
     name = wanted.name
     forwarding = {(entry["mac"], _destination(entry)) for entry in look.forwarding.get(name, []) if "dst" in entry}
     neighbours = {(entry["dst"], entry.get("lladdr", "")) for entry in look.neighbours.get(name, [])}
-    found: list[Step] = []
+    found: list[LinkOperation] = []
     for mac, underlay in sorted(forwarding - {(peer.mac, peer.underlay) for peer in wanted.peers}):
         change = Change(f"forwarding entry {mac} on {name}", f"to {underlay}", None)
-        found.append(Step(change, bridge=(f"fdb del {mac} dev {name} dst {underlay}",)))
+        found.append(LinkOperation(change, bridge=(f"fdb del {mac} dev {name} dst {underlay}",)))
     for address, mac in sorted(neighbours - {(peer.address, peer.mac) for peer in wanted.peers}):
         change = Change(f"neighbour {address} on {name}", mac, None)
-        found.append(Step(change, (f"neigh del {address} dev {name}",)))
+        found.append(LinkOperation(change, (f"neigh del {address} dev {name}",)))
     for peer in wanted.peers:
         ip_line, bridge_line = _add_peer(name, peer)
         if (peer.mac, peer.underlay) not in forwarding:
             change = Change(f"forwarding entry {peer.mac} on {name}", None, f"to {peer.underlay}")
-            found.append(Step(change, bridge=(bridge_line,)))
+            found.append(LinkOperation(change, bridge=(bridge_line,)))
         if (peer.address, peer.mac) not in neighbours:
-            found.append(Step(Change(f"neighbour {peer.address} on {name}", None, peer.mac), (ip_line,)))
+            found.append(LinkOperation(Change(f"neighbour {peer.address} on {name}", None, peer.mac), (ip_line,)))
     return found
 
 
@@ -151,5 +151,5 @@ def _add_peer(name: str, peer: Peer) -> tuple[str, str]:
     )
 
 
-def _phrase(wanted: Vxlan) -> str:
+def _describe(wanted: Vxlan) -> str:
     return f"vni {wanted.vni}, mtu {wanted.mtu}, on {wanted.bridge}, {len(wanted.peers)} remote containers"

@@ -12,19 +12,19 @@ from typing import Any
 from .._docker.client import connect
 from .._host.store import Store
 from .._model.errors import EXPECTED, reason
-from .._session.survey import Questions, Settings
-from .._session.survey import survey as survey_agent
+from .._session.survey import AgentSettings, FactsQuery
+from .._session.survey import collect_facts as survey_agent
 
 
 def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Return the facts of this ``agent``, or why it is ``unfit``.
 
-    ``settings`` are those of :class:`Settings`; ``images`` and ``paths`` are what sessions may need.
+    ``settings`` are those of :class:`AgentSettings`; ``images`` and ``paths`` are what sessions may need.
     """
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])
-        questions = Questions(images=options["images"], paths=options["paths"])
-        facts = survey_agent(client, store, Settings(**options["settings"]), questions)
-        return {"agent": facts.to_dict(), "unfit": None}
+        questions = FactsQuery(images=options["images"], paths=options["paths"])
+        facts = survey_agent(client, store, AgentSettings(**options["settings"]), questions)
+        return {"agent": facts.to_dict(), "error": None}
     except EXPECTED as error:
-        return {"agent": None, "unfit": reason(error)}
+        return {"agent": None, "error": reason(error)}

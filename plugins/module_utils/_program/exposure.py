@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._exposure.prober import Attempt
-from .._exposure.prober import probe as probe_host
+from .._exposure.prober import ProbeRequest, probe_host
 from .._exposure.targets import of_agent, of_gateway
 from .._model.addressing import is_address
 from .._model.port_ranges import parse_ranges
@@ -37,11 +36,11 @@ def probe(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """
     attempt = _attempt(options)
     if check_mode:
-        return {"answers": [], "ways": {}, "missing": {}, "unseen": [], "near": False}
+        return {"answers": [], "next_hops": {}, "missing": {}, "unresolved": [], "on_link": False}
     return probe_host(attempt)
 
 
-def _attempt(options: Mapping[str, Any]) -> Attempt:
+def _attempt(options: Mapping[str, Any]) -> ProbeRequest:
     try:
         ports = parse_ranges(options["ports"])
     except ValueError as error:
@@ -53,4 +52,4 @@ def _attempt(options: Mapping[str, Any]) -> Attempt:
     if options["rate"] < 1:
         raise ValueError(f"rate: {options['rate']} must be at least 1")
     given = {name: options[name] for name in ("own", "addresses", "udp_ports", "echo", "rate")}
-    return Attempt(ports=ports, **given)
+    return ProbeRequest(ports=ports, **given)

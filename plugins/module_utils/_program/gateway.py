@@ -11,7 +11,7 @@ from typing import Any
 
 from .._gateway.haproxy import Haproxy
 from .._gateway.routes import parse_routes
-from .._gateway.routing import Wish, route
+from .._gateway.routing import RoutesRequest, apply_routes
 from .._gateway.store import GatewayStore
 from .._model.change import as_diff
 
@@ -22,7 +22,7 @@ def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
     Returns ``changed``, ``diff``, ``warnings`` and the ``links`` by which users find the sessions of ``routes``.
     """
-    wish = Wish(parse_routes(options["routes"]), options["ended"], options["exact"])
-    outcome = route(GatewayStore(options["state_path"]), Haproxy(), wish, dry=check_mode)
+    wish = RoutesRequest(parse_routes(options["routes"]), options["ended"], options["purge"])
+    outcome = apply_routes(GatewayStore(options["state_path"]), Haproxy(), wish, dry=check_mode)
     changes = outcome.changes
     return {"changed": bool(changes), "diff": as_diff(changes), "links": outcome.links, "warnings": outcome.warnings}

@@ -14,8 +14,8 @@ from .._docker.images import find_image
 from .._host.store import Store
 from .._model.change import Change, as_diff
 from .._model.images import Credential
-from .._session.claim import renew
-from .._session.pull import Pull, Seen, look
+from .._session.claim import renew_claim
+from .._session.pull import Pull, PullStatus, ensure_pull
 
 
 def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -27,15 +27,15 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     people, and whether the pull was ``started``.
     """
     client, store, name = connect(options["docker_host"]), Store(options["state_path"]), options["name"]
-    held = None if check_mode else renew(store, options["session_id"], options["nonce"], options["seconds"])
+    held = None if check_mode else renew_claim(store, options["session_id"], options["nonce"], options["seconds"])
     if not name:
         return {"changed": False, "images": {}, "under_way": []}
     if held is None:
         found = find_image(client, name)
-        seen = Seen(found.known if found else None)
+        seen = PullStatus(found.known if found else None)
     else:
         login = Credential(options["username"], options["password"]) if options["username"] else None
-        seen = look(client, options["docker_host"], store, held, Pull(name, options["reference"], login))
+        seen = ensure_pull(client, options["docker_host"], store, held, Pull(name, options["reference"], login))
     changes = [] if seen.image else [Change(f"image {name}", None, "pulled")]
     return {
         "changed": bool(changes),

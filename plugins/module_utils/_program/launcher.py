@@ -146,7 +146,7 @@ def put(folder: str, archive: bytes, release: str, *, provision: bool) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_intact(folder):
-            install(folder, archive, release)
+            install_program(folder, archive, release)
             remove_unused(home)
         if becomes_current(folder, release, provision=provision):
             staged = os.path.join(home, f"{CURRENT}.new")
@@ -158,7 +158,7 @@ def put(folder: str, archive: bytes, release: str, *, provision: bool) -> None:
         os.close(lock)
 
 
-def install(folder: str, archive: bytes, release: str) -> None:
+def install_program(folder: str, archive: bytes, release: str) -> None:
     """Put a program into its folder, which appears as a whole."""
     place = tempfile.mkdtemp(prefix=".new-", dir=os.path.dirname(folder))
     new = os.path.join(place, "new")

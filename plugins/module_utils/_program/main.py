@@ -38,7 +38,7 @@ Phase = Callable[[Mapping[str, Any], bool], dict[str, Any]]
 """From its options, and whether it is check mode, to its result."""
 
 
-class OutOfTime(BaseException):
+class TimeLimitError(BaseException):
     """The time of a request is over. Nothing that expects errors takes it for one."""
 
 
@@ -57,7 +57,7 @@ def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
                 # It has every file of every container.
                 result.pop("diff", None)
             return {"result": result}
-    except OutOfTime:
+    except TimeLimitError:
         return {"failed": f"it took more than {seconds} seconds, and was broken off."}
     except Exception as error:
         said = sentence(error)
@@ -74,10 +74,10 @@ def phase(name: str) -> Phase:
 
 @contextlib.contextmanager
 def limited_to(seconds: float) -> Iterator[None]:
-    """Raise :class:`OutOfTime` within the block when so many seconds are over."""
+    """Raise :class:`TimeLimitError` within the block when so many seconds are over."""
 
     def end(_signal: int, _frame: FrameType | None) -> None:
-        raise OutOfTime
+        raise TimeLimitError
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -18,10 +18,10 @@ from .._session.command import wait_for_end
 from .._session.logs import logs_of
 from .._session.reap import reap as reap_sessions
 from .._session.remove import remove_claimed
-from .._session.verify import parts_of
+from .._session.verify import find_local_sessions
 from .._session.verify import verify as verify_part
 
-PATIENCE = 3
+TIMEOUT_SECONDS = 3
 """Seconds that a container may take to answer when a session is verified."""
 
 
@@ -62,11 +62,11 @@ def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Return the ``parts`` of sessions of a ``name`` or ``session_id`` as they are, or why this agent is ``unfit``."""
     store = Store(options["state_path"])
     try:
-        held = parts_of(store, options["name"], options["session_id"])
-        parts = [verify_part(connect(options["docker_host"]), store, one, PATIENCE) for one in held]
+        held = find_local_sessions(store, options["name"], options["session_id"])
+        parts = [verify_part(connect(options["docker_host"]), store, one, TIMEOUT_SECONDS) for one in held]
     except EXPECTED as error:
-        return {"parts": [], "unfit": reason(error)}
-    return {"parts": parts, "unfit": None}
+        return {"parts": [], "error": reason(error)}
+    return {"parts": parts, "error": None}
 
 
 def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
@@ -76,11 +76,11 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """
     store = Store(options["state_path"])
     try:
-        held = parts_of(store, options["name"], options["session_id"])
+        held = find_local_sessions(store, options["name"], options["session_id"])
         parts = [logs_of(connect(options["docker_host"]), one, options["kernel"], options["lines"]) for one in held]
     except EXPECTED as error:
-        return {"parts": [], "unfit": reason(error)}
-    return {"parts": parts, "unfit": None}
+        return {"parts": [], "error": reason(error)}
+    return {"parts": parts, "error": None}
 
 
 def mark(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def mark(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     if held is None:
         raise ClusterError(f"the session {options['session_id']} is not on this agent")
     client, name = connect(options["docker_host"]), options["mark"]
-    if options["act"] == "look":
-        return {"seen": mount_markers.look(client, held.plan, name)}
-    if options["act"] == "leave":
-        return {"left": [] if check_mode else mount_markers.leave(client, held.plan, name)}
-    return {"stays": [] if check_mode else mount_markers.remove(client, held.plan, name)}
+    if options["act"] == "find":
+        return {"observed": mount_markers.find_markers(client, held.plan, name)}
+    if options["act"] == "create":
+        return {"marked": [] if check_mode else mount_markers.create_marker(client, held.plan, name)}
+    return {"leftover": [] if check_mode else mount_markers.remove_marker(client, held.plan, name)}

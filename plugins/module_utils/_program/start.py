@@ -19,19 +19,19 @@ from .._docker.client import connect
 from .._host.store import Store
 from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, sentence
-from .._model.images import found_images
+from .._model.images import images_from_dict
 from .._model.plan import SessionPlan
-from .._session.apply import Asked, apply_claimed
-from .._session.check import Unhealthy, prove
-from .._session.claim import Claim, ClaimRefused, claim
+from .._session.apply import ApplyRequest, apply_claimed
+from .._session.check import CheckFailedError, check_and_commit
+from .._session.claim import ClaimRefusedError, ClaimRequest, claim
 from .._session.command import start_command
-from .._session.contents import Contents
-from .._session.survey import Settings
+from .._session.contents import RenderedFiles
+from .._session.survey import AgentSettings
 
 if TYPE_CHECKING:
     import docker
 
-PROOF_SECONDS, FIRST_PROOF_SECONDS = 30, 3
+CHECK_SECONDS, FIRST_CHECK_SECONDS = 30, 3
 """How long containers may take to meet each other: at last, and where that is only tried along with their start."""
 
 
@@ -83,11 +83,13 @@ class Agent:
     def claim(self, part: Part) -> None:
         """Claim room; a plan that no longer fits is refused."""
         asked = part.asked
-        names = ("request", "agent", "nonce", "seconds", "clear", "unproven")
-        wanted = Claim(SessionPlan.from_dict(asked["plan"]), *(asked[name] for name in names))
+        names = ("request", "agent", "nonce", "seconds", "stale_sessions", "never_completed")
+        wanted = ClaimRequest(SessionPlan.from_dict(asked["plan"]), *(asked[name] for name in names))
         try:
-            claimed = claim(self.client, self.store, Settings(**self.options["settings"]), wanted, dry=part.check_mode)
-        except ClaimRefused as refusal:
+            claimed = claim(
+                self.client, self.store, AgentSettings(**self.options["settings"]), wanted, dry=part.check_mode
+            )
+        except ClaimRefusedError as refusal:
             part.result["refused"] = str(refusal)
             return
         part.changes += claimed.changes
@@ -97,18 +99,18 @@ class Agent:
         """Make files, network and containers what the plan says."""
         asked = part.asked
         keys = {**asked["public_keys"], **part.result.get("public_keys", {})}
-        contents = Contents.from_options({**asked["contents"], "public_keys": keys})
+        contents = RenderedFiles.from_options({**asked["contents"], "public_keys": keys})
         plan = SessionPlan.from_dict(asked["plan"])
-        network, images = self.options["default_network"], found_images(asked["images"])
-        wanted = Asked(plan, asked["agent"], asked["nonce"], contents, network, images)
+        network, images = self.options["default_network"], images_from_dict(asked["images"])
+        wanted = ApplyRequest(plan, asked["agent"], asked["nonce"], contents, network, images)
         part.changes += apply_claimed(self.client, self.store, wanted, dry=part.check_mode)
 
     def prove(self, part: Part) -> None:
         """Let the session prove itself here, and commit it."""
         if part.check_mode:
             return
-        seconds = FIRST_PROOF_SECONDS if part.may_prove_later else PROOF_SECONDS
-        part.result["containers"] = prove(self.client, self.store, *part.session, seconds, commit=True)
+        seconds = FIRST_CHECK_SECONDS if part.may_prove_later else CHECK_SECONDS
+        part.result["containers"] = check_and_commit(self.client, self.store, *part.session, seconds, commit=True)
 
     def command(self, part: Part) -> None:
         """Start the session's command in the containers that run it."""
@@ -128,7 +130,7 @@ def _take_steps(agent: Agent, part: Part) -> None:
     for name in part.asked["steps"]:
         try:
             STEPS[name](agent, part)
-        except Unhealthy as error:
+        except CheckFailedError as error:
             if part.may_prove_later:
                 return
             part.result["failed"] = sentence(error)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .._docker.client import EngineUnavailable, connect
-from .._firewall.sync import isolate
-from .._firewall.trial import withdraw
+from .._docker.client import DockerUnavailableError, connect
+from .._firewall.sync import sync_ruleset
+from .._firewall.trial import roll_back
 from .._host.store import Store
 from .._model.errors import EXPECTED, reason
 from .._session.restore import restore
@@ -31,7 +31,7 @@ ENGINE_SECONDS = 60
 def _connect(docker_host: str, seconds: float) -> docker.APIClient:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        with contextlib.suppress(EngineUnavailable):
+        with contextlib.suppress(DockerUnavailableError):
             return connect(docker_host)
         time.sleep(0.2)
     return connect(docker_host)
@@ -51,9 +51,9 @@ def main(arguments: Sequence[str]) -> int:
     failures: list[str] = []
     try:
         if options.withdraw:
-            changes = withdraw(store, options.withdraw)
+            changes = roll_back(store, options.withdraw)
         elif options.rules:
-            changes = isolate(store, dry=False)
+            changes = sync_ruleset(store, dry=False)
         else:
             changes, failures = restore(store, engine, start=options.start)
     except EXPECTED as error:

@@ -11,39 +11,39 @@ import time
 from collections.abc import Mapping
 
 from .._docker import containers, networks
-from .._docker.images import Image, ImageUnavailable, find_image
+from .._docker.images import Image, ImagePullError, find_image
 from .._docker.sdk import docker
-from .._firewall.sync import isolate
+from .._firewall.sync import sync_ruleset
 from .._host.files import plan_files, write_files
-from .._host.store import Held, Store
+from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.errors import ClusterError
-from .._model.images import Found, disagreement
+from .._model.images import ImagesByAgent, image_mismatch
 from .._model.plan import SessionPlan
 from .._network import iproute
-from .._wireguard.peers import join_peers
-from .claim import claimed, renew
-from .contents import Contents, desired_slice
-from .links import plan_links, plan_plugs
+from .._wireguard.peers import sync_wireguard_peers
+from .claim import renew_claim, require_claim
+from .contents import RenderedFiles, desired_slice
+from .links import plan_interfaces, plan_links
 from .readiness import await_ready
 from .survey import read_host
 
-PROOF_SECONDS = 60
+CHECK_SECONDS = 60
 """Seconds that a claim lasts at least once the containers have started: the session is proven then."""
 
-LEAST_SECONDS = 30
+MIN_START_SECONDS = 30
 """How long containers may take to start at least, however short the claim: an agent may be busy."""
 
 REPAIR_SECONDS = 600
 """How long containers may take to start that are repaired: nothing expires then."""
 
 
-class ImagesDiffer(ClusterError):
+class ImageMismatchError(ClusterError):
     """Agents of a session have different images of one name; the message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class ApplyRequest:
     """What a run asks of one agent; ``nonce`` is the one that it claimed the session with.
 
     ``images`` are those that the agents of the session say that they have.
@@ -52,47 +52,47 @@ class Asked:
     plan: SessionPlan
     agent: str
     nonce: str
-    contents: Contents
+    contents: RenderedFiles
     default_network: str
-    images: Found = dataclasses.field(default_factory=dict)
+    images: ImagesByAgent = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
-class Applied:
+class ApplyResult:
     """What making a slice true came to: what changed, and the names of the containers that were started."""
 
     changes: list[Change]
     started: list[str]
 
 
-def apply_claimed(client: docker.APIClient, store: Store, asked: Asked, *, dry: bool) -> list[Change]:
-    """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`NotClaimed`."""
+def apply_claimed(client: docker.APIClient, store: Store, asked: ApplyRequest, *, dry: bool) -> list[Change]:
+    """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`ClaimLostError`."""
     plan = asked.plan
     with store.session_lock(plan.id):
         if dry:
-            held = store.session(plan.id) or Held(plan, {}, asked.agent, asked.nonce, None, {}, {})
+            held = store.session(plan.id) or LocalSession(plan, {}, asked.agent, asked.nonce, None, {}, {})
         else:
-            held = claimed(store, plan.id, asked.nonce)
+            held = require_claim(store, plan.id, asked.nonce)
         images = _images(client, held, asked.images, dry=dry)
         applied = apply_slice(client, store, held, asked.contents, images, asked.default_network, dry=dry)
     # Without the lock: a start that takes long keeps nobody from ending the session.
-    await_ready(client, applied.started, _patience(held))
+    await_ready(client, applied.started, _start_deadline(held))
     if applied.started:
         # However long that took, there has to be time to prove the session.
-        renew(store, plan.id, asked.nonce, PROOF_SECONDS)
+        renew_claim(store, plan.id, asked.nonce, CHECK_SECONDS)
     return applied.changes
 
 
 def apply_slice(
     client: docker.APIClient,
     store: Store,
-    held: Held,
-    contents: Contents,
+    held: LocalSession,
+    contents: RenderedFiles,
     images: Mapping[str, Image],
     default_network: str,
     *,
     dry: bool,
-) -> Applied:
+) -> ApplyResult:
     """Make this agent's slice true, repairing what drifted; nothing changes on a healthy session.
 
     With ``dry`` only the difference is computed. Raises what the adapters raise.
@@ -101,49 +101,49 @@ def apply_slice(
     files = plan_files(wanted.files)
     if not dry:
         write_files(file for file, _change in files)
-        store.seal(held.plan.id, [file.path for file in wanted.files])
+        store.save_checksums(held.plan.id, [file.path for file in wanted.files])
     changes = [change for _file, change in files]
     changes += _apply_network(client, wanted.network, dry=dry)
     # Nobody is let in before the rules are true that keep sessions apart.
-    changes += isolate(store, dry=dry)
-    changes += join_peers(store, dry=dry)
+    changes += sync_ruleset(store, dry=dry)
+    changes += sync_wireguard_peers(store, dry=dry)
     changes += _apply_links(held, dry=dry)
-    plugs = plan_plugs(client, held)
+    plugs = plan_interfaces(client, held)
     # The command of a batch session runs once: its container is neither started nor made again.
-    batch = store.commanded(held)
+    batch = store.started_commands(held)
     repairable = [one for one in wanted.containers if one.hostname not in batch]
     found = containers.find_containers(client, held.plan.id)
     steps = containers.plan_containers(found, repairable, plugs.lost)
     if not dry:
         containers.apply_containers(client, steps)
         # What was made anew is plugged in otherwise than what was looked at.
-        plugs = plan_plugs(client, held) if steps else plugs
-        iproute.apply(plugs.steps)
+        plugs = plan_interfaces(client, held) if steps else plugs
+        iproute.apply_operations(plugs.steps)
     changes += [*(step.change for step in steps), *(step.change for step in plugs.steps)]
-    return Applied(changes, [] if dry else [step.wanted.name for step in steps])
+    return ApplyResult(changes, [] if dry else [step.wanted.name for step in steps])
 
 
-def _patience(held: Held) -> float:
+def _start_deadline(held: LocalSession) -> float:
     """Return until when containers may take to start, by the monotonic clock: as long as the claim lasts."""
     left = held.expires_at - time.time() if held.expires_at is not None else REPAIR_SECONDS
-    return time.monotonic() + max(left, LEAST_SECONDS)
+    return time.monotonic() + max(left, MIN_START_SECONDS)
 
 
-def _images(client: docker.APIClient, held: Held, said: Found, *, dry: bool) -> dict[str, Image]:
+def _images(client: docker.APIClient, held: LocalSession, said: ImagesByAgent, *, dry: bool) -> dict[str, Image]:
     """Return the images of the containers here by name; with ``dry`` they may still have to be pulled.
 
-    Raises :class:`ImageUnavailable`, and :class:`ImagesDiffer` unless agents have the same: the others as they
+    Raises :class:`ImagePullError`, and :class:`ImageMismatchError` unless agents have the same: the others as they
     ``said``, this one as it is now.
     """
     images = {}
     for name in dict.fromkeys(kernel.image for kernel in held.kernels):
         found = find_image(client, name)
         if found is None and not dry:
-            raise ImageUnavailable(f"session_image: {name!r} is not on {held.agent}")
+            raise ImagePullError(f"session_image: {name!r} is not on {held.agent}")
         images[name] = found or Image("", {})
-    wrong = disagreement({**said, held.agent: {name: image.known for name, image in images.items() if image.id}})
+    wrong = image_mismatch({**said, held.agent: {name: image.known for name, image in images.items() if image.id}})
     if wrong:
-        raise ImagesDiffer(wrong)
+        raise ImageMismatchError(wrong)
     return images
 
 
@@ -159,8 +159,8 @@ def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | No
     return [change]
 
 
-def _apply_links(held: Held, *, dry: bool) -> list[Change]:
-    steps = plan_links(held.plan, held.agent, iproute.Look())
+def _apply_links(held: LocalSession, *, dry: bool) -> list[Change]:
+    steps = plan_links(held.plan, held.agent, iproute.LinkState())
     if not dry:
-        iproute.apply(steps)
+        iproute.apply_operations(steps)
     return [step.change for step in steps]

@@ -13,44 +13,44 @@ from typing import Any
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
-from .._host.store import Held, Store
+from .._host.store import LocalSession, Store
 from .._model.errors import ClusterError
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel, SessionPlan
-from .._model.session import EVERY
-from .._network.reachability import Endpoint, Met, Target, meetings
-from .claim import claimed
-from .logins import ask, passes
+from .._model.session import ALL
+from .._network.reachability import PeerTarget, ProbeSource, Reachability, check_reachability
+from .claim import require_claim
+from .logins import check_logins, passes
 from .survey import container_states
 
 CHAIN = 4
 """How many logins follow one another in one command: the engine needs longer for a command than sshd for a login."""
 
 
-class Unhealthy(ClusterError):
+class CheckFailedError(ClusterError):
     """The session does not hold what it promises; the message has one sentence for each thing."""
 
 
-def prove(
+def check_and_commit(
     client: docker.APIClient, store: Store, session_id: str, nonce: str, seconds: int, *, commit: bool
 ) -> dict[str, dict[str, Any]]:
     """Check this agent's part of a session and commit it; return its containers' states and images by hostname.
 
-    Raises :class:`Unhealthy` when something is wrong and :class:`NotClaimed` when a later run took the session over.
+    Raises :class:`CheckFailedError` when something is wrong and :class:`ClaimLostError` when a later run took the session over.
     """
-    held = claimed(store, session_id, nonce)
+    held = require_claim(store, session_id, nonce)
     # Where all run the session's command, who is through with it is there no more.
-    wrong = [] if held.plan.command_scope == EVERY and store.commanded(held) else findings(client, held, seconds)
+    wrong = [] if held.plan.command_scope == ALL and store.started_commands(held) else findings(client, held, seconds)
     if wrong:
-        raise Unhealthy("; ".join(wrong))
+        raise CheckFailedError("; ".join(wrong))
     with store.lock():
-        held = claimed(store, session_id, nonce)
+        held = require_claim(store, session_id, nonce)
         if commit and not held.committed:
             store.commit(held)
     return to_plain(container_states(client, containers.find_containers(client, session_id)))
 
 
-def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
+def findings(client: docker.APIClient, held: LocalSession, seconds: int) -> list[str]:
     """Return a sentence for each thing that is wrong; an empty list for a healthy slice.
 
     Checked are: every container of this agent runs; every other container answers over TCP and with full-size
@@ -64,8 +64,8 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
     until = time.monotonic() + seconds
     network = held.plan.network
     if network:
-        sources = [Endpoint(name, containers.pid_of(client, found[name]["Id"])) for name in _hostnames(held)]
-        met = meetings(sources, targets_of(held.plan), network.mtu, seconds)
+        sources = [ProbeSource(name, containers.pid_of(client, found[name]["Id"])) for name in _hostnames(held)]
+        met = check_reachability(sources, targets_of(held.plan), network.mtu, seconds)
         unreached = [sentence for one in met for sentence in _unreached(one, network.mtu)]
         if unreached:
             return unreached
@@ -76,18 +76,18 @@ def findings(client: docker.APIClient, held: Held, seconds: int) -> list[str]:
         return [sentence for sentences in said for sentence in sentences]
 
 
-def targets_of(plan: SessionPlan) -> list[Target]:
+def targets_of(plan: SessionPlan) -> list[PeerTarget]:
     """Return where the containers of a session are to be reached; those without an address are not."""
-    return [Target(one.hostname, one.address, one.ssh_port) for one in plan.kernels if one.address]
+    return [PeerTarget(one.hostname, one.address, one.ssh_port) for one in plan.kernels if one.address]
 
 
-def _unreached(met: Met, mtu: int) -> list[str]:
+def _unreached(met: Reachability, mtu: int) -> list[str]:
     """Return a sentence for each thing that fails between two containers."""
     means = [(met.tcp, "ssh over tcp"), (met.frame, f"frames of {mtu} bytes")]
     return [f"{met.source} does not reach {met.target} with {what}" for well, what in means if not well]
 
 
-def _ring(held: Held) -> list[Kernel]:
+def _ring(held: LocalSession) -> list[Kernel]:
     """Return the containers of this agent, and the one after them: the first of the next agent, or of this one.
 
     An agent that only makes the network of others has none.
@@ -110,13 +110,13 @@ def _logins(client: docker.APIClient, chain: Sequence[Kernel], until: float) -> 
 
 def _login(client: docker.APIClient, source: Kernel, peer: str, until: float) -> str:
     """Log in from a container to another; return what went wrong, empty when nothing did."""
-    refusals = ask(client, source.container, [peer]).refusals
+    refusals = check_logins(client, source.container, [peer]).failures
     # A session of one has no network to wait for: its sshd may still be starting.
     while refusals and time.monotonic() < until:
         time.sleep(0.05)
-        refusals = ask(client, source.container, [peer]).refusals
+        refusals = check_logins(client, source.container, [peer]).failures
     return f"ssh from {source.hostname} to {peer} fails: {refusals[peer]}" if refusals else ""
 
 
-def _hostnames(held: Held) -> list[str]:
+def _hostnames(held: LocalSession) -> list[str]:
     return [kernel.hostname for kernel in held.kernels]

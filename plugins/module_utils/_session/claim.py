@@ -14,37 +14,37 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from .._docker.containers import foreign_names
+from .._docker.containers import conflicting_names
 from .._docker.sdk import docker
-from .._firewall.sync import isolate
+from .._firewall.sync import sync_ruleset
 from .._host import machine
 from .._host.ssh_keys import ensure_keys
-from .._host.store import Held, Store, deadline
+from .._host.store import LocalSession, Store, deadline
 from .._model.capacity import fits
 from .._model.change import Change
-from .._model.devices import Pinned
+from .._model.devices import PinnedResources
 from .._model.errors import ClusterError
 from .._model.facts import AgentFacts
 from .._model.held_session import PublicKeys
 from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
-from .._wireguard.peers import join_peers
-from .pinning import pin
+from .._wireguard.peers import sync_wireguard_peers
+from .pinning import pin_containers
 from .remove import remove_slice
-from .survey import Questions, Settings, cpu_load, living, survey
+from .survey import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 
 
-class ClaimRefused(ClusterError):
+class ClaimRefusedError(ClusterError):
     """The plan no longer fits this agent; the message is one sentence."""
 
 
-class NameTaken(ClusterError):
+class ContainerNameConflictError(ClusterError):
     """Somebody else's container has a name that one of ours needs; waiting would not help. One sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Claim:
+class ClaimRequest:
     """What a run wants of this agent. ``seconds`` is how long it may take until the session is committed.
 
     ``clear`` are the ids of sessions that ended while this agent was away. With ``unproven``, no run has ever finished
@@ -56,8 +56,8 @@ class Claim:
     agent: str
     nonce: str
     seconds: int
-    clear: Sequence[str] = ()
-    unproven: bool = False
+    stale_sessions: Sequence[str] = ()
+    never_completed: bool = False
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -66,46 +66,50 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Claimed:
+class ClaimResult:
     """What came of a claim: what changed, and the public keys of the containers here by hostname."""
 
     changes: list[Change]
     keys: dict[str, PublicKeys]
 
 
-def claim(client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> Claimed:
+def claim(
+    client: docker.APIClient, store: Store, settings: AgentSettings, wanted: ClaimRequest, *, dry: bool
+) -> ClaimResult:
     """Check that the plan still fits, note the claim and make the containers' keys.
 
     What is to be cleared goes first. A session that is committed already is left as it is. One that another run left
     half way is taken over: its keys, cores and devices stay, its nonce becomes ours; when its time is over, or its plan
-    was another, it is removed and claimed anew. Raises :class:`ClaimRefused` or
-    :class:`NameTaken`; with ``dry`` nothing is written.
+    was another, it is removed and claimed anew. Raises :class:`ClaimRefusedError` or
+    :class:`ContainerNameConflictError`; with ``dry`` nothing is written.
     """
     hostnames = [kernel.hostname for kernel in wanted.kernels]
     with store.lock():
-        changes = [change for gone in wanted.clear for change in _clear(client, store, gone, dry=dry)]
+        changes = [change for gone in wanted.stale_sessions for change in _clear(client, store, gone, dry=dry)]
         held = store.session(wanted.plan.id)
         if held and held.committed:
-            if wanted.unproven and not dry:
+            if wanted.never_completed and not dry:
                 store.save(dataclasses.replace(held, nonce=wanted.nonce))
-            return Claimed(changes, held.keys)
+            return ClaimResult(changes, held.keys)
         if held and held.plan == wanted.plan and not held.expired(time.time()):
             pinned = held.pinned
         else:
-            pinned = _fit(client, store, settings, wanted, dry=dry)
+            pinned = _allocate(client, store, settings, wanted, dry=dry)
             changes.append(Change(f"claim {wanted.plan.name} on {wanted.agent}", None, f"{len(hostnames)} containers"))
         if dry:
-            return Claimed(changes, dict.fromkeys(hostnames, PublicKeys("(made by the agent)", "(made by the agent)")))
+            return ClaimResult(
+                changes, dict.fromkeys(hostnames, PublicKeys("(made by the agent)", "(made by the agent)"))
+            )
         until = deadline(wanted.seconds)
-        held = Held(wanted.plan, wanted.request, wanted.agent, wanted.nonce, until, pinned, {})
+        held = LocalSession(wanted.plan, wanted.request, wanted.agent, wanted.nonce, until, pinned, {})
         # Noted before there is anything else, so that whatever is made belongs to a claim; then with its keys.
         store.save(held)
         keys = _keys(store, wanted.plan.id, hostnames)
         store.save(dataclasses.replace(held, keys=keys))
         # Rules and peers follow from all claims together: they are never behind what is noted.
-        isolate(store, dry=False)
-        join_peers(store, dry=False)
-    return Claimed(changes, keys)
+        sync_ruleset(store, dry=False)
+        sync_wireguard_peers(store, dry=False)
+    return ClaimResult(changes, keys)
 
 
 def _keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
@@ -121,7 +125,9 @@ def _clear(client: docker.APIClient, store: Store, session_id: str, *, dry: bool
         return remove_slice(client, store, session_id, dry=dry)
 
 
-def _fit(client: docker.APIClient, store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> dict[str, Pinned]:
+def _allocate(
+    client: docker.APIClient, store: Store, settings: AgentSettings, wanted: ClaimRequest, *, dry: bool
+) -> dict[str, PinnedResources]:
     """Return cores and devices for the containers that the plan puts here, having checked everything else."""
     now = time.time()
     held = store.sessions()
@@ -130,24 +136,26 @@ def _fit(client: docker.APIClient, store: Store, settings: Settings, wanted: Cla
     if not dry:
         # What is left of this session would stand in its own way; its folder may have been lost.
         _clear(client, store, wanted.plan.id, dry=dry)
-    gone = [*wanted.clear, wanted.plan.id]
-    live = living(held, now, gone)
+    gone = [*wanted.stale_sessions, wanted.plan.id]
+    live = active_sessions(held, now, gone)
     paths = [mount.source for mount in wanted.plan.mounts]
-    facts = survey(client, store, settings, Questions(paths=paths, gone=gone), wanted.agent)
-    names = foreign_names(client, [kernel.container for kernel in wanted.kernels], wanted.plan.id)
+    facts = collect_facts(client, store, settings, FactsQuery(paths=paths, gone=gone), wanted.agent)
+    names = conflicting_names(client, [kernel.container for kernel in wanted.kernels], wanted.plan.id)
     if names:
-        raise NameTaken(f"container {', '.join(names)} exists on {wanted.agent} already and is not of this session")
-    refusal = _refusal(wanted, facts, live)
+        raise ContainerNameConflictError(
+            f"container {', '.join(names)} exists on {wanted.agent} already and is not of this session"
+        )
+    refusal = _why_refused(wanted, facts, live)
     if refusal:
-        raise ClaimRefused(refusal)
+        raise ClaimRefusedError(refusal)
     free = [device for device in facts.devices if device.free]
     nodes = machine.numa_nodes(facts.online_cpus)
     requests = [kernel.resources for kernel in wanted.kernels]
-    pinned = pin(nodes, cpu_load(live), settings.cpu_overcommit, free, requests)
+    pinned = pin_containers(nodes, cpu_load(live), settings.cpu_overcommit, free, requests)
     return {kernel.hostname: one for kernel, one in zip(wanted.kernels, pinned)}
 
 
-def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | None:
+def _why_refused(wanted: ClaimRequest, facts: AgentFacts, live: Sequence[LocalSession]) -> str | None:
     plan, here = wanted.plan, wanted.agent
     if any(one.plan.name == plan.name for one in live):
         return f"session_name: {plan.name!r} was taken on {here} by another run"
@@ -162,10 +170,10 @@ def _refusal(wanted: Claim, facts: AgentFacts, live: Sequence[Held]) -> str | No
         return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
     port = min(facts.tcp_ports.intersection(plan.tcp_ports(here)), default=None)
     taken = f"the port {port} was taken on {here} by another run" if port is not None else None
-    return taken or (_taken(plan.network, plan.host_ports(here), facts) if plan.network else None)
+    return taken or (_network_conflict(plan.network, plan.host_ports(here), facts) if plan.network else None)
 
 
-def _taken(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:
+def _network_conflict(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:
     if host_ports and not facts.allow_host_network:
         return f"agent_allow_host_network: {facts.name} no longer shares its network with containers"
     if network.vni in facts.vnis:
@@ -189,30 +197,32 @@ def _overlaps(subnet: str, networks: Sequence[str]) -> bool:
     return any(network.version == 4 and network.prefixlen and wanted.overlaps(network) for network in used)
 
 
-class NotClaimed(ClusterError):
+class ClaimLostError(ClusterError):
     """This run has no claim here (any more); the message is one sentence."""
 
 
-def claimed(store: Store, session_id: str, nonce: str) -> Held:
+def require_claim(store: Store, session_id: str, nonce: str) -> LocalSession:
     """Return a session that this run may change: the run claimed it last, or the session is committed.
 
-    Raises :class:`NotClaimed`.
+    Raises :class:`ClaimLostError`.
     """
     held = store.session(session_id)
     if held is None:
-        raise NotClaimed(f"the session {session_id} is not claimed on this agent: its claim expired, or was removed")
+        raise ClaimLostError(
+            f"the session {session_id} is not claimed on this agent: its claim expired, or was removed"
+        )
     if not held.committed and held.nonce != nonce:
-        raise NotClaimed(f"session_name: {held.plan.name!r} was taken over by a later run; this one gives way")
+        raise ClaimLostError(f"session_name: {held.plan.name!r} was taken over by a later run; this one gives way")
     return held
 
 
-def renew(store: Store, session_id: str, nonce: str, seconds: int) -> Held:
+def renew_claim(store: Store, session_id: str, nonce: str, seconds: int) -> LocalSession:
     """Let a claim of this run last for so many seconds at least; a session that is committed has no end.
 
-    Raises :class:`NotClaimed`.
+    Raises :class:`ClaimLostError`.
     """
     with store.lock():
-        held, least = claimed(store, session_id, nonce), deadline(seconds)
+        held, least = require_claim(store, session_id, nonce), deadline(seconds)
         if held.expires_at is not None and held.expires_at < least:
             held = dataclasses.replace(held, expires_at=least)
             store.save(held)

@@ -14,7 +14,7 @@ from .._docker.sdk import docker
 from .._host.store import Store
 from .._model.change import Change
 from .._model.session import MAIN1, STOPPED
-from .claim import NotClaimed, claimed
+from .claim import ClaimLostError, require_claim
 
 POLL_SECONDS = 0.5
 
@@ -22,17 +22,19 @@ POLL_SECONDS = 0.5
 def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
     """Let the containers here that run the session's command do so, once; nothing happens where there is none.
 
-    Raises :class:`NotClaimed` when a later run took the session over, and when it has not proven itself yet.
+    Raises :class:`ClaimLostError` when a later run took the session over, and when it has not proven itself yet.
     """
     with store.session_lock(session_id):
-        held = claimed(store, session_id, nonce)
+        held = require_claim(store, session_id, nonce)
         name = held.plan.name
         if not held.committed:
-            raise NotClaimed(f"session_name: {name!r} is not committed on this agent, so its command may not start yet")
+            raise ClaimLostError(
+                f"session_name: {name!r} is not committed on this agent, so its command may not start yet"
+            )
         commanded = [one.hostname for one in held.kernels if held.plan.runs_command(one.hostname)]
-        waiting = [one for one in commanded if one not in store.commanded(held)]
+        waiting = [one for one in commanded if one not in store.started_commands(held)]
         for hostname in waiting if not dry else ():
-            store.go_file(session_id, hostname).touch(mode=0o600)
+            store.start_marker(session_id, hostname).touch(mode=0o600)
         return [Change(f"command of {name} in {hostname}", None, "started") for hostname in waiting]
 
 
@@ -47,7 +49,7 @@ def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> t
         if main is None:
             return True, None
         if main["State"] in STOPPED:
-            return True, containers.how_it_ended(client, main["Id"])[0]
+            return True, containers.exit_status(client, main["Id"])[0]
         left = until - time.monotonic()
         if left <= 0:
             return False, None

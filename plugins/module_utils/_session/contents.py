@@ -17,13 +17,13 @@ from .._docker import containers, labels, networks
 from .._docker.images import Image
 from .._host.accelerators import INFINIBAND
 from .._host.files import DesiredFile
-from .._host.store import Held, Store
-from .._model.devices import Pinned, device_nodes
-from .._model.environment import AGAIN, derived, environment_text
+from .._host.store import LocalSession, Store
+from .._model.devices import PinnedResources, device_nodes
+from .._model.environment import REDERIVED_VARIABLES, derived_variables, environment_text
 from .._model.held_session import PublicKeys
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import SSH_PORT
-from .survey import Host
+from .survey import HostCapabilities
 
 
 def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:
@@ -53,7 +53,7 @@ def authorized_keys(
 
 
 @dataclasses.dataclass(frozen=True)
-class Contents:
+class RenderedFiles:
     """What the templates gave, and the keys of all containers: the same for every agent but for ``environments``.
 
     Those are of the containers here, by hostname.
@@ -67,7 +67,7 @@ class Contents:
     bootstrap: str = ""
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Contents:
+    def from_options(cls, options: Mapping[str, Any]) -> RenderedFiles:
         """Return the contents that a module's options hold."""
         return cls(
             hosts=options["hosts"],
@@ -80,7 +80,7 @@ class Contents:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """A slice as it should be, adapter by adapter."""
 
     files: list[DesiredFile]
@@ -89,24 +89,34 @@ class Wanted:
 
 
 def desired_slice(
-    store: Store, held: Held, contents: Contents, images: Mapping[str, Image], default_network: str, host: Host
-) -> Wanted:
+    store: Store,
+    held: LocalSession,
+    contents: RenderedFiles,
+    images: Mapping[str, Image],
+    default_network: str,
+    host: HostCapabilities,
+) -> DesiredState:
     """Return what this agent should have of a session: pure but for the path of the kit in use."""
     files: list[DesiredFile] = []
     wanted = []
     for kernel in held.kernels:
         folder = store.kernel_folder(held.plan.id, kernel.hostname)
         given, image = contents.environments[kernel.hostname], images[kernel.image]
-        follows = derived(image.environment, given, held.plan.interface_on(kernel.agent))
+        follows = derived_variables(image.environment, given, held.plan.interface_on(kernel.agent))
         files += _files(folder, held, kernel, contents, host.infiniband, follows)
         container = _container(held, kernel, given, image, str(folder), store.kit(), default_network)
         container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus)
         wanted.append(dataclasses.replace(container, ssh_files=_ssh_digest(held.plan, kernel, contents)))
-    return Wanted(files, networks.desired_network(held.plan), wanted)
+    return DesiredState(files, networks.desired_network(held.plan), wanted)
 
 
 def _files(
-    folder: Path, held: Held, kernel: Kernel, contents: Contents, infiniband: Iterable[str], follows: Collection[str]
+    folder: Path,
+    held: LocalSession,
+    kernel: Kernel,
+    contents: RenderedFiles,
+    infiniband: Iterable[str],
+    follows: Collection[str],
 ) -> list[DesiredFile]:
     """Return what a container sees at ``/run/backendai``; ``follows`` are the variables that are derived.
 
@@ -117,7 +127,7 @@ def _files(
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
     scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
     scripts |= {f"apps/{app.name}": app.command for app in plan.apps if kernel.rank == 0}
-    pinned = held.pinned.get(kernel.hostname, Pinned())
+    pinned = held.pinned.get(kernel.hostname, PinnedResources())
     nodes = device_nodes([*pinned.device_ids, *(infiniband if plan.infiniband else ())])
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
     listening = ports(plan.kernels)
@@ -125,7 +135,7 @@ def _files(
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
         DesiredFile(folder / "environment", environment_text(contents.environments[kernel.hostname]), secret=True),
-        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in AGAIN if name in follows)),
+        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in REDERIVED_VARIABLES if name in follows)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
         DesiredFile(folder / "ssh" / "known_hosts", known),
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
@@ -135,7 +145,7 @@ def _files(
     ]
 
 
-def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: Contents) -> str:
+def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: RenderedFiles) -> str:
     """Return what identifies the SSH files: containers copy them when they start, so other files want another start."""
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
     text = "\0".join((known_hosts(plan.kernels, contents.keys), allowed, contents.ssh_config))
@@ -143,9 +153,9 @@ def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: Contents) -> str:
 
 
 def _container(
-    held: Held, kernel: Kernel, given: dict[str, str], image: Image, folder: str, kit: str, default_network: str
+    held: LocalSession, kernel: Kernel, given: dict[str, str], image: Image, folder: str, kit: str, default_network: str
 ) -> containers.Container:
-    plan, pinned = held.plan, held.pinned.get(kernel.hostname, Pinned())
+    plan, pinned = held.plan, held.pinned.get(kernel.hostname, PinnedResources())
     # On the agent's own network everything is where gateways reach it already.
     published = plan.published if kernel.rank == 0 and not plan.shares_host_network else ()
     mounts = (f"{one.source}:{one.target}:{'ro' if one.read_only else 'rw'}" for one in plan.mounts)
@@ -154,7 +164,7 @@ def _container(
         hostname=kernel.hostname,
         image=kernel.image,
         argv=image.argv,
-        given=given,
+        explicit_environment=given,
         image_environment=image.environment,
         kit=kit,
         binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
@@ -169,13 +179,13 @@ def _container(
         mac=kernel.mac,
         interface=plan.interface_on(kernel.agent),
         networks=plan.networks,
-        overlay=plan.network is not None and plan.network.manager is not None,
+        overlay=plan.network is not None and plan.network.swarm_manager is not None,
         published=tuple((one.port, one.address, one.host_port) for one in published),
         labels=_labels(plan, kernel, pinned, image.digest),
     )
 
 
-def _labels(plan: SessionPlan, kernel: Kernel, pinned: Pinned, digest: str) -> dict[str, str]:
+def _labels(plan: SessionPlan, kernel: Kernel, pinned: PinnedResources, digest: str) -> dict[str, str]:
     return {
         labels.OWNER: labels.OWNER_VALUE,
         labels.SESSION_ID: plan.id,

@@ -10,24 +10,24 @@ import ipaddress
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
-from .._host.store import Held
+from .._host.store import LocalSession
 from .._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
 from .._model.plan import Kernel, SessionPlan
 from .._network.bridge import desired_bridge, plan_bridge
-from .._network.iproute import Look, Step
-from .._network.veth import Port, Ports, plan_ports
+from .._network.iproute import LinkOperation, LinkState
+from .._network.veth import Ports, VethInterface, plan_ports
 from .._network.vxlan import desired_vxlan, plan_vxlan
 
 DEFAULT_INTERFACE = "eth0"
 
 
-def plan_links(plan: SessionPlan, agent: str, look: Look) -> list[Step]:
+def plan_links(plan: SessionPlan, agent: str, look: LinkState) -> list[LinkOperation]:
     """Return what must change for the session's bridge and tunnel to be as planned. It takes no engine to know that."""
     bridge, link = desired_bridge(plan), desired_vxlan(plan, agent)
     return [*(plan_bridge(bridge, look) if bridge else []), *(plan_vxlan(link, look) if link else [])]
 
 
-def plan_plugs(client: docker.APIClient, held: Held) -> Ports:
+def plan_interfaces(client: docker.APIClient, held: LocalSession) -> Ports:
     """Return what must change for the running containers of this agent to be plugged in as planned."""
     running = [one for one in containers.find_containers(client, held.plan.id) if one["State"] == "running"]
     pids = {one["Labels"].get(labels.HOSTNAME): containers.pid_of(client, one["Id"]) for one in running}
@@ -35,12 +35,14 @@ def plan_plugs(client: docker.APIClient, held: Held) -> Ports:
     return plan_ports(port for kernel, pid in there for port in _ports_of(held.plan, kernel, pid))
 
 
-def _ports_of(plan: SessionPlan, kernel: Kernel, pid: int) -> list[Port]:
+def _ports_of(plan: SessionPlan, kernel: Kernel, pid: int) -> list[VethInterface]:
     network = plan.network
     if plan.host_ports(kernel.agent):
         return []
-    ports = [Port(kernel.hostname, pid, DEFAULT_INTERFACE, DEFAULT_BRIDGE)]
+    ports = [VethInterface(kernel.hostname, pid, DEFAULT_INTERFACE, DEFAULT_BRIDGE)]
     if network and network.bridge and network.subnet:
         address = f"{kernel.address}/{ipaddress.IPv4Network(network.subnet).prefixlen}"
-        ports.append(Port(kernel.hostname, pid, SESSION_INTERFACE, network.bridge, address, kernel.mac, network.mtu))
+        ports.append(
+            VethInterface(kernel.hostname, pid, SESSION_INTERFACE, network.bridge, address, kernel.mac, network.mtu)
+        )
     return ports

@@ -16,7 +16,7 @@ from .._docker.sdk import docker
 SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 
 # How many logins of one container are under way at a time.
-AT_ONCE = 4
+MAX_PARALLEL = 4
 
 _SCRIPT = f"""
 set -f
@@ -24,7 +24,7 @@ n=0
 for peer in "$@"; do
     (said=$({BUSYBOX} timeout 10 {SSH} "$peer" {BUSYBOX} hostname 2>&1 < /dev/null); echo "$peer" $said) &
     n=$((n + 1))
-    [ $((n % {AT_ONCE})) -ne 0 ] || wait
+    [ $((n % {MAX_PARALLEL})) -ne 0 ] || wait
 done
 wait
 echo
@@ -33,17 +33,17 @@ cat /etc/hosts
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
+class LoginReport:
     """What a container says: ``addresses`` by the names in its ``/etc/hosts``, in the order of the file.
 
     ``refusals`` has, by hostname, what came of the logins that failed, in one line; empty where nothing was printed.
     """
 
     addresses: dict[str, list[str]]
-    refusals: dict[str, str]
+    failures: dict[str, str]
 
 
-def ask(client: docker.APIClient, container: str, peers: Sequence[str]) -> Said:
+def check_logins(client: docker.APIClient, container: str, peers: Sequence[str]) -> LoginReport:
     """Let a running container log in to all ``peers``, as work and by name, with host keys checked and no prompt.
 
     However many they are, the engine runs one command. A login that hangs counts as failed after some seconds.
@@ -51,7 +51,7 @@ def ask(client: docker.APIClient, container: str, peers: Sequence[str]) -> Said:
     printed = run_as_work(client, container, shlex.join([BUSYBOX, "sh", "-c", _SCRIPT, "sh", *peers]))
     answers, _empty, hosts = f"\n{printed}".partition("\n\n")
     said = {peer: " ".join(words) for peer, *words in (line.split() for line in answers.splitlines() if line.strip())}
-    return Said(_addresses(hosts), {peer: said.get(peer, "") for peer in peers if said.get(peer) != peer})
+    return LoginReport(_addresses(hosts), {peer: said.get(peer, "") for peer in peers if said.get(peer) != peer})
 
 
 def passes(client: docker.APIClient, container: str, peers: Sequence[str]) -> bool:

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from .._docker import containers, labels
-from .._docker.logs import LogUnreadable, tail_of, tail_of_file
+from .._docker.logs import LogReadError, tail_of, tail_of_file
 from .._docker.sdk import docker
-from .._host.store import Held
+from .._host.store import LocalSession
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel
 from .._model.session import MAIN1, App
@@ -24,7 +24,7 @@ from .survey import container_states
 APP_LOG = "/var/log/backendai/{name}.log"
 
 
-def logs_of(client: docker.APIClient, held: Held, hostname: str, lines: int) -> dict[str, Any]:
+def logs_of(client: docker.APIClient, held: LocalSession, hostname: str, lines: int) -> dict[str, Any]:
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
     ``logs`` has for each container that is here, by hostname: its ``log``, the logs of its ``apps`` by name, and in
@@ -60,5 +60,5 @@ def _or_why(read: Callable[[], list[str] | None]) -> tuple[list[str] | None, str
     """Return a log, or why it cannot be read."""
     try:
         return read(), ""
-    except LogUnreadable as error:
+    except LogReadError as error:
         return None, str(error)

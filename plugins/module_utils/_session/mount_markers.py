@@ -45,14 +45,14 @@ done 2> /dev/null
 """
 
 
-def leave(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
+def create_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
     """Leave a mark through main1 in each mount that it may write to; return the targets of those."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
     answers = _run(client, plan.kernels[0].container, _LEAVE, mark, targets)
     return [target for target, answer in zip(targets, answers) if answer == "left"]
 
 
-def look(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict[str, dict[str, dict[str, Any]]]:
+def find_markers(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Return what each container that runs here sees of each mount, by hostname and target.
 
     ``mark``: whether the mark is there. ``folder``: the device and inode of the mount's top folder. ``names``: a digest
@@ -72,7 +72,7 @@ def look(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict[str, di
         }
 
 
-def remove(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
+def remove_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
     """Remove the mark through main1 again; return the targets where it could not be."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
     answers = _run(client, plan.kernels[0].container, _REMOVE, mark, targets)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from .._docker import overlay
 from .._docker.sdk import docker
-from .._host.store import Held, Store
+from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.plan import SessionPlan
-from .claim import claimed
+from .claim import require_claim
 
 
-def overlay_drift(client: docker.APIClient, held: Held) -> list[Change]:
+def overlay_drift(client: docker.APIClient, held: LocalSession) -> list[Change]:
     """Return how a session's overlay differs from what is wanted, where this agent has to make it."""
     wanted = overlay.desired_overlay(held.plan)
-    if wanted is None or held.plan.network is None or held.plan.network.manager != held.agent:
+    if wanted is None or held.plan.network is None or held.plan.network.swarm_manager != held.agent:
         return []
     change = overlay.plan_overlay(client, wanted)
     return [change] if change else []
@@ -26,13 +26,13 @@ def overlay_drift(client: docker.APIClient, held: Held) -> list[Change]:
 def make_overlay(client: docker.APIClient, store: Store, plan: SessionPlan, nonce: str, *, dry: bool) -> list[Change]:
     """Make the overlay of a session that this run has claimed, and return what changed; nothing where it is there.
 
-    With ``dry`` the claim may be missing. Raises :class:`NotClaimed`, and :class:`OverlayInUse` when one that was made
+    With ``dry`` the claim may be missing. Raises :class:`ClaimLostError`, and :class:`OverlayInUseError` when one that was made
     differently is in use.
     """
     wanted = overlay.desired_overlay(plan)
     with store.session_lock(plan.id):
         if not dry:
-            claimed(store, plan.id, nonce)
+            require_claim(store, plan.id, nonce)
         change = overlay.plan_overlay(client, wanted) if wanted else None
         if wanted is None or change is None:
             return []

@@ -12,19 +12,21 @@ from typing import Any
 
 from .._docker import containers
 from .._docker.sdk import docker
-from .._host.store import Held
+from .._host.store import LocalSession
 from .._model.addressing import is_ipv6
 from .._model.errors import EXPECTED, reason
 from .._model.plan import Kernel
 from .._network.latency import latencies
-from .._network.reachability import Endpoint, Met, meetings
+from .._network.reachability import ProbeSource, Reachability, check_reachability
 from .check import targets_of
-from .logins import Said, ask
+from .logins import LoginReport, check_logins
 
 Pair = tuple[str, str]
 
 
-def pairs_of(client: docker.APIClient, held: Held, pids: Mapping[str, int], seconds: int) -> list[dict[str, Any]]:
+def pairs_of(
+    client: docker.APIClient, held: LocalSession, pids: Mapping[str, int], seconds: int
+) -> list[dict[str, Any]]:
     """Return how each container that runs here (``pids``, by hostname) meets each of its session, itself included.
 
     Of every pair it is told whether the ``name`` leads to the peer's address, whether its sshd answers over ``tcp``,
@@ -33,7 +35,7 @@ def pairs_of(client: docker.APIClient, held: Held, pids: Mapping[str, int], seco
     oneself, and a login where nobody answers.
     """
     sources = [kernel for kernel in held.kernels if kernel.hostname in pids]
-    met = _meetings(held, [Endpoint(one.hostname, pids[one.hostname]) for one in sources], seconds)
+    met = _meetings(held, [ProbeSource(one.hostname, pids[one.hostname]) for one in sources], seconds)
     unheard = {pair for pair, how in met.items() if not how.tcp}
     everybody = [kernel.hostname for kernel in held.plan.kernels]
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
@@ -44,11 +46,11 @@ def pairs_of(client: docker.APIClient, held: Held, pids: Mapping[str, int], seco
         {
             "from": source.hostname,
             "to": target.hostname,
-            "name": _leads_to(told, target),
+            "name": _resolves_to(told, target),
             "tcp": met[pair].tcp if pair in met else None,
             "frame": met[pair].frame if pair in met else None,
-            "ssh": None if pair in unheard else target.hostname not in told.refusals,
-            "ssh_error": told.refusals.get(target.hostname),
+            "ssh": None if pair in unheard else target.hostname not in told.failures,
+            "ssh_error": told.failures.get(target.hostname),
             "latency_ms": taken.get(pair),
         }
         for source, told in zip(sources, said)
@@ -57,26 +59,26 @@ def pairs_of(client: docker.APIClient, held: Held, pids: Mapping[str, int], seco
     ]
 
 
-def _meetings(held: Held, sources: list[Endpoint], seconds: int) -> dict[Pair, Met]:
+def _meetings(held: LocalSession, sources: list[ProbeSource], seconds: int) -> dict[Pair, Reachability]:
     network = held.plan.network
-    met = meetings(sources, targets_of(held.plan), network.mtu, seconds) if network else []
+    met = check_reachability(sources, targets_of(held.plan), network.mtu, seconds) if network else []
     return {(one.source, one.target): one for one in met}
 
 
-def _latencies(held: Held, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
+def _latencies(held: LocalSession, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
     targets = {one.hostname: one for one in targets_of(held.plan)}
-    return latencies((Endpoint(source, pids[source]), targets[target]) for source, target in pairs)
+    return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 
-def _ask(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> Said:
+def _ask(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> LoginReport:
     """Let a container log in to its peers; where it cannot be asked, none of it succeeds."""
     try:
-        return ask(client, kernel.container, peers)
+        return check_logins(client, kernel.container, peers)
     except EXPECTED as error:
-        return Said({}, dict.fromkeys(peers, reason(error)))
+        return LoginReport({}, dict.fromkeys(peers, reason(error)))
 
 
-def _leads_to(said: Said, kernel: Kernel) -> bool:
+def _resolves_to(said: LoginReport, kernel: Kernel) -> bool:
     """Return whether a name leads to the container that has it: the first IPv4 address counts."""
     first = next((address for address in said.addresses.get(kernel.hostname, []) if not is_ipv6(address)), None)
     return first is not None and kernel.address in (None, first)

@@ -20,16 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from .._model.devices import HOST_SLOTS, Device, Pinned
+from .._model.devices import HOST_SLOTS, Device, PinnedResources
 
 
-def pin(
+def pin_containers(
     nodes: Mapping[int, int],
     load: Mapping[int, int],
     overcommit: int,
     free: Iterable[Device],
     requests: Iterable[Mapping[str, int]],
-) -> list[Pinned]:
+) -> list[PinnedResources]:
     """Return what each container gets, in the order of their ``requests`` (slots of one container each).
 
     ``nodes`` has the NUMA node of each core, ``load`` how many containers are pinned to a core already, ``overcommit``
@@ -41,7 +41,7 @@ def pin(
     pinned = []
     for request in requests:
         asked = {slot: count for slot, count in request.items() if count and slot not in HOST_SLOTS}
-        cores = _open_cores(nodes, busy, overcommit)
+        cores = _available_cores(nodes, busy, overcommit)
         roomy = {node: len(cpus) >= request["cpu"] for node, cpus in cores.items()}
         devices = _pick_devices(left, asked, roomy)
         cpus = _pick_cores(cores, busy, request["cpu"], {one.numa for one in devices})
@@ -49,11 +49,11 @@ def pin(
         for cpu in cpus:
             busy[cpu] += 1
         by_slot = {slot: [one.id for one in devices if one.slot == slot] for slot in asked}
-        pinned.append(Pinned(sorted(cpus), by_slot))
+        pinned.append(PinnedResources(sorted(cpus), by_slot))
     return pinned
 
 
-def _open_cores(nodes: Mapping[int, int], busy: Mapping[int, int], overcommit: int) -> dict[int, list[int]]:
+def _available_cores(nodes: Mapping[int, int], busy: Mapping[int, int], overcommit: int) -> dict[int, list[int]]:
     """Return the open cores of every node, the least loaded first."""
     cores: dict[int, list[int]] = {node: [] for node in nodes.values()}
     for cpu in sorted(nodes, key=lambda cpu: (busy[cpu], cpu)):

@@ -20,21 +20,21 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from .._docker.client import connect
-from .._docker.images import ImageUnavailable, Layers, Progress, find_image, pull_image
+from .._docker.images import ImagePullError, Layers, Progress, find_image, pull_image
 from .._docker.sdk import docker
-from .._host.processes import detach
-from .._host.store import Held, Store
+from .._host.processes import daemonize
+from .._host.store import LocalSession, Store
 from .._model.files import locked, write_atomically
-from .._model.images import Credential, KnownImage
+from .._model.images import Credential, ImageIdentity
 
 # Seconds between two looks of the process that pulls: at the claim, and at how far it is.
-PACE = 0.5
+POLL_SECONDS = 0.5
 
 
 # Seconds after which a pull is given up that the engine says nothing of.
-SILENCE = 600
+STALL_SECONDS = 600
 
-_NOTHING_HEARD = f"nothing was heard of it for {SILENCE} seconds"
+_NOTHING_HEARD = f"nothing was heard of it for {STALL_SECONDS} seconds"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,37 +47,37 @@ class Pull:
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class PullStatus:
     """How a pull is doing: the ``image`` once it is there, until then how far it is. ``started`` says that it began."""
 
-    image: KnownImage | None
+    image: ImageIdentity | None
     progress: Progress = dataclasses.field(default_factory=Progress)
     started: bool = False
 
 
-def look(client: docker.APIClient, docker_host: str, store: Store, held: Held, pull: Pull) -> Seen:
+def ensure_pull(client: docker.APIClient, docker_host: str, store: Store, held: LocalSession, pull: Pull) -> PullStatus:
     """Start a pull where the image is missing, and return how it is doing.
 
-    Raises :class:`ImageUnavailable` when it has failed, or the process that pulled is gone.
+    Raises :class:`ImagePullError` when it has failed, or the process that pulled is gone.
     """
-    note = _Note(store, held.plan.id, pull)
+    note = _PullState(store, held.plan.id, pull)
     # Asked before the image is looked for: a pull that ends in between leaves the image there.
     with note.locked() as handle:
         found = find_image(client, pull.name)
         if found:
-            return Seen(found.known)
+            return PullStatus(found.known)
         if handle is None:
-            return Seen(None, note.progress())
+            return PullStatus(None, note.progress())
         wrong = note.failure(held.nonce)
         if wrong:
             note.forget()
-            raise ImageUnavailable(wrong)
+            raise ImagePullError(wrong)
         note.write(Progress())
-        detach(lambda: _work(docker_host, note, pull), handle)
-    return Seen(None, started=True)
+        daemonize(lambda: _pull_worker(docker_host, note, pull), handle)
+    return PullStatus(None, started=True)
 
 
-class _Note:
+class _PullState:
     """What is written of a pull in the folder of its session."""
 
     def __init__(self, store: Store, session_id: str, pull: Pull) -> None:
@@ -112,7 +112,7 @@ class _Note:
             return ""
         if said["failed"] is None:
             killed = "the process that pulled it was killed"
-            return str(ImageUnavailable.because(self._pull.name, self._pull.reference, killed))
+            return str(ImagePullError.from_error(self._pull.name, self._pull.reference, killed))
         return str(said["failed"])
 
     def forget(self) -> None:
@@ -127,7 +127,7 @@ class _Note:
         return said
 
 
-def _work(docker_host: str, note: _Note, pull: Pull) -> None:
+def _pull_worker(docker_host: str, note: _PullState, pull: Pull) -> None:
     """Pull, and note how it goes; return when it has ended, or when nobody claims the session any more.
 
     The engine breaks a pull off when the connection that asked for it closes, as it does with this process.
@@ -138,24 +138,24 @@ def _work(docker_host: str, note: _Note, pull: Pull) -> None:
 
     def hear(line: Mapping[str, Any]) -> None:
         heard[0] = time.monotonic()
-        layers.hear(line)
+        layers.update(line)
 
     def fetch() -> None:
         try:
             pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, hear)
             ended.append("")
-        except ImageUnavailable as error:
+        except ImagePullError as error:
             ended.append(str(error))
         # Nobody else would hear of it, whatever it is.
         except Exception as error:
-            ended.append(str(ImageUnavailable.because(pull.name, pull.reference, error)))
+            ended.append(str(ImagePullError.from_error(pull.name, pull.reference, error)))
 
     at_work = threading.Thread(target=fetch, daemon=True)
     at_work.start()
     while at_work.is_alive():
-        at_work.join(PACE)
-        silent = time.monotonic() - heard[0] > SILENCE
-        why = str(ImageUnavailable.because(pull.name, pull.reference, _NOTHING_HEARD)) if silent else None
+        at_work.join(POLL_SECONDS)
+        silent = time.monotonic() - heard[0] > STALL_SECONDS
+        why = str(ImagePullError.from_error(pull.name, pull.reference, _NOTHING_HEARD)) if silent else None
         if not note.write(layers.progress(), why) or silent:
             return
     note.write(layers.progress(), ended[0])

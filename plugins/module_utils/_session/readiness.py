@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 
 from .._docker.containers import pid_of
-from .._docker.logs import LogUnreadable, tail_of
+from .._docker.logs import LogReadError, tail_of
 from .._docker.sdk import docker
 from .._host.processes import process_start_time
 from .._model.errors import ClusterError
@@ -26,7 +26,7 @@ LAST_LINES = 3
 POLL_SECONDS = 0.05
 
 
-class NotReady(ClusterError):
+class NotReadyError(ClusterError):
     """A container did not get through its start; the message says which and why, in one sentence."""
 
 
@@ -37,14 +37,14 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
     """
     left = {name: _first_process(client, name) for name in names}
     while True:
-        left = {name: process for name, process in left.items() if not _is_marked(process)}
+        left = {name: process for name, process in left.items() if not _has_ready_marker(process)}
         if not left:
             return
         if time.monotonic() >= until:
             slow = next(iter(left))
-            raise NotReady(
+            raise NotReadyError(
                 f"container {slow} is not through its start: session_bootstrap_script, if there is one, has to be"
-                f" done within session_claim_ttl{_last_words(client, slow)}"
+                f" done within session_claim_ttl{_log_tail(client, slow)}"
             )
         time.sleep(POLL_SECONDS)
         left = {name: process if _runs(process) else _first_process(client, name) for name, process in left.items()}
@@ -66,7 +66,7 @@ def _first_process(client: docker.APIClient, name: str) -> _Process:
             return _Process(pid, process_start_time(pid))
     except (docker.errors.NotFound, ProcessLookupError, FileNotFoundError):
         pass
-    raise NotReady(f"container {name} ended while it started{_last_words(client, name)}")
+    raise NotReadyError(f"container {name} ended while it started{_log_tail(client, name)}")
 
 
 def _runs(process: _Process) -> bool:
@@ -77,7 +77,7 @@ def _runs(process: _Process) -> bool:
         return False
 
 
-def _is_marked(process: _Process) -> bool:
+def _has_ready_marker(process: _Process) -> bool:
     """Return whether the mark is of this start: one that is started again has its last one for a moment.
 
     Clocks would not tell: the engine notes a start when it is over, and the entrypoint may be faster.
@@ -91,9 +91,9 @@ def _is_marked(process: _Process) -> bool:
         return False
 
 
-def _last_words(client: docker.APIClient, name: str) -> str:
+def _log_tail(client: docker.APIClient, name: str) -> str:
     try:
         lines = tail_of(client, name, LAST_LINES)
-    except LogUnreadable as error:
+    except LogReadError as error:
         lines = [str(error)]
     return f"; its log ends with: {' / '.join(lines)}" if lines else ""

@@ -14,8 +14,8 @@ from typing import Any
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
-from .._firewall.sync import isolate
-from .._host.store import Damaged, Store
+from .._firewall.sync import sync_ruleset
+from .._host.store import CorruptStateError, Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1, STOPPED
@@ -26,7 +26,7 @@ from .remove import remove_claimed, remove_slice
 
 
 @dataclasses.dataclass(frozen=True)
-class Reaped:
+class ReapResult:
     """What came of it: what changed, and by session id a sentence for what could not be done."""
 
     changes: list[Change]
@@ -35,7 +35,7 @@ class Reaped:
 
 def reap(
     client: docker.APIClient, store: Store, end: Sequence[str], restart: Sequence[str], *, expired: bool, dry: bool
-) -> Reaped:
+) -> ReapResult:
     """Take away the slices of ``end`` and, with ``expired``, those whose claim's time is over; restart ``restart``.
 
     What fails for one session does not stop the others. What is stored of a session may be damaged, so that no claims
@@ -45,7 +45,7 @@ def reap(
     failures: dict[str, str] = {}
     try:
         over = [one.plan.id for one in store.sessions() if one.expired(time.time())] if expired else []
-    except Damaged as error:
+    except CorruptStateError as error:
         over, failures["expired"] = [], str(error)
     acts = [(one, _remove) for one in end]
     acts += [(one, remove_expired) for one in over if one not in end]
@@ -58,7 +58,7 @@ def reap(
         changes += done
         if wrong:
             failures[session_id] = wrong
-    return Reaped(changes, failures)
+    return ReapResult(changes, failures)
 
 
 def _remove(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
@@ -90,13 +90,13 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
         wanted = [one.hostname for one in held.kernels if one.hostname not in over]
         wrong = [f"{name} was removed on {held.agent} and cannot be restarted" for name in wanted if name not in found]
         stopped = [found[name] for name in wanted if name in found and found[name]["State"] != "running"]
-        steps = plan_links(held.plan, held.agent, iproute.Look())
+        steps = plan_links(held.plan, held.agent, iproute.LinkState())
         linked = [step.change for step in steps]
         started = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
-        ruled = isolate(store, dry=dry)
+        ruled = sync_ruleset(store, dry=dry)
         if dry:
             return ruled + linked + started, "; ".join(wrong)
-        iproute.apply(steps)
+        iproute.apply_operations(steps)
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
             refusals = list(pool.map(lambda one: _start(client, one), stopped))
         done = [change for change, refusal in zip(started, refusals) if not refusal]
@@ -105,7 +105,7 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
 
 def _succeeded(client: docker.APIClient, container: Mapping[str, Any]) -> bool:
     """Return whether a container has ended, with the exit code 0."""
-    return container["State"] in STOPPED and containers.how_it_ended(client, container["Id"])[0] == 0
+    return container["State"] in STOPPED and containers.exit_status(client, container["Id"])[0] == 0
 
 
 def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from .._docker import containers, networks, overlay
 from .._docker.sdk import docker
-from .._firewall.sync import isolate
+from .._firewall.sync import sync_ruleset
 from .._host.store import Store
 from .._model.change import Change
-from .._model.network import link_of
+from .._model.network import vxlan_link_name
 from .._network import vxlan
-from .._wireguard.peers import join_peers
+from .._wireguard.peers import sync_wireguard_peers
 
 
 def remove_claimed(
@@ -44,11 +44,11 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
         there += [Change(f"network {one['Name']}", one["Id"][:12], None) for one in joined]
         return [*there, *([Change(f"session {held.plan.name}", "held", None)] if held else [])]
     changes = containers.remove_containers(client, found)
-    vxlan.remove_link(link_of(session_id))
+    vxlan.remove_link(vxlan_link_name(session_id))
     changes += networks.remove_networks(client, session_id)
     changes += overlay.remove_overlays(client, session_id)
-    isolate(store, dry=False, gone=session_id)
-    join_peers(store, dry=False, gone=session_id)
+    sync_ruleset(store, dry=False, gone=session_id)
+    sync_wireguard_peers(store, dry=False, gone=session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
     return changes

@@ -16,13 +16,13 @@ from collections.abc import Callable
 
 from .._docker.containers import start_stopped
 from .._docker.sdk import docker
-from .._firewall.sync import isolate
-from .._host.store import Held, Store
+from .._firewall.sync import sync_ruleset
+from .._host.store import LocalSession, Store
 from .._model.change import Change
 from .._model.errors import EXPECTED, reason
 from .._network import iproute
-from .._wireguard.peers import join_peers
-from .links import plan_links, plan_plugs
+from .._wireguard.peers import sync_wireguard_peers
+from .links import plan_interfaces, plan_links
 from .reap import remove_expired
 
 SWARM_SECONDS = 30
@@ -31,33 +31,33 @@ SWARM_SECONDS = 30
 Connected = Callable[[], "docker.APIClient"]
 
 
-def restore_links(held: Held, look: iproute.Look) -> list[Change]:
+def restore_links(held: LocalSession, look: iproute.LinkState) -> list[Change]:
     """Put back the bridge and the tunnel of a session, without asking the engine.
 
     ``look`` is shared by all sessions: what seems to be amiss may have been put right since, and is looked at again.
     """
     if not plan_links(held.plan, held.agent, look):
         return []
-    steps = plan_links(held.plan, held.agent, iproute.Look())
-    iproute.apply(steps)
+    steps = plan_links(held.plan, held.agent, iproute.LinkState())
+    iproute.apply_operations(steps)
     return [step.change for step in steps]
 
 
-def restore_containers(client: docker.APIClient, store: Store, held: Held) -> list[Change]:
+def restore_containers(client: docker.APIClient, store: Store, held: LocalSession) -> list[Change]:
     """Start the containers of a session: their addresses on it, MACs, names and keys are what they were.
 
     The command of a batch session runs once: who ran it is left to the next look at the sessions.
     """
-    batch = store.commanded(held)
+    batch = store.started_commands(held)
     hostnames = [kernel.hostname for kernel in held.kernels if kernel.hostname not in batch]
-    patience = SWARM_SECONDS if held.plan.network and held.plan.network.manager else 0
+    patience = SWARM_SECONDS if held.plan.network and held.plan.network.swarm_manager else 0
     changes = start_stopped(client, held.plan.id, hostnames, patience)
     return changes + _plug_in(client, held)
 
 
-def _plug_in(client: docker.APIClient, held: Held) -> list[Change]:
-    plugs = plan_plugs(client, held)
-    iproute.apply(plugs.steps)
+def _plug_in(client: docker.APIClient, held: LocalSession) -> list[Change]:
+    plugs = plan_interfaces(client, held)
+    iproute.apply_operations(plugs.steps)
     return [step.change for step in plugs.steps]
 
 
@@ -68,14 +68,14 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     that a run is at work on is waited for; else it is left to the next time. Without ``start`` the engine is asked only
     where a claim's time is over, or a bridge was lost.
     """
-    changes = isolate(store, dry=False)
-    readable, damaged = store.readable()
+    changes = sync_ruleset(store, dry=False)
+    readable, damaged = store.load_all()
     failures = [str(error) for error in damaged]
     try:
-        changes += join_peers(store, dry=False)
+        changes += sync_wireguard_peers(store, dry=False)
     except EXPECTED as error:
         failures.append(reason(error))
-    look = iproute.Look()
+    look = iproute.LinkState()
     # What is over needs the engine, which may be down: those that live come first.
     for there in sorted(readable, key=lambda held: held.expires_at is not None):
         done, wrong = _restore_one(store, engine, there, look, start=start)
@@ -85,7 +85,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
 
 
 def _restore_one(
-    store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool
+    store: Store, engine: Connected, there: LocalSession, look: iproute.LinkState, *, start: bool
 ) -> tuple[list[Change], str]:
     """Return what changed, and a sentence for what went wrong, empty when nothing did."""
     try:
@@ -94,11 +94,13 @@ def _restore_one(
         return [], f"{there.plan.name}: {reason(error)}"
 
 
-def _restored(store: Store, engine: Connected, there: Held, look: iproute.Look, *, start: bool) -> list[Change]:
+def _restored(
+    store: Store, engine: Connected, there: LocalSession, look: iproute.LinkState, *, start: bool
+) -> list[Change]:
     session_id, network = there.plan.id, there.plan.network
     if there.expired(time.time()):
         # An overlay may have to be waited for, and this is no place to wait: the next claim or run removes it.
-        return [] if network and network.manager else remove_expired(engine(), store, session_id, False)[0]
+        return [] if network and network.swarm_manager else remove_expired(engine(), store, session_id, False)[0]
     if not start and store.is_busy(session_id):
         return []
     with store.session_lock(session_id):

@@ -15,19 +15,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._docker import labels
-from .._docker.containers import cdi_folders, find_containers, how_it_ended
+from .._docker.containers import cdi_folders, exit_status, find_containers
 from .._docker.images import find_image
 from .._docker.networks import subnets
-from .._docker.overlay import place_in, read_swarm, swarm_port
+from .._docker.overlay import read_swarm, swarm_membership, swarm_port
 from .._docker.sdk import docker
 from .._host import machine
 from .._host.accelerators import find_accelerators, infiniband_nodes, named_gpus
 from .._host.limits import read_limits
-from .._host.store import Held, Store
+from .._host.store import LocalSession, Store
 from .._model.devices import Device
 from .._model.facts import AgentFacts
 from .._model.held_session import ContainerState, HeldSession
-from .._model.images import KnownImage
+from .._model.images import ImageIdentity
 from .._model.quantity import parse_slot
 from .._model.session import STOPPED
 from .._network import host as network
@@ -35,7 +35,7 @@ from .._wireguard.peers import underlay_in_use
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class HostCapabilities:
     """``ulimits`` are the limits of containers' processes, -1 for none, and ``cdi_gpus`` the GPUs that CDI names.
 
     ``infiniband`` are the paths of the device nodes of InfiniBand.
@@ -46,13 +46,13 @@ class Host:
     infiniband: tuple[str, ...] = ()
 
 
-def read_host(client: docker.APIClient) -> Host:
+def read_host(client: docker.APIClient) -> HostCapabilities:
     """Return what this agent has."""
-    return Host(read_limits(), named_gpus(cdi_folders(client)), tuple(infiniband_nodes()))
+    return HostCapabilities(read_limits(), named_gpus(cdi_folders(client)), tuple(infiniband_nodes()))
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     """What the inventory says of an agent; the fields are the role's ``agent_*`` variables."""
 
     resource_group: str
@@ -67,7 +67,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Questions:
+class FactsQuery:
     """What a particular session wants to know: images and folders that it needs.
 
     ``gone`` are the ids of sessions that are about to be removed: they count as gone already.
@@ -78,8 +78,8 @@ class Questions:
     gone: Sequence[str] = ()
 
 
-def survey(
-    client: docker.APIClient, store: Store, settings: Settings, questions: Questions, name: str = ""
+def collect_facts(
+    client: docker.APIClient, store: Store, settings: AgentSettings, questions: FactsQuery, name: str = ""
 ) -> AgentFacts:
     """Return the facts of this agent; ``name`` is that of the inventory, where it is known.
 
@@ -89,7 +89,7 @@ def survey(
     now = time.time()
     containers = find_containers(client)
     held = store.sessions()
-    live = living(held, now, questions.gone)
+    live = active_sessions(held, now, questions.gone)
     orphans = _orphans(containers, held)
     accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
     plain = network.find_underlay(settings.underlay_address)
@@ -105,15 +105,15 @@ def survey(
         program=store.program(),
         online_cpus=tuple(machine.online_cpus()),
         capacity=_capacity(settings, accelerators.devices),
-        taken=_sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
-        devices=_devices(accelerators.devices, _given(live, orphans)),
+        allocated=_sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
+        devices=_devices(accelerators.devices, _allocated_devices(live, orphans)),
         warnings=(*accelerators.warnings, *warnings),
         containers=sum(len(one.kernels) for one in live) + len(orphans),
         max_containers=settings.max_containers,
         underlay=underlay,
         addresses=tuple(network.own_addresses(plain)),
         udp_ports={**network.udp_ports(), **swarm_port(swarm)},
-        swarm=place_in(client, swarm),
+        swarm=swarm_membership(client, swarm),
         tcp_ports=frozenset({*network.tcp_ports(), *(port for one in live for port in one.plan.tcp_ports(one.agent))}),
         allow_host_network=settings.allow_host_network,
         infiniband=bool(infiniband_nodes()),
@@ -125,17 +125,17 @@ def survey(
     )
 
 
-def living(held: Iterable[Held], now: float, gone: Collection[str] = ()) -> list[Held]:
+def active_sessions(held: Iterable[LocalSession], now: float, gone: Collection[str] = ()) -> list[LocalSession]:
     """Return the sessions that count: neither is their time over, nor are they among those that are ``gone``."""
     return [one for one in held if not one.expired(now) and one.plan.id not in gone]
 
 
-def cpu_load(held: Iterable[Held]) -> dict[int, int]:
+def cpu_load(held: Iterable[LocalSession]) -> dict[int, int]:
     """Return how many containers are pinned to each core."""
     return Counter(cpu for one in held for pinned in one.pinned.values() for cpu in pinned.cpus)
 
 
-def _capacity(settings: Settings, devices: Iterable[Device]) -> dict[str, int]:
+def _capacity(settings: AgentSettings, devices: Iterable[Device]) -> dict[str, int]:
     own = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
     total = {**own, **Counter(one.slot for one in devices)}
     reserved = {slot: _reserved(slot, amount) for slot, amount in settings.reserved.items()}
@@ -149,13 +149,13 @@ def _reserved(slot: str, amount: Any) -> int:
         raise ValueError(f"agent_reserved.{slot}: {amount!r} {error}") from None
 
 
-def _orphans(containers: Iterable[Mapping[str, Any]], held: Iterable[Held]) -> list[Mapping[str, str]]:
+def _orphans(containers: Iterable[Mapping[str, Any]], held: Iterable[LocalSession]) -> list[Mapping[str, str]]:
     """Return the labels of containers whose session's folder was lost: they are ours, and they are there."""
     known = {one.plan.id for one in held}
     return [one["Labels"] for one in containers if one["Labels"].get(labels.SESSION_ID) not in known]
 
 
-def _given(live: Iterable[Held], orphans: Iterable[Mapping[str, str]]) -> set[str]:
+def _allocated_devices(live: Iterable[LocalSession], orphans: Iterable[Mapping[str, str]]) -> set[str]:
     """Return the ids of the devices that containers have."""
     by_slot = [pinned.devices for one in live for pinned in one.pinned.values()]
     by_slot += [json.loads(one.get(labels.DEVICES, "{}")) for one in orphans]
@@ -173,20 +173,22 @@ def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def _claimed_subnets(held: Iterable[Held]) -> set[str]:
+def _claimed_subnets(held: Iterable[LocalSession]) -> set[str]:
     return {one.plan.network.subnet for one in held if one.plan.network and one.plan.network.subnet}
 
 
-def _claimed_vnis(held: Iterable[Held]) -> set[int]:
+def _claimed_vnis(held: Iterable[LocalSession]) -> set[int]:
     return {one.plan.network.vni for one in held if one.plan.network and one.plan.network.vni}
 
 
-def _known(client: docker.APIClient, name: str) -> KnownImage | None:
+def _known(client: docker.APIClient, name: str) -> ImageIdentity | None:
     image = find_image(client, name)
     return image.known if image else None
 
 
-def _as_held(client: docker.APIClient, held: Held, containers: Iterable[Mapping[str, Any]], now: float) -> HeldSession:
+def _as_held(
+    client: docker.APIClient, held: LocalSession, containers: Iterable[Mapping[str, Any]], now: float
+) -> HeldSession:
     ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == held.plan.id]
     states = container_states(client, ours)
     return HeldSession(held.plan, held.request, held.committed, held.expired(now), held.keys, states)
@@ -199,5 +201,5 @@ def container_states(client: docker.APIClient, containers: Iterable[Mapping[str,
 
 def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:
     ended = container["State"] in STOPPED
-    exit_code, finished_at = how_it_ended(client, container["Id"]) if ended else (None, None)
+    exit_code, finished_at = exit_status(client, container["Id"]) if ended else (None, None)
     return ContainerState(container["State"], container["Labels"][labels.IMAGE_DIGEST], exit_code, finished_at)

@@ -11,29 +11,29 @@ from typing import Any
 
 from .._docker import containers, labels
 from .._docker.sdk import docker
-from .._host.store import Held, Store
+from .._host.store import LocalSession, Store
 from .._model.plain_data import to_plain
 from .drift import drift_of
 from .pairs import pairs_of
 from .survey import container_states
 
 
-def parts_of(store: Store, name: str, session_id: str) -> list[Held]:
+def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalSession]:
     """Return what this agent holds of the session of that id, or else of all sessions of that name.
 
-    Raises :class:`Damaged` where none is found and one that is stored cannot be read: it could be the one.
+    Raises :class:`CorruptStateError` where none is found and one that is stored cannot be read: it could be the one.
     """
     if session_id:
         held = store.session(session_id)
         return [held] if held else []
-    readable, damaged = store.readable()
+    readable, damaged = store.load_all()
     named = [held for held in readable if held.plan.name == name]
     if damaged and not named:
         raise damaged[0]
     return named
 
 
-def verify(client: docker.APIClient, store: Store, held: Held, seconds: int) -> dict[str, Any]:
+def verify(client: docker.APIClient, store: Store, held: LocalSession, seconds: int) -> dict[str, Any]:
     """Return what is true of this agent's part of a session, as plain data.
 
     ``drift`` has a difference for each thing that a repair would change here, ``pairs`` is what :func:`pairs_of` gives.

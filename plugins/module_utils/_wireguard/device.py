@@ -14,7 +14,7 @@ from .._model.change import Change
 from .._model.errors import ClusterError, one_line
 from .._model.network import Underlay
 from .._network.iproute import show
-from .mesh import DEVICE, Mesh, port_of
+from .mesh import DEVICE, WireGuardConfig, endpoint_port
 
 # The systemd unit that makes the device, with its key, port, address and MTU.
 UNIT = "backendai-wireguard.service"
@@ -27,7 +27,7 @@ class WireGuardError(ClusterError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Device:
+class WireGuardDevice:
     """A device as it is: its addresses, its MTU in bytes, its public key and UDP port; those it has once it answers."""
 
     up: bool
@@ -38,20 +38,20 @@ class Device:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class DeviceStep:
     """A change, with its words for ``wg set``; ``restart`` has the unit make the device anew instead."""
 
     change: Change
-    words: tuple[str, ...] = ()
+    wg_args: tuple[str, ...] = ()
     restart: bool = False
 
 
-def read_device() -> Device | None:
+def read_device() -> WireGuardDevice | None:
     """Return the device of this host; ``None`` where there is none."""
     link = next(iter(show("ip", "-j", "addr", "show", "dev", DEVICE)), None)
     if link is None:
         return None
-    found = Device("UP" in link["flags"], tuple(entry["local"] for entry in link["addr_info"]), link["mtu"])
+    found = WireGuardDevice("UP" in link["flags"], tuple(entry["local"] for entry in link["addr_info"]), link["mtu"])
     try:
         return dataclasses.replace(found, public_key=_ask("public-key"), port=int(_ask("listen-port")))
     except WireGuardError:
@@ -59,48 +59,48 @@ def read_device() -> Device | None:
         return found
 
 
-def difference(device: Device | None, wanted: Underlay) -> str:
+def difference(device: WireGuardDevice | None, wanted: Underlay) -> str:
     """Return what of a device is not as wanted; empty when all of it is."""
     if device is None:
         return "missing"
     seen = (device.up, wanted.address in device.addresses, device.public_key, device.port, device.mtu)
-    right = (True, True, wanted.public_key, port_of(wanted), wanted.mtu)
+    right = (True, True, wanted.public_key, endpoint_port(wanted), wanted.mtu)
     names = ("down", "without its address", "without its key", f"at port {device.port}", f"at mtu {device.mtu}")
     return next((name for name, is_now, should in zip(names, seen, right) if is_now != should), "")
 
 
-def plan_mesh(wanted: Mesh | None) -> list[Step]:
+def plan_device(wanted: WireGuardConfig | None) -> list[DeviceStep]:
     """Return what must change for the device and its peers to be as wanted; without a mesh it should know nobody.
 
     WireGuard itself follows a peer that moves, so another endpoint is no difference; none at all is one.
     """
     device = read_device()
     if wanted is None:
-        return _peering([]) if device and device.public_key else []
+        return _plan_peers([]) if device and device.public_key else []
     why = difference(device, wanted.own)
     if not why:
-        return _peering(wanted.peers)
+        return _plan_peers(wanted.peers)
     phrase = f"{wanted.own.address}, mtu {wanted.own.mtu}"
-    anew = Step(Change(f"device {DEVICE}", why if device else None, phrase), restart=True)
+    anew = DeviceStep(Change(f"device {DEVICE}", why if device else None, phrase), restart=True)
     return [anew, *(_add(peer, None) for peer in wanted.peers)]
 
 
-def apply(steps: Iterable[Step]) -> None:
+def apply_device(steps: Iterable[DeviceStep]) -> None:
     """Take all steps: a restart of the unit first, then all peers in one call. Raises :class:`WireGuardError`."""
     listed = list(steps)
     if any(step.restart for step in listed):
         _run("systemctl", "restart", UNIT)
-    words = [word for step in listed for word in step.words]
+    words = [word for step in listed for word in step.wg_args]
     if words:
         _run("wg", "set", DEVICE, *words)
 
 
-def _peering(wanted: Iterable[Underlay]) -> list[Step]:
+def _plan_peers(wanted: Iterable[Underlay]) -> list[DeviceStep]:
     """Return the peers that are missing, wrong or in no plan, on a device that answers."""
     allowed, endpoints = _listing("allowed-ips"), _listing("endpoints")
     due = {peer.public_key: peer for peer in wanted}
     gone = [
-        Step(Change(_subject(key), addresses, None), ("peer", key, "remove"))
+        DeviceStep(Change(_subject(key), addresses, None), ("peer", key, "remove"))
         for key, addresses in allowed.items()
         if key not in due
     ]
@@ -112,9 +112,9 @@ def _peering(wanted: Iterable[Underlay]) -> list[Step]:
     return gone + found
 
 
-def _add(peer: Underlay, before: str | None) -> Step:
+def _add(peer: Underlay, before: str | None) -> DeviceStep:
     words = ("peer", peer.public_key, "endpoint", peer.endpoint, "allowed-ips", f"{peer.address}/128")
-    return Step(Change(_subject(peer.public_key), before, f"{peer.address}/128 at {peer.endpoint}"), words)
+    return DeviceStep(Change(_subject(peer.public_key), before, f"{peer.address}/128 at {peer.endpoint}"), words)
 
 
 def _subject(public_key: str) -> str:

@@ -21,7 +21,7 @@ from .._model.errors import ClusterError
 from .._model.files import write_atomically
 from .._model.network import Underlay
 from .._network.host import find_underlay
-from .mesh import encrypted
+from .mesh import wireguard_underlay
 
 PRIVATE, PUBLIC = "private", "public"
 
@@ -32,7 +32,7 @@ def read_public_key(folder: Path) -> str:
     return public.read_text().strip() if public.exists() else ""
 
 
-def make_key(folder: Path) -> str:
+def make_wireguard_key(folder: Path) -> str:
     """Make a pair in ``folder``, which is for root alone, and return its public half.
 
     The public half is written last: without it, whoever made the pair was interrupted. Raises
@@ -48,12 +48,12 @@ def make_key(folder: Path) -> str:
     return made.stdout.strip()
 
 
-class InUse(ClusterError):
+class UnderlayInUseError(ClusterError):
     """Sessions rely on the underlay as it is; the message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class DesiredEncryption:
     """What the inventory says: the ``encryption``, empty or ``wireguard``, its UDP port, and the plain address."""
 
     encryption: str
@@ -61,10 +61,10 @@ class Wish:
     address: str
 
 
-def prepare(store: Store, wish: Wish, *, dry: bool) -> tuple[list[Change], Underlay | None]:
+def ensure_key(store: Store, wish: DesiredEncryption, *, dry: bool) -> tuple[list[Change], Underlay | None]:
     """Make or remove the key, and return what changed and the underlay that the device has to have.
 
-    ``None``: there is to be no device, or, with ``dry``, no key yet. Raises :class:`InUse` where sessions here rely on
+    ``None``: there is to be no device, or, with ``dry``, no key yet. Raises :class:`UnderlayInUseError` where sessions here rely on
     what would change, and :class:`ValueError` for an underlay address that no interface has.
     """
     folder = store.wireguard_folder
@@ -79,18 +79,20 @@ def prepare(store: Store, wish: Wish, *, dry: bool) -> tuple[list[Change], Under
         plain = find_underlay(wish.address)
         if plain is None:
             raise ValueError(f"agent_underlay_address: no interface of this host has {wish.address or 'one'}")
-        wanted = encrypted(plain, public_key, wish.port) if public_key else None
+        wanted = wireguard_underlay(plain, public_key, wish.port) if public_key else None
         _refuse(store, wish, wanted)
         if wanted:
             return [], wanted
         made = [Change("key of wireguard", None, "made by the agent")]
-        return made, None if dry else encrypted(plain, make_key(folder), wish.port)
+        return made, None if dry else wireguard_underlay(plain, make_wireguard_key(folder), wish.port)
 
 
-def _refuse(store: Store, wish: Wish, wanted: Underlay | None) -> None:
+def _refuse(store: Store, wish: DesiredEncryption, wanted: Underlay | None) -> None:
     """Refuse what would cut sessions off: their plans, on all of their agents, say where this agent is."""
     own = [(held.plan.name, held.plan.underlays.get(held.agent)) for held in store.sessions()]
     names = sorted(name for name, underlay in own if underlay and underlay.public_key and underlay != wanted)
     if names:
         now = f"{wish.encryption!r} with another key, port, address or MTU" if wish.encryption else "''"
-        raise InUse(f"agent_underlay_encryption: {now} would cut off {', '.join(names)}; end what runs here first")
+        raise UnderlayInUseError(
+            f"agent_underlay_encryption: {now} would cut off {', '.join(names)}; end what runs here first"
+        )

@@ -33,7 +33,7 @@ _KEY_BYTES = 32
 
 
 @dataclasses.dataclass(frozen=True)
-class Mesh:
+class WireGuardConfig:
     """The device of an agent as it should be, and the other agents that it should know; sorted by their addresses."""
 
     own: Underlay
@@ -55,7 +55,7 @@ def inner_address(public_key: str) -> str:
     return str(NETWORK[int.from_bytes(hashlib.sha256(key).digest(), "big") >> (256 - bits)])
 
 
-def encrypted(plain: Underlay, public_key: str, port: int) -> Underlay:
+def wireguard_underlay(plain: Underlay, public_key: str, port: int) -> Underlay:
     """Return the underlay that lies, with that key, on a plain one, where peers reach it at a UDP port."""
     return Underlay(
         address=inner_address(public_key),
@@ -66,12 +66,12 @@ def encrypted(plain: Underlay, public_key: str, port: int) -> Underlay:
     )
 
 
-def port_of(underlay: Underlay) -> int:
+def endpoint_port(underlay: Underlay) -> int:
     """Return the UDP port at which peers reach an encrypted underlay."""
     return int(underlay.endpoint.rpartition(":")[2])
 
 
-def mesh_of(slices: Iterable[tuple[SessionPlan, str]], public_key: str) -> Mesh | None:
+def build_wireguard_config(slices: Iterable[tuple[SessionPlan, str]], public_key: str) -> WireGuardConfig | None:
     """Return the mesh of an agent with that key that holds these plans, each with the agent's own name in it.
 
     Where plans say different things of an agent, the newest is right. ``None``: no session lies on WireGuard.
@@ -83,4 +83,4 @@ def mesh_of(slices: Iterable[tuple[SessionPlan, str]], public_key: str) -> Mesh 
         return None
     plan, agent = ours[-1]
     known = {peer.public_key: peer for plan, agent in ours for name, peer in plan.underlays.items() if name != agent}
-    return Mesh(plan.underlays[agent], tuple(sorted(known.values(), key=lambda peer: peer.address)))
+    return WireGuardConfig(plan.underlays[agent], tuple(sorted(known.values(), key=lambda peer: peer.address)))

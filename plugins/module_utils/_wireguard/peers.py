@@ -11,10 +11,10 @@ from .._model.change import Change
 from .._model.network import Underlay
 from . import device as wireguard
 from .key import read_public_key
-from .mesh import DEVICE, encrypted, mesh_of
+from .mesh import DEVICE, build_wireguard_config, wireguard_underlay
 
 
-def join_peers(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
+def sync_wireguard_peers(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
     """Let the WireGuard device know the agents of all sessions that are held but ``gone`` (an id), and no others.
 
     Returns what changed. An agent without a key has no such device. While a session cannot be read no peer is removed:
@@ -24,13 +24,13 @@ def join_peers(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
     if not public_key:
         return []
     with store.isolation_lock():
-        readable, damaged = store.readable()
+        readable, damaged = store.load_all()
         slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
-        steps = wireguard.plan_mesh(mesh_of(slices, public_key))
+        steps = wireguard.plan_device(build_wireguard_config(slices, public_key))
         if damaged:
             steps = [step for step in steps if step.change.after is not None]
         if not dry:
-            wireguard.apply(steps)
+            wireguard.apply_device(steps)
     return [step.change for step in steps]
 
 
@@ -43,7 +43,7 @@ def underlay_in_use(store: Store, plain: Underlay | None, encryption: str) -> tu
         return plain, []
     public_key, device = read_public_key(store.wireguard_folder), wireguard.read_device()
     if public_key and device:
-        found = encrypted(plain, public_key, device.port)
+        found = wireguard_underlay(plain, public_key, device.port)
         why = wireguard.difference(device, found)
         if not why:
             return found, []

@@ -10,47 +10,56 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._exposure.model import ANSWERED, CLOSED, GATEWAY, OPEN, PATIENCE, STINT_SECONDS, Stint, Target
+from ...module_utils._exposure.model import (
+    CLOSED,
+    GATEWAY,
+    ICMP_ERROR,
+    OPEN,
+    PROBE_TIMEOUT,
+    STINT_SECONDS,
+    ProbeBatch,
+    ProbedHost,
+)
 from ...module_utils._model import port_ranges
 
 # UDP ports that are tried everywhere: those of tunnels and of Docker Swarm, and of services that many hosts have.
-ALWAYS_UDP = (53, 111, 123, 161, 4789, 7946)
+DEFAULT_UDP_PORTS = (53, 111, 123, 161, 4789, 7946)
 
 
 # Why silence proves nothing.
 NOBODY = "nobody on the segment has this address"
 
 # What each state of a door means, for people.
-MEANS = {
+STATE_DESCRIPTIONS = {
     OPEN: "it takes connections",
     CLOSED: "it refuses, so nothing filters what is sent there",
-    ANSWERED: "it answers with an ICMP error, so not everything is filtered",
+    ICMP_ERROR: "it answers with an ICMP error, so not everything is filtered",
 }
 
 
-def stints_of(targets: Iterable[Target], ports: port_ranges.Ranges, rate: int) -> list[Stint]:
+def split_into_batches(targets: Iterable[ProbedHost], ports: port_ranges.Ranges, rate: int) -> list[ProbeBatch]:
     """Return what is tried, in parts that each take about a minute where nothing answers.
 
     ``rate`` is how many connections are being opened at one moment.
     """
-    most = max(1, int(rate * STINT_SECONDS / PATIENCE))
-    parts = port_ranges.slices(ports, most)
+    most = max(1, int(rate * STINT_SECONDS / PROBE_TIMEOUT))
+    parts = port_ranges.chunks(ports, most)
     together = max(1, most // max(1, port_ranges.count(ports)))
     stints = []
     for target in targets:
         listed = list(target.addresses)
         own = tuple(address for address in listed if target.addresses[address] == target.kind)
-        udp = tuple(sorted({*ALWAYS_UDP, *target.udp_ports}))
+        udp = tuple(sorted({*DEFAULT_UDP_PORTS, *target.udp_ports}))
         for start in range(0, len(listed), together):
             some = tuple(listed[start : start + together])
             for number, part in enumerate(parts):
-                text = port_ranges.as_text(part)
-                stints.append(Stint(target.name, own, some, text, () if number else udp, not number))
+                text = port_ranges.format_ranges(part)
+                stints.append(ProbeBatch(target.name, own, some, text, () if number else udp, not number))
     return stints
 
 
 @dataclasses.dataclass(frozen=True)
-class Probed:
+class ProbeResult:
     """What one outsider found out in one stint.
 
     ``answers`` have ``address``, ``protocol``, ``state`` and ``ports`` as text. ``ways`` are the next hops by address,
@@ -59,25 +68,27 @@ class Probed:
     """
 
     outsider: str
-    stint: Stint
+    stint: ProbeBatch
     answers: Sequence[Mapping[str, Any]] = ()
-    ways: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    next_hops: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    unseen: Sequence[str] = ()
-    near: bool = False
+    unresolved: Sequence[str] = ()
+    on_link: bool = False
     failed: str = ""
 
 
-def report_of(targets: Sequence[Target], outsiders: Sequence[str], probed: Sequence[Probed]) -> dict[str, Any]:
+def build_exposure_report(
+    targets: Sequence[ProbedHost], outsiders: Sequence[str], probed: Sequence[ProbeResult]
+) -> dict[str, Any]:
     """Return the report as plain data. ``well``: all was tried, and nothing is open but what has to be."""
     by_name = {target.name: target for target in targets}
-    heard = _heard(probed)
+    heard = _merge_answers(probed)
     findings = [one for key, ports in heard.items() for one in _findings(by_name[key[1]], key, ports)]
-    not_proven = _not_proven(targets, outsiders, probed)
+    not_proven = _inconclusive(targets, outsiders, probed)
     return {
         "well": not findings and not not_proven,
         "outsiders": list(outsiders),
-        "tried": _tried(by_name, probed),
+        "tried": _coverage(by_name, probed),
         "findings": findings,
         "expected": [one for target in targets for one in _expected(target, heard)],
         "not_proven": not_proven,
@@ -102,7 +113,7 @@ def error_of(report: Mapping[str, Any]) -> str | None:
 Key = tuple[str, str, str, str, str]
 
 
-def _heard(probed: Iterable[Probed]) -> dict[Key, port_ranges.Ranges]:
+def _merge_answers(probed: Iterable[ProbeResult]) -> dict[Key, port_ranges.Ranges]:
     """Return the ports of each state, those of several stints joined; ICMP has none."""
     texts: dict[Key, list[str]] = {}
     for one in probed:
@@ -114,7 +125,7 @@ def _heard(probed: Iterable[Probed]) -> dict[Key, port_ranges.Ranges]:
     }
 
 
-def _findings(target: Target, key: Key, ports: port_ranges.Ranges) -> list[dict[str, Any]]:
+def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[dict[str, Any]]:
     """Return what must not be: whatever answers of an agent, whatever is open beyond the expected of a gateway.
 
     Each open port is a finding of its own; ports of another state are one finding for each address.
@@ -127,24 +138,32 @@ def _findings(target: Target, key: Key, ports: port_ranges.Ranges) -> list[dict[
         return [{**found, "port": None, "ports": "", "state": state, "means": "it answers pings"}]
     if state == OPEN:
         fine = target.expected if protocol == "tcp" and target.addresses.get(address) == GATEWAY else {}
-        means = MEANS[state] if protocol == "tcp" else "something answers there"
+        means = STATE_DESCRIPTIONS[state] if protocol == "tcp" else "something answers there"
         return [
             {**found, "port": port, "ports": str(port), "state": state, "means": means}
-            for port in port_ranges.each(ports)
+            for port in port_ranges.iter_ports(ports)
             if port not in fine
         ]
     single = ports[0][0] if port_ranges.count(ports) == 1 else None
-    return [{**found, "port": single, "ports": port_ranges.as_text(ports), "state": state, "means": MEANS[state]}]
+    return [
+        {
+            **found,
+            "port": single,
+            "ports": port_ranges.format_ranges(ports),
+            "state": state,
+            "means": STATE_DESCRIPTIONS[state],
+        }
+    ]
 
 
-def _tried(targets: Mapping[str, Target], probed: Iterable[Probed]) -> list[dict[str, Any]]:
+def _coverage(targets: Mapping[str, ProbedHost], probed: Iterable[ProbeResult]) -> list[dict[str, Any]]:
     """Return each address that an outsider has tried, with all ports and protocols."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for one in probed:
         target, stint = targets[one.stint.target], one.stint
-        for address in (address for address in stint.addresses if address in one.ways):
+        for address in (address for address in stint.addresses if address in one.next_hops):
             key = (one.outsider, target.name, address)
-            kind, via = target.addresses[address], one.ways[address] or None
+            kind, via = target.addresses[address], one.next_hops[address] or None
             new = {"outsider": one.outsider, "target": target.name, "address": address, "kind": kind, "via": via}
             entry = found.setdefault(key, {**new, "ports": "", "udp_ports": "", "protocols": []})
             entry["ports"] = _joined(entry["ports"], stint.ports)
@@ -156,16 +175,16 @@ def _tried(targets: Mapping[str, Target], probed: Iterable[Probed]) -> list[dict
 
 def _joined(one: str, other: str) -> str:
     texts = [text for text in (one, other) if text]
-    return port_ranges.as_text(port_ranges.parse_ranges(",".join(texts))) if texts else ""
+    return port_ranges.format_ranges(port_ranges.parse_ranges(",".join(texts))) if texts else ""
 
 
-def _expected(target: Target, heard: Mapping[Key, port_ranges.Ranges]) -> list[dict[str, Any]]:
+def _expected(target: ProbedHost, heard: Mapping[Key, port_ranges.Ranges]) -> list[dict[str, Any]]:
     """Return the doors that may be open, and whether an outsider found them so."""
     seen = {
         port
         for (_outsider, name, _address, protocol, state), ports in heard.items()
         if (name, protocol, state) == (target.name, "tcp", OPEN)
-        for port in port_ranges.each(ports)
+        for port in port_ranges.iter_ports(ports)
     }
     return [
         {"target": target.name, "protocol": "tcp", "port": port, "means": means, "seen": port in seen}
@@ -173,25 +192,33 @@ def _expected(target: Target, heard: Mapping[Key, port_ranges.Ranges]) -> list[d
     ]
 
 
-def _not_proven(targets: Iterable[Target], outsiders: Sequence[str], probed: Sequence[Probed]) -> list[dict[str, Any]]:
+def _inconclusive(
+    targets: Iterable[ProbedHost], outsiders: Sequence[str], probed: Sequence[ProbeResult]
+) -> list[dict[str, Any]]:
     """Return what could not be asked, and what was not tried although somebody on the spot could have."""
     found = []
     for target in targets:
         mine = [one for one in probed if one.stint.target == target.name]
         idle = [name for name in outsiders if not any(one.outsider == name for one in mine)]
-        found += [_doubt(target, target.unread)] if target.unread else []
-        found += [_doubt(target, "nothing was tried", outsider=name) for name in idle]
-        found += [_doubt(target, one.failed, outsider=one.outsider) for one in mine if one.failed]
-        found += [_doubt(target, NOBODY, address, one.outsider) for one in mine for address in one.unseen]
-        tried = {address for one in mine for address in one.ways}
+        found += [_inconclusive_entry(target, target.unread)] if target.unread else []
+        found += [_inconclusive_entry(target, "nothing was tried", outsider=name) for name in idle]
+        found += [_inconclusive_entry(target, one.failed, outsider=one.outsider) for one in mine if one.failed]
+        found += [
+            _inconclusive_entry(target, NOBODY, address, one.outsider) for one in mine for address in one.unresolved
+        ]
+        tried = {address for one in mine for address in one.next_hops}
         # From behind a router not every address can be tried, but the host itself has to be.
-        strict = any(one.near for one in mine) or not any(target.addresses[one] == target.kind for one in tried)
+        strict = any(one.on_link for one in mine) or not any(target.addresses[one] == target.kind for one in tried)
         missing = [(one.outsider, address, why) for one in mine if strict for address, why in one.missing.items()]
-        found += [_doubt(target, why, address, name) for name, address, why in missing if address not in tried]
+        found += [
+            _inconclusive_entry(target, why, address, name) for name, address, why in missing if address not in tried
+        ]
     return list({tuple(one.values()): one for one in found}.values())
 
 
-def _doubt(target: Target, why: str, address: str | None = None, outsider: str | None = None) -> dict[str, Any]:
+def _inconclusive_entry(
+    target: ProbedHost, why: str, address: str | None = None, outsider: str | None = None
+) -> dict[str, Any]:
     return {"outsider": outsider, "target": target.name, "address": address, "why": why}
 
 

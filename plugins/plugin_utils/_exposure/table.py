@@ -15,18 +15,18 @@ from .._report.record import render_table
 _SHOWN_PORTS = 60
 
 
-def lines(report: Mapping[str, Any]) -> list[str]:
+def render_report(report: Mapping[str, Any]) -> list[str]:
     """Return the whole report: the table, what must not be open, what has to be, what was not proven."""
     return [
-        *table(report["tried"], report["findings"], report["expected"]),
+        *render_matrix(report["tried"], report["findings"], report["expected"]),
         *(_finding(one) for one in report["findings"]),
         *(_expected(one) for one in report["expected"]),
-        *(_not_proven(one) for one in report["not_proven"]),
+        *(_inconclusive(one) for one in report["not_proven"]),
         *([_summary(report)] if report["well"] else []),
     ]
 
 
-def table(
+def render_matrix(
     tried: Iterable[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return a table of what was tried: of each protocol, how many ports answer that must not; ``-`` for none."""
@@ -72,7 +72,7 @@ def _expected(door: Mapping[str, Any]) -> str:
     return f"{door['target']} {door['protocol']} {door['port']} ({door['means']}): {seen}."
 
 
-def _not_proven(one: Mapping[str, Any]) -> str:
+def _inconclusive(one: Mapping[str, Any]) -> str:
     place = f"{one['target']} ({one['address']})" if one["address"] else one["target"]
     who = f"{one['outsider']} -> " if one["outsider"] else ""
     return f"not proven: {who}{place}: {one['why']}."

@@ -12,13 +12,13 @@ from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1, STOPPED
-from .._planner.cluster_state import Parts, containers_of, finished, plan_of
-from .._queue.entry import ENDED, ENDING, STARTING, Entry, ended, ending, timed_out
+from .._planner.cluster_state import Parts, completed, containers_of, plan_of
+from .._queue.entry import ENDED, ENDING, STARTING, QueueEntry, ended, ending, timed_out
 from .._report.record import ended_record, session_record
 
 
 @dataclasses.dataclass(frozen=True)
-class Due:
+class ReconcileActions:
     """What is to be done: ``end`` and ``restart`` name sessions by agent, ``save`` are entries of the queue to write.
 
     ``sweep`` are agents with claims whose time is over; they remove those themselves. ``drop`` are the ids of entries
@@ -27,40 +27,40 @@ class Due:
 
     end: dict[str, list[str]]
     restart: dict[str, list[str]]
-    sweep: tuple[str, ...]
-    save: tuple[Entry, ...]
-    drop: tuple[str, ...]
+    agents_with_expired_claims: tuple[str, ...]
+    entries_to_save: tuple[QueueEntry, ...]
+    entries_to_remove: tuple[str, ...]
 
     @property
     def agents(self) -> list[str]:
         """The agents that have something to do."""
-        return sorted({*self.end, *self.restart, *self.sweep})
+        return sorted({*self.end, *self.restart, *self.agents_with_expired_claims})
 
 
-def due(
-    entries: Iterable[Entry], sessions: Mapping[str, Parts], away: Collection[str], given_up: bool, now: float
-) -> Due:
+def reconcile(
+    entries: Iterable[QueueEntry], sessions: Mapping[str, Parts], away: Collection[str], given_up: bool, now: float
+) -> ReconcileActions:
     """Return what is due, from the queue and from what the agents hold (``sessions``, by id).
 
     ``away`` are the agents of the inventory that gave no facts. Entries of runs that died must come as such: state
     ``starting`` and no owner; only with ``given_up`` they are acted upon. ``now`` is in seconds since the epoch.
     """
     listed = list(entries)
-    drop = [entry.id for entry in listed if _left_alone(entry) and _proven(sessions.get(entry.id, {}))]
+    drop = [entry.id for entry in listed if _is_orphaned(entry) and _is_complete(sessions.get(entry.id, {}))]
     by_id = {entry.id: entry for entry in listed if entry.id not in drop}
-    going = doomed(by_id.values(), sessions)
+    going = terminating(by_id.values(), sessions)
     ending_parts = {entry.id: _merged(sessions.get(one, {}) for one in ids) for entry, ids in going}
     save = [
-        _of_entry(entry, ending_parts.get(entry.id, sessions.get(entry.id, {})), away, given_up=given_up, now=now)
+        _next_state(entry, ending_parts.get(entry.id, sessions.get(entry.id, {})), away, given_up=given_up, now=now)
         for entry in by_id.values()
     ]
     noted = {*(one.id for one in by_id.values() if one.state != ENDED), *(one for _entry, ids in going for one in ids)}
     unnoted = [parts for session_id, parts in sessions.items() if session_id not in noted]
     committed = [parts for parts in unnoted if all(held.committed for held in parts.values())]
-    save += [_over(parts, now) for parts in committed]
+    save += [_termination_entry(parts, now) for parts in committed]
     changed = {entry.id: entry for entry in save if entry is not None}
-    now_going = doomed({**by_id, **changed}.values(), sessions)
-    return Due(
+    now_going = terminating({**by_id, **changed}.values(), sessions)
+    return ReconcileActions(
         end=_by_agent((agent, one) for _entry, ids in now_going for one in ids for agent in sessions.get(one, {})),
         restart=_by_agent(
             (agent, plan_of(parts).id)
@@ -68,20 +68,22 @@ def due(
             if plan_of(parts).failure_policy == "restart" and plan_of(parts).id not in changed
             for agent in _with_stopped(parts)
         ),
-        sweep=tuple(sorted({agent for parts in sessions.values() for agent, held in parts.items() if held.expired})),
-        save=tuple(changed.values()),
-        drop=tuple(drop),
+        agents_with_expired_claims=tuple(
+            sorted({agent for parts in sessions.values() for agent, held in parts.items() if held.expired})
+        ),
+        entries_to_save=tuple(changed.values()),
+        entries_to_remove=tuple(drop),
     )
 
 
-def doomed(entries: Iterable[Entry], sessions: Mapping[str, Parts]) -> list[tuple[Entry, list[str]]]:
+def terminating(entries: Iterable[QueueEntry], sessions: Mapping[str, Parts]) -> list[tuple[QueueEntry, list[str]]]:
     """Return each entry that says that a session must go, with the ids of the sessions that it means.
 
     A session that was ended while no agent that holds it could be asked is known by its name alone: what bears that
     name and is older than the note is meant.
     """
 
-    def meant(entry: Entry) -> list[str]:
+    def meant(entry: QueueEntry) -> list[str]:
         if entry.record["id"] is not None:
             return [entry.id]
         plans = [plan_of(parts) for parts in sessions.values()]
@@ -102,7 +104,7 @@ def _by_agent(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return sessions
 
 
-def end_of(parts: Parts) -> tuple[str, int | None]:
+def end_reason(parts: Parts) -> tuple[str, int | None]:
     """Return why a committed session is over, empty where it is not, and the exit code that ended it."""
     plan, containers = plan_of(parts), containers_of(parts)
     stopped = {name: state for name, state in containers.items() if state.status in STOPPED}
@@ -112,7 +114,7 @@ def end_of(parts: Parts) -> tuple[str, int | None]:
     if plan.command and MAIN1 not in containers and plan.agents[0] in parts:
         return f"{MAIN1} was removed, and with it the command", None
     dead = [
-        one.hostname for one in plan.kernels if one.hostname in stopped and not finished(plan, one.hostname, stopped)
+        one.hostname for one in plan.kernels if one.hostname in stopped and not completed(plan, one.hostname, stopped)
     ]
     if dead and plan.failure_policy == "terminate":
         exit_code = stopped[dead[0]].exit_code
@@ -120,12 +122,14 @@ def end_of(parts: Parts) -> tuple[str, int | None]:
     return "", None
 
 
-def _of_entry(entry: Entry, parts: Parts, away: Collection[str], *, given_up: bool, now: float) -> Entry | None:
+def _next_state(
+    entry: QueueEntry, parts: Parts, away: Collection[str], *, given_up: bool, now: float
+) -> QueueEntry | None:
     """Return what becomes of an entry of the queue; ``None`` where it stays as it is."""
     if timed_out(entry, now) and not any(held.committed for held in parts.values()):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
         return ended(entry, ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now), now)
-    if _left_alone(entry) and given_up:
+    if _is_orphaned(entry) and given_up:
         record = ended_record(entry.record, "ERROR", "the run that made it was killed", None, entry.enqueued_at, now)
         if not parts:
             return ending(entry, record, away, now) if away else ended(entry, record, now)
@@ -140,12 +144,12 @@ def _of_entry(entry: Entry, parts: Parts, away: Collection[str], *, given_up: bo
     return None
 
 
-def _left_alone(entry: Entry) -> bool:
+def _is_orphaned(entry: QueueEntry) -> bool:
     """Return whether the run is gone that was starting a session of its own."""
     return entry.state == STARTING and entry.owner is None and entry.spec is None
 
 
-def _proven(parts: Parts) -> bool:
+def _is_complete(parts: Parts) -> bool:
     """Return whether nothing is missing: all agents have committed, and there is no command that has to be started."""
     if not parts or plan_of(parts).command:
         return False
@@ -156,19 +160,19 @@ def _times(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: record[key] for key in ("error", "reason", "exit_code", "created_at", "ended_at")}
 
 
-def _over(parts: Parts, now: float) -> Entry | None:
+def _termination_entry(parts: Parts, now: float) -> QueueEntry | None:
     """Return the note that a committed session has to go, where it is over."""
     plan = plan_of(parts)
-    reason, exit_code = end_of(parts)
+    reason, exit_code = end_reason(parts)
     if not reason:
         return None
     record = session_record(plan, "TERMINATED", containers_of(parts))
-    return note_of_end(plan, ended_record(record, "TERMINATED", reason, exit_code, plan.created_at, now), now)
+    return terminating_entry(plan, ended_record(record, "TERMINATED", reason, exit_code, plan.created_at, now), now)
 
 
-def note_of_end(plan: SessionPlan, record: dict[str, Any], now: float) -> Entry:
+def terminating_entry(plan: SessionPlan, record: dict[str, Any], now: float) -> QueueEntry:
     """Return the entry that says: this session must go from all of its agents."""
-    return Entry(
+    return QueueEntry(
         id=plan.id,
         name=plan.name,
         state=ENDING,
@@ -190,7 +194,7 @@ def _with_stopped(parts: Parts) -> list[str]:
         agent
         for agent, held in parts.items()
         if any(
-            state.status in startable and not finished(held.plan, name, held.containers)
+            state.status in startable and not completed(held.plan, name, held.containers)
             for name, state in held.containers.items()
         )
     ]

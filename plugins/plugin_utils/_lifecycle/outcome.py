@@ -14,7 +14,7 @@ from ...module_utils._model.errors import as_phrase
 from ...module_utils._model.held_session import ContainerState
 from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
-from .._queue.entry import Entry, ended, waiting
+from .._queue.entry import QueueEntry, ended, waiting
 from .._report.record import ended_record
 
 # How often a session that waits is started before it is given up.
@@ -22,7 +22,7 @@ MAX_STARTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class StartResult:
     """What came of a start: its status, the containers' states by hostname, and why it failed or was refused."""
 
     status: str
@@ -31,7 +31,7 @@ class Outcome:
     refused: str = ""
 
 
-def outcome_of(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], *, known: bool) -> Outcome:
+def start_result(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], *, known: bool) -> StartResult:
     """Return what came of a start from what each agent said of its part; nothing at all when it became unreachable.
 
     An agent says ``failed`` (why), ``refused`` (why), ``containers``, and ``left``: whether taking its part away again
@@ -39,15 +39,15 @@ def outcome_of(plan: SessionPlan, said: Mapping[str, Mapping[str, Any] | None], 
     """
     heard = {agent: one or {"failed": "", "left": True} for agent, one in said.items()}
     if any("failed" in one for one in heard.values()):
-        return Outcome("ERROR", {}, _failure(plan, heard, known=known))
+        return StartResult("ERROR", {}, _failure(plan, heard, known=known))
     refusals = [one["refused"] for one in heard.values() if one.get("refused")]
     if refusals:
-        return Outcome("PENDING", {}, refused="; ".join(refusals))
+        return StartResult("PENDING", {}, refused="; ".join(refusals))
     states = {name: data for one in heard.values() for name, data in one["containers"].items()}
-    return Outcome("RUNNING", {name: _state(name, data) for name, data in states.items()})
+    return StartResult("RUNNING", {name: _state(name, data) for name, data in states.items()})
 
 
-def settled(entry: Entry, record: dict[str, Any], outcome: Outcome, now: float) -> Entry:
+def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResult, now: float) -> QueueEntry:
     """Return what the queue remembers of a session that was not started: one that has waited waits on for a while."""
     if outcome.status == "PENDING":
         return waiting(entry, _pending(entry, f"it is tried again: {outcome.refused}"), now)
@@ -74,7 +74,7 @@ def _state(hostname: str, data: object) -> ContainerState:
     return from_plain(ContainerState, data, f"the state of {hostname} is damaged")
 
 
-def _pending(entry: Entry, reason: str) -> dict[str, Any]:
+def _pending(entry: QueueEntry, reason: str) -> dict[str, Any]:
     return {**entry.record, "status": "PENDING", "pending": {"reason": reason, "shortfall": {}}}
 
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
-from .._planner.cluster_state import Readings, plan_of, status_of
-from .._queue.entry import ENDED, ENDING, Entry
-from .._report.access import route_of
+from .._planner.cluster_state import ClusterState, plan_of, status_of
+from .._queue.entry import ENDED, ENDING, QueueEntry
+from .._report.access import build_gateway_route
 
 
 def routes_of(
-    plans: Iterable[SessionPlan], entries: Iterable[Entry], since: float, told: Iterable[str] = ()
+    plans: Iterable[SessionPlan], entries: Iterable[QueueEntry], since: float, told: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return ``routes`` to the sessions of these plans, the ids of those that ``ended``, and whether that is ``news``.
 
@@ -28,12 +28,12 @@ def routes_of(
     ended = sorted(session_id for session_id, at in over.items() if at >= since)
     # Of two sessions of one name, which an agent may bring back, the newer one has it.
     newest = sorted(plans, key=lambda plan: plan.created_at)
-    routes = {plan.name: route_of(plan) for plan in newest if plan.published and plan.id not in over}
+    routes = {plan.name: build_gateway_route(plan) for plan in newest if plan.published and plan.id not in over}
     news = bool(routes) or not {*ended} <= {*told}
-    return {"routes": list(routes.values()), "ended": ended, "news": news}
+    return {"routes": list(routes.values()), "ended": ended, "changed": news}
 
 
-def reachable(readings: Readings) -> list[SessionPlan]:
+def reachable(readings: ClusterState) -> list[SessionPlan]:
     """Return the plans of the sessions that agents hold and users may be in."""
     sessions = readings.sessions.values()
     return [plan_of(parts) for parts in sessions if status_of(parts) in ("RUNNING", "DEGRADED")]

@@ -52,7 +52,7 @@ class Start:
     @property
     def overlay_agent(self) -> str:
         """The agent that makes its network for all of them; empty where there is none to make."""
-        return str((self.decided["plan"]["network"] or {}).get("manager") or "")
+        return str((self.decided["plan"]["network"] or {}).get("swarm_manager") or "")
 
     @property
     def public_keys(self) -> dict[str, dict[str, str]]:
@@ -79,7 +79,7 @@ class Start:
 
     def pulls_on(self, agent: str) -> bool:
         """Return whether an agent has to pull for this session, or to keep its claim while others do."""
-        pulling = self.decided["pulls"] and agent in self.agents and self._succeeded_before(PULL)
+        pulling = self.decided["missing_images"] and agent in self.agents and self._succeeded_before(PULL)
         return bool(pulling) and not any("failed" in reply for reply in self.results.get(PULL, {}).values())
 
     @property
@@ -113,7 +113,7 @@ class Start:
 
     @property
     def _alone(self) -> bool:
-        return len(self.agents) == 1 and not self.decided["pulls"] and not self.overlay_agent
+        return len(self.agents) == 1 and not self.decided["missing_images"] and not self.overlay_agent
 
     def _taking_part(self, step: str) -> list[str]:
         """Return the agents that have something to do in a step."""
@@ -121,7 +121,7 @@ class Start:
         if step == CLAIM:
             return [] if self.committed and not self._alone else self.agents
         if step == PULL:
-            return self.agents if self.decided["pulls"] else []
+            return self.agents if self.decided["missing_images"] else []
         if step == OVERLAY:
             return [self.overlay_agent] if self.overlay_agent else []
         if step == COMMAND:

@@ -11,20 +11,20 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ...module_utils._model.capacity import HasRoom
+from ...module_utils._model.capacity import HasCapacity
 from ...module_utils._model.facts import AgentFacts
 from .demand import Demand
-from .packing import Budget, Frontier, Packing, frontier, how_many
+from .packing import Budget, Frontier, Packing, frontier, max_count
 from .uniform import Order
 
 # What an agent has left of containers and of each slot that is asked, and last the cores it has online.
-Measure = tuple[int, ...]
+CapacityVector = tuple[int, ...]
 
 # An agent behind its key in an order.
-Keyed = tuple[tuple[Any, ...], AgentFacts]
+OrderedAgent = tuple[tuple[Any, ...], AgentFacts]
 
 
-class Scale:
+class Normalizer:
     """Measures agents in the units of what is asked: two that measure the same can hold the same.
 
     The unit of a slot is the greatest common divisor of what the shapes ask of it, and no more of it is counted than
@@ -37,14 +37,14 @@ class Scale:
         self._widest = max(self._widths)
         self._slots: list[tuple[str, int, int]] = []
         parts = [[1] * len(demand.requests)]
-        for slot, whole in demand.whole.amounts:
+        for slot, whole in demand.total.amounts:
             amounts = [request.get(slot, 0) for request in demand.requests]
             unit = math.gcd(*amounts)
             self._slots.append((slot, unit, whole // unit))
             parts.append([amount // unit for amount in amounts])
         self.asks = list(zip(*parts, strict=True))
 
-    def measure(self, agent: HasRoom) -> Measure:
+    def measure(self, agent: HasCapacity) -> CapacityVector:
         """Return what of an agent matters."""
         limit = agent.max_containers
         measured = [max(0, min(self._size, limit - agent.containers)) if limit else self._size]
@@ -54,35 +54,35 @@ class Scale:
         measured.append(min(agent.online_cpu_count, self._widest))
         return tuple(measured)
 
-    def useful(self, measure: Measure, counts: Packing) -> Packing:
+    def useful(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return the counts of the shapes that are not wider than such an agent, none of the others."""
         return tuple(count if width <= measure[-1] else 0 for count, width in zip(counts, self._widths, strict=True))
 
-    def rooms(self, measure: Measure, counts: Packing) -> Packing:
+    def capacities(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return how many containers of each shape such an agent can hold of these counts, each shape alone."""
         useful = self.useful(measure, counts)
-        return tuple(how_many(measure, ask, most) for ask, most in zip(self.asks, useful, strict=True))
+        return tuple(max_count(measure, ask, most) for ask, most in zip(self.asks, useful, strict=True))
 
-    def frontier(self, measure: Measure, counts: Packing, budget: Budget) -> Frontier:
+    def frontier(self, measure: CapacityVector, counts: Packing, budget: Budget) -> Frontier:
         """Return the maximal packings of such an agent within these counts."""
         return frontier(measure[:-1], self.asks, self.useful(measure, counts), budget)
 
 
-class Field:
+class AgentClasses:
     """The agents that may hold a demand, those that measure the same together."""
 
     def __init__(self, agents: Iterable[AgentFacts], demand: Demand) -> None:
-        self.scale = Scale(demand)
-        self.agents: dict[Measure, list[AgentFacts]] = {}
+        self.scale = Normalizer(demand)
+        self.agents: dict[CapacityVector, list[AgentFacts]] = {}
         for agent in agents:
             self.agents.setdefault(self.scale.measure(agent), []).append(agent)
 
     @property
-    def sizes(self) -> dict[Measure, int]:
+    def sizes(self) -> dict[CapacityVector, int]:
         """How many agents there are of each measure."""
         return {measure: len(members) for measure, members in self.agents.items()}
 
 
-def first(agents: Iterable[AgentFacts], many: int, order: Order) -> list[Keyed]:
+def first(agents: Iterable[AgentFacts], many: int, order: Order) -> list[OrderedAgent]:
     """Return the agents that come first in an order, each behind its key."""
     return heapq.nsmallest(many, ((order(agent), agent) for agent in agents))

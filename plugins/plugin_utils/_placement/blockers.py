@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from ...module_utils._model.capacity import Bundle, HasRoom
-from ...module_utils._model.facts import AgentFacts, Holding
-from .agent_classes import Measure, Scale
+from ...module_utils._model.capacity import Bundle, HasCapacity
+from ...module_utils._model.facts import AgentFacts, SessionUsage
+from .agent_classes import CapacityVector, Normalizer
 from .demand import Demand
-from .packing import Budget, Frontier, TooManySteps, Totals, placeable
+from .packing import Budget, BudgetExceededError, Frontier, ReachableCounts, reachable_totals
 
 # How often unlike containers are packed to find out.
-TRIALS = 64
+MAX_PACKINGS = 64
 
 # How many elementary steps that may take in all, about a fifth of a second.
 STEPS = 400_000
 
 
-def makes_room(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:
+def blocking_sessions(agents: Sequence[AgentFacts], demand: Demand, *, single_node: bool) -> tuple[str, ...]:
     """Return the names of sessions that make room when all of them end, oldest first; nothing where none do.
 
     That is the oldest one that does so alone. Where there is none it is the fewest of the oldest that do, without
@@ -33,16 +33,18 @@ def makes_room(agents: Sequence[AgentFacts], demand: Demand, *, single_node: boo
     try:
         room: _Room
         if single_node or len(demand.counts) == 1:
-            room = _Often(demand.whole, 1) if single_node else _Often(demand.ones[0], demand.size)
+            room = (
+                _UniformCapacity(demand.total, 1) if single_node else _UniformCapacity(demand.per_shape[0], demand.size)
+            )
         else:
-            room = _Packed(demand)
-        stage = _Stage(agents, {slot for request in demand.requests for slot in request}, room)
-        return tuple(session.name for session in _enough(stage, room))
-    except TooManySteps:
+            room = _MixedCapacity(demand)
+        stage = _Simulation(agents, {slot for request in demand.requests for slot in request}, room)
+        return tuple(session.name for session in _smallest_sufficient_set(stage, room))
+    except BudgetExceededError:
         return ()
 
 
-def _enough(stage: _Stage, room: _Room) -> list[Holding]:
+def _smallest_sufficient_set(stage: _Simulation, room: _Room) -> list[SessionUsage]:
     sessions = stage.sessions
     too_few, many = 0, min(1, len(sessions))
     stage.end_oldest(many)
@@ -75,7 +77,7 @@ def _enough(stage: _Stage, room: _Room) -> list[Holding]:
 class _Room(Protocol):
     """The room that agents have together, kept while they change."""
 
-    def parts(self, agents: Iterable[HasRoom]) -> Sequence[Any]:
+    def parts(self, agents: Iterable[HasCapacity]) -> Sequence[Any]:
         """Return what each of the agents adds to it."""
 
     def add(self, part: Any, agents: int) -> None:
@@ -85,14 +87,14 @@ class _Room(Protocol):
         """Return whether there is room for everything."""
 
 
-class _Often:
+class _UniformCapacity:
     """Room for containers that go together, ``needed`` times."""
 
     def __init__(self, bundle: Bundle, needed: int) -> None:
         self._bundle, self._missing = bundle, needed
 
-    def parts(self, agents: Iterable[HasRoom]) -> list[int]:
-        return self._bundle.rooms(agents)
+    def parts(self, agents: Iterable[HasCapacity]) -> list[int]:
+        return self._bundle.capacities(agents)
 
     def add(self, part: int, agents: int) -> None:
         self._missing -= part * agents
@@ -101,20 +103,20 @@ class _Often:
         return self._missing <= 0
 
 
-class _Packed:
+class _MixedCapacity:
     """Room for unlike containers, which are only packed where there is enough for each shape alone."""
 
     def __init__(self, demand: Demand) -> None:
-        self._scale, self._budget, self._trials = Scale(demand), Budget(STEPS), TRIALS
-        self._totals = Totals(demand.counts, self._budget, none_empty=False)
-        self._frontiers: dict[Measure, Frontier] = {}
+        self._scale, self._budget, self._trials = Normalizer(demand), Budget(STEPS), MAX_PACKINGS
+        self._totals = ReachableCounts(demand.counts, self._budget, none_empty=False)
+        self._frontiers: dict[CapacityVector, Frontier] = {}
         self._agents: Counter[Frontier] = Counter()
         self._missing = list(demand.counts)
 
-    def parts(self, agents: Iterable[HasRoom]) -> list[Frontier]:
+    def parts(self, agents: Iterable[HasCapacity]) -> list[Frontier]:
         return [self._frontier(self._scale.measure(agent)) for agent in agents]
 
-    def _frontier(self, measure: Measure) -> Frontier:
+    def _frontier(self, measure: CapacityVector) -> Frontier:
         if measure not in self._frontiers:
             self._frontiers[measure] = self._scale.frontier(measure, self._totals.counts, self._budget)
         return self._frontiers[measure]
@@ -128,10 +130,10 @@ class _Packed:
         if max(self._missing) > 0 or not self._trials:
             return False
         self._trials -= 1
-        return bool(placeable(self._totals, self._agents.items()) & self._totals.everything)
+        return bool(reachable_totals(self._totals, self._agents.items()) & self._totals.everything)
 
 
-class _Left:
+class _RemainingCapacity:
     """What an agent has left as sessions end, of the slots that count: negative where it was taken more than once."""
 
     __slots__ = ("containers", "free", "max_containers", "online_cpu_count")
@@ -143,20 +145,22 @@ class _Left:
         self.max_containers = max_containers
 
     @classmethod
-    def of(cls, agent: AgentFacts, slots: Iterable[str]) -> _Left:
+    def of(cls, agent: AgentFacts, slots: Iterable[str]) -> _RemainingCapacity:
         """Return what an agent has left now."""
-        capacity, taken = agent.capacity, agent.taken
+        capacity, taken = agent.capacity, agent.allocated
         free = {slot: capacity.get(slot, 0) - taken.get(slot, 0) for slot in slots}
         return cls(free, agent.online_cpu_count, agent.containers, agent.max_containers)
 
-    def after(self, holding: Holding, sign: int) -> _Left:
+    def after(self, holding: SessionUsage, sign: int) -> _RemainingCapacity:
         """Return what is left when a session ends (1), or is there again (-1)."""
         slots = holding.slots
         free = {slot: there + sign * slots.get(slot, 0) for slot, there in self.free.items()}
-        return _Left(free, self.online_cpu_count, self.containers - sign * holding.containers, self.max_containers)
+        return _RemainingCapacity(
+            free, self.online_cpu_count, self.containers - sign * holding.containers, self.max_containers
+        )
 
 
-class _Stage:
+class _Simulation:
     """The agents while sessions end, one after the other, and what undoes the last of these steps.
 
     ``sessions`` are all that there are, oldest first, each as one of its holdings.
@@ -164,15 +168,15 @@ class _Stage:
 
     def __init__(self, agents: Sequence[AgentFacts], slots: Iterable[str], room: _Room) -> None:
         self._agents, self._slots, self._room = agents, slots, room
-        self._left: dict[int, _Left] = {}
+        self._left: dict[int, _RemainingCapacity] = {}
         self._parts = list(room.parts(agents))
-        self._steps: list[list[tuple[int, _Left, Any]]] = []
+        self._steps: list[list[tuple[int, _RemainingCapacity, Any]]] = []
         for part, agents_of_it in Counter(self._parts).items():
             room.add(part, agents_of_it)
         self._where: dict[str, list[int]] = {}
-        sessions: dict[str, Holding] = {}
+        sessions: dict[str, SessionUsage] = {}
         for at, agent in enumerate(agents):
-            for holding in agent.holdings:
+            for holding in agent.session_usage:
                 if holding.session_id in sessions:
                     self._where[holding.session_id].append(at)
                 else:
@@ -187,13 +191,13 @@ class _Stage:
         while len(self._steps) < count:
             self.end(self.sessions[len(self._steps)])
 
-    def end(self, session: Holding, sign: int = 1) -> None:
+    def end(self, session: SessionUsage, sign: int = 1) -> None:
         """End a session (1), or have one that has ended there again (-1); any of its holdings tells which."""
         step = []
         for at in self._where[session.session_id]:
             agent = self._agents[at]
-            holding = next(one for one in agent.holdings if one.session_id == session.session_id)
-            left = self._left[at] if at in self._left else _Left.of(agent, self._slots)
+            holding = next(one for one in agent.session_usage if one.session_id == session.session_id)
+            left = self._left[at] if at in self._left else _RemainingCapacity.of(agent, self._slots)
             step.append((at, left, self._parts[at]))
             after = left.after(holding, sign)
             self._change(at, after, self._room.parts([after])[0])
@@ -204,11 +208,11 @@ class _Stage:
         for at, left, part in self._steps.pop():
             self._change(at, left, part)
 
-    def _change(self, at: int, left: _Left, part: Any) -> None:
+    def _change(self, at: int, left: _RemainingCapacity, part: Any) -> None:
         self._room.add(self._parts[at], -1)
         self._room.add(part, 1)
         self._left[at], self._parts[at] = left, part
 
 
-def _age(session: Holding) -> tuple[float, str, str]:
+def _age(session: SessionUsage) -> tuple[float, str, str]:
     return session.created_at, session.name, session.session_id

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from ...module_utils._model.capacity import Bundle, countable
+from ...module_utils._model.capacity import Bundle, schedulable_slots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Demand:
         requests: list[dict[str, int]] = []
         members: list[Member] = []
         for group in groups:
-            request = countable(group.request)
+            request = schedulable_slots(group.request)
             if request not in requests:
                 requests.append(request)
             shape = requests.index(request)
@@ -62,16 +62,16 @@ class Demand:
         return len(self.members)
 
     @property
-    def whole(self) -> Bundle:
+    def total(self) -> Bundle:
         """All containers together."""
         return Bundle.of(zip(self.requests, self.counts, strict=True))
 
     @property
-    def ones(self) -> list[Bundle]:
+    def per_shape(self) -> list[Bundle]:
         """One container of each shape."""
         return [Bundle.of([(request, 1)]) for request in self.requests]
 
-    def beyond(self, placed: Sequence[int]) -> list[Member]:
+    def unplaced(self, placed: Sequence[int]) -> list[Member]:
         """Return the containers left when that many of each shape, in rank order, have a place."""
         left = list(placed)
         unplaced = []

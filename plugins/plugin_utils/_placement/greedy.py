@@ -11,31 +11,31 @@ import math
 from collections import Counter
 
 from ...module_utils._model.facts import AgentFacts
-from .agent_classes import Field, Measure, first
-from .packing import Packing, how_many, less
-from .uniform import Order, largest
+from .agent_classes import AgentClasses, CapacityVector, first
+from .packing import Packing, max_count, subtract
+from .uniform import Order, fewest_reaching
 
 # How many containers of each shape each agent gets, in rank order.
-Packings = list[tuple[AgentFacts, Packing]]
+Assignment = list[tuple[AgentFacts, Packing]]
 
 
 class Greedy:
     """Chooses by dominant shares: that of a container is its part of the slot of which it takes the largest part."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: AgentClasses) -> None:
         self._field, self._scale, self._sizes = field, field.scale, field.sizes
         asks = self._scale.asks
         free = [sum(measure[slot] * many for measure, many in self._sizes.items()) for slot in range(len(asks[0]))]
         self._shares = [max(part / (there or 1) for part, there in zip(ask, free, strict=True)) for ask in asks]
         self._hardest = sorted(range(len(asks)), key=lambda shape: -self._shares[shape])
 
-    def fewest(self, counts: Packing) -> list[tuple[Measure, Packing]]:
+    def concentrate(self, counts: Packing) -> list[tuple[CapacityVector, Packing]]:
         """Return who takes what, always the one that takes the largest share of what is left; less where all are full.
 
         What an agent would take is looked at again only when it comes first, as less is left for every other too.
         """
         left, free = counts, dict(self._sizes)
-        chosen: list[tuple[Measure, Packing]] = []
+        chosen: list[tuple[CapacityVector, Packing]] = []
         queue = [(-math.inf, measure) for measure in sorted(free)]
         while queue and any(left):
             known, measure = queue[0]
@@ -48,35 +48,35 @@ class Greedy:
             else:
                 free[measure] -= 1
                 chosen.append((measure, packing))
-                left = tuple(less(left, packing, 1))
+                left = tuple(subtract(left, packing, 1))
         return chosen
 
-    def packing(self, measure: Measure, counts: Packing) -> Packing:
+    def packing(self, measure: CapacityVector, counts: Packing) -> Packing:
         """Return what an agent takes of these counts, filled with some shape first and then with the hardest."""
         useful, asks = self._scale.useful(measure, counts), self._scale.asks
         packings = []
         for shape in self._hardest:
             packing, left = [0] * len(counts), list(measure)
             for each in (shape, *self._hardest):
-                many = how_many(left, asks[each], useful[each] - packing[each])
+                many = max_count(left, asks[each], useful[each] - packing[each])
                 packing[each] += many
-                left = less(left, asks[each], many)
+                left = subtract(left, asks[each], many)
             packings.append(tuple(packing))
         return max(packings, key=lambda packing: (self._share(packing), packing))
 
-    def named(self, chosen: list[tuple[Measure, Packing]], order: Order) -> Packings:
+    def bind_agents(self, chosen: list[tuple[CapacityVector, Packing]], order: Order) -> Assignment:
         """Return the agents of such a choice: of those that measure the same, the first in the order."""
         often = Counter(measure for measure, _packing in chosen)
         agents = {measure: iter(first(self._field.agents[measure], many, order)) for measure, many in often.items()}
         return [(next(agents[measure])[1], packing) for measure, packing in chosen]
 
-    def spread(self, counts: Packing, order: Order) -> Packings:
+    def disperse(self, counts: Packing, order: Order) -> Assignment:
         """Return containers on many agents: the shape first that has the fewest, always on the emptiest of them.
 
         That is the one with the fewest containers, then the first in the order.
         """
         shapes = range(len(counts))
-        rooms = {measure: self._scale.rooms(measure, counts) for measure in self._sizes}
+        rooms = {measure: self._scale.capacities(measure, counts) for measure in self._sizes}
         able = [sum(many for measure, many in self._sizes.items() if rooms[measure][shape]) for shape in shapes]
         agents = sorted(
             (key, agent, measure)
@@ -89,14 +89,14 @@ class Greedy:
         for shape in sorted(shapes, key=able.__getitem__):
             ask, missing = self._scale.asks[shape], counts[shape]
             able_ones = [at for at, (_key, _agent, measure) in enumerate(agents) if rooms[measure][shape]]
-            queue = [(sum(packings[at]), at) for at in able_ones if how_many(left[at], ask, 1)]
+            queue = [(sum(packings[at]), at) for at in able_ones if max_count(left[at], ask, 1)]
             heapq.heapify(queue)
             while queue and missing:
                 many, at = queue[0]
                 missing -= 1
                 packings[at][shape] += 1
-                left[at] = less(left[at], ask, 1)
-                if how_many(left[at], ask, 1):
+                left[at] = subtract(left[at], ask, 1)
+                if max_count(left[at], ask, 1):
                     heapq.heapreplace(queue, (many + 1, at))
                 else:
                     heapq.heappop(queue)
@@ -106,25 +106,25 @@ class Greedy:
             if any(packing)
         ]
 
-    def usable(self, counts: Packing) -> int:
+    def usable_agent_count(self, counts: Packing) -> int:
         """Return how many agents can hold any one of these containers."""
-        return sum(many for measure, many in self._sizes.items() if any(self._scale.rooms(measure, counts)))
+        return sum(many for measure, many in self._sizes.items() if any(self._scale.capacities(measure, counts)))
 
-    def at_least(self, counts: Packing) -> int:
+    def lower_bound(self, counts: Packing) -> int:
         """Return how many agents it takes whatever is chosen: for each shape alone, and of each slot alone."""
-        rooms = {measure: self._scale.rooms(measure, counts) for measure in self._sizes}
+        rooms = {measure: self._scale.capacities(measure, counts) for measure in self._sizes}
         needed = [self._needed({one: rooms[one][shape] for one in rooms}, count) for shape, count in enumerate(counts)]
         for slot, parts in enumerate(zip(*self._scale.asks, strict=True)):
             total = sum(part * count for part, count in zip(parts, counts, strict=True))
             needed.append(self._needed({one: one[slot] for one in rooms}, total))
         return max(needed)
 
-    def _needed(self, amounts: dict[Measure, int], total: int) -> int:
+    def _needed(self, amounts: dict[CapacityVector, int], total: int) -> int:
         """Return how many agents it takes at least that have ``total`` together, of what each has ``amounts``."""
         tally: Counter[int] = Counter()
         for measure, amount in amounts.items():
             tally[amount] += self._sizes[measure]
-        return len(largest(tally, total))
+        return len(fewest_reaching(tally, total))
 
     def _share(self, packing: Packing) -> float:
         return sum(share * count for share, count in zip(self._shares, packing, strict=True))

@@ -13,21 +13,21 @@ from __future__ import annotations
 import dataclasses
 
 from ...module_utils._model.facts import AgentFacts
-from .agent_classes import Field, Keyed, first
-from .greedy import Greedy, Packings
+from .agent_classes import AgentClasses, OrderedAgent, first
+from .greedy import Assignment, Greedy
 from .packing import (
     Budget,
+    BudgetExceededError,
     Frontier,
     Packing,
-    TooManySteps,
-    Totals,
-    fill,
-    first_set,
-    matter,
-    most,
-    placeable,
-    reach,
-    together,
+    ReachableCounts,
+    distribute,
+    largest_packing,
+    lexicographically_first,
+    prune_dominated,
+    reachability_table,
+    reachable_totals,
+    sum_packings,
 )
 from .uniform import Order
 
@@ -36,65 +36,69 @@ STEPS = 2_500_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Filling:
+class MixedPlacement:
     """How many containers of each shape each agent gets, in rank order: all, or as many as there is room for.
 
     ``at_least`` is a lower bound of how many agents it takes, and their number where the search was ``exact``.
     """
 
-    packings: Packings
-    at_least: int
+    packings: Assignment
+    lower_bound: int
     exact: bool
 
 
-def hold(field: Field, counts: Packing, order: Order, *, as_many: bool) -> Filling:
+def place_mixed(field: AgentClasses, counts: Packing, order: Order, *, as_many: bool) -> MixedPlacement:
     """Return containers on the fewest agents, of all such sets the first in ``order``; or on ``as_many`` as can be.
 
     Where there is no room for all of them it is as many as possible, then as many as possible of the first shapes.
     """
     greedy = Greedy(field)
-    spread = greedy.spread(counts, order) if as_many else []
-    spread_all = together(spread, counts) == counts
-    if spread_all and len(spread) == min(sum(counts), greedy.usable(counts)):
-        return Filling(spread, len(spread), True)
+    disperse = greedy.disperse(counts, order) if as_many else []
+    spread_all = sum_packings(disperse, counts) == counts
+    if spread_all and len(disperse) == min(sum(counts), greedy.usable_agent_count(counts)):
+        return MixedPlacement(disperse, len(disperse), True)
     try:
-        return _exactly(field, greedy, counts, order, Budget(STEPS), as_many=as_many)
-    except TooManySteps:
+        return _search_exact(field, greedy, counts, order, Budget(STEPS), as_many=as_many)
+    except BudgetExceededError:
         if spread_all:
-            return Filling(spread, len(spread), False)
-        return Filling(greedy.named(greedy.fewest(counts), order), greedy.at_least(counts), False)
+            return MixedPlacement(disperse, len(disperse), False)
+        return MixedPlacement(greedy.bind_agents(greedy.concentrate(counts), order), greedy.lower_bound(counts), False)
 
 
-def most_on_one(field: Field, counts: Packing) -> tuple[Packing, list[AgentFacts]]:
+def most_on_one_agent(field: AgentClasses, counts: Packing) -> tuple[Packing, list[AgentFacts]]:
     """Return the most of these containers that one agent can hold, then of the first shapes, and all such agents."""
     budget = Budget(STEPS)
     try:
-        best = {measure: most(field.scale.frontier(measure, counts, budget)) for measure in field.agents}
-    except TooManySteps:
+        best = {measure: largest_packing(field.scale.frontier(measure, counts, budget)) for measure in field.agents}
+    except BudgetExceededError:
         greedy = Greedy(field)
         best = {measure: greedy.packing(measure, counts) for measure in field.agents}
-    packing = most(best.values())
+    packing = largest_packing(best.values())
     return packing, [agent for measure, found in best.items() if found == packing for agent in field.agents[measure]]
 
 
-def _exactly(field: Field, greedy: Greedy, counts: Packing, order: Order, budget: Budget, *, as_many: bool) -> Filling:
+def _search_exact(
+    field: AgentClasses, greedy: Greedy, counts: Packing, order: Order, budget: Budget, *, as_many: bool
+) -> MixedPlacement:
     agents: dict[Frontier, list[AgentFacts]] = {}
     for measure, members in field.agents.items():
         packings = field.scale.frontier(measure, counts, budget)
         if any(map(any, packings)):
             agents.setdefault(packings, []).extend(members)
     sizes = {packings: len(members) for packings, members in agents.items()}
-    totals = Totals(counts, budget, none_empty=as_many)
+    totals = ReachableCounts(counts, budget, none_empty=as_many)
     levels = min(sum(counts), sum(sizes.values()))
-    rough = greedy.fewest(counts)
-    if together(rough, counts) != counts:
-        reached = placeable(totals, matter(totals, sizes, levels))
+    rough = greedy.concentrate(counts)
+    if sum_packings(rough, counts) != counts:
+        reached = reachable_totals(totals, prune_dominated(totals, sizes, levels))
         if not reached & totals.everything:
-            fewer = most(totals.each(reached))
-            return _exactly(field, greedy, fewer, _by_name, budget, as_many=False)
+            fewer = largest_packing(totals.iter_totals(reached))
+            return _search_exact(field, greedy, fewer, _by_name, budget, as_many=False)
     elif not as_many:
         levels = len(rough)
-    some = {packings: first(agents[packings], often, order) for packings, often in matter(totals, sizes, levels)}
+    some = {
+        packings: first(agents[packings], often, order) for packings, often in prune_dominated(totals, sizes, levels)
+    }
     search = _Search(totals, some, levels)
     if as_many:
         return search.filling(max(search.possible), evenly=True)
@@ -102,36 +106,36 @@ def _exactly(field: Field, greedy: Greedy, counts: Packing, order: Order, budget
     found = search.filling(size, evenly=False)
     # Any set of that size has one of these, and others that can hold the rest.
     rest = search.table[0][size - 1]
-    useful = [one for one in agents if totals.complete(totals.with_one_more(totals.nothing, one), rest)]
+    useful = [one for one in agents if totals.complements(totals.add_agent(totals.nothing, one), rest)]
     try:
         every = {packings: first(agents[packings], size, order) for packings in useful}
         return _Search(totals, every, size).filling(size, evenly=False)
-    except TooManySteps:
+    except BudgetExceededError:
         return found
 
 
 class _Search:
     """A search through the agents that are in ``agents`` by their frontiers, each behind its key in the order."""
 
-    def __init__(self, totals: Totals, agents: dict[Frontier, list[Keyed]], levels: int) -> None:
+    def __init__(self, totals: ReachableCounts, agents: dict[Frontier, list[OrderedAgent]], levels: int) -> None:
         self._totals = totals
         self._agents = sorted((*keyed, packings) for packings, listed in agents.items() for keyed in listed)
         self._frontiers = [packings for _key, _agent, packings in self._agents]
-        self.table = reach(totals, self._frontiers, levels)
+        self.table = reachability_table(totals, self._frontiers, levels)
 
     @property
     def possible(self) -> list[int]:
         """How many agents hold everything, none of them empty."""
         return [size for size, reached in enumerate(self.table[0]) if reached & self._totals.everything]
 
-    def filling(self, size: int, *, evenly: bool) -> Filling:
+    def filling(self, size: int, *, evenly: bool) -> MixedPlacement:
         """Return the first so many agents that hold everything, filled; unless ``evenly``, the roomiest first."""
-        positions = first_set(self._totals, self._frontiers, self.table, size)
+        positions = lexicographically_first(self._totals, self._frontiers, self.table, size)
         chosen = [self._agents[position] for position in positions]
         if not evenly:
-            chosen.sort(key=lambda one: (-sum(most(one[2])), one[1].name))
-        filled = fill(self._totals, [packings for _key, _agent, packings in chosen], evenly=evenly)
-        return Filling([(one[1], packing) for one, packing in zip(chosen, filled, strict=True)], size, True)
+            chosen.sort(key=lambda one: (-sum(largest_packing(one[2])), one[1].name))
+        filled = distribute(self._totals, [packings for _key, _agent, packings in chosen], evenly=evenly)
+        return MixedPlacement([(one[1], packing) for one, packing in zip(chosen, filled, strict=True)], size, True)
 
 
 def _by_name(agent: AgentFacts) -> tuple[str]:

@@ -20,7 +20,7 @@ Packing = tuple[int, ...]
 Frontier = tuple[Packing, ...]
 
 
-class TooManySteps(Exception):
+class BudgetExceededError(Exception):
     """The search would take too long."""
 
 
@@ -31,10 +31,10 @@ class Budget:
         self._left = steps
 
     def spend(self, steps: int) -> None:
-        """Take steps off; raises :class:`TooManySteps` when they are used up."""
+        """Take steps off; raises :class:`BudgetExceededError` when they are used up."""
         self._left -= steps
         if self._left < 0:
-            raise TooManySteps
+            raise BudgetExceededError
 
 
 def frontier(free: Sequence[int], asks: Sequence[Sequence[int]], most: Packing, budget: Budget) -> Frontier:
@@ -50,22 +50,22 @@ def frontier(free: Sequence[int], asks: Sequence[Sequence[int]], most: Packing, 
         budget.spend(4 + len(most))
         counts, left = pending.pop()
         shape = order[len(counts)]
-        many = how_many(left, asks[shape], most[shape])
+        many = max_count(left, asks[shape], most[shape])
         if shape == order[-1]:
             beside[counts] = many
         else:
-            pending += (((*counts, count), less(left, asks[shape], count)) for count in range(many + 1))
+            pending += (((*counts, count), subtract(left, asks[shape], count)) for count in range(many + 1))
     maximal = ((*counts, many) for counts, many in beside.items() if not _within_another(counts, many, beside))
     place = [order.index(shape) for shape in range(len(most))]
     return tuple(sorted(tuple(packing[position] for position in place) for packing in maximal))
 
 
-def how_many(left: Sequence[int], ask: Sequence[int], most: int) -> int:
+def max_count(left: Sequence[int], ask: Sequence[int], most: int) -> int:
     """Return how many containers of one shape there is room for, ``most`` of them at most."""
     return min([most, *(amount // part for amount, part in zip(left, ask, strict=False) if part)])
 
 
-def less(left: Sequence[int], ask: Sequence[int], count: int) -> list[int]:
+def subtract(left: Sequence[int], ask: Sequence[int], count: int) -> list[int]:
     """Return what ``count`` containers of one shape leave."""
     return [amount - count * part for amount, part in zip(left, ask, strict=False)]
 
@@ -77,7 +77,7 @@ def _within_another(counts: Packing, many: int, beside: dict[Packing, int]) -> b
     )
 
 
-class Totals:
+class ReachableCounts:
     """Sets of totals within the counts that are asked: a set is an integer, a total one of its bits.
 
     A total's bit is its number in the mixed radix of the counts, so that the bits of two totals add up as they do.
@@ -96,11 +96,11 @@ class Totals:
         self.nothing = 1
         self.everything = 1 << (self._width - 1)
 
-    def has(self, totals: int, total: Packing) -> bool:
+    def contains(self, totals: int, total: Packing) -> bool:
         """Return whether a total is in a set; one with a negative count is in none."""
         return min(total) >= 0 and bool(totals >> sum(map(int.__mul__, total, self._strides)) & 1)
 
-    def each(self, totals: int) -> Iterator[Packing]:
+    def iter_totals(self, totals: int) -> Iterator[Packing]:
         """Yield every total of a set."""
         self.budget.spend(totals.bit_length() // 64 + bin(totals).count("1"))
         digits = f"{totals:b}"[::-1]
@@ -111,17 +111,17 @@ class Totals:
             )
             number = digits.find("1", number + 1)
 
-    def keep(self, sets: int) -> None:
+    def charge_memory(self, sets: int) -> None:
         """Count what it takes to keep so many sets: memory is spent from the budget as well."""
         self.budget.spend(sets * (1 + self._width // 1024))
 
-    def complete(self, totals: int, others: int) -> bool:
+    def complements(self, totals: int, others: int) -> bool:
         """Return whether a total of the one set and one of the other make up everything."""
         self.budget.spend(self._cost)
         # What a total lacks of everything has the number that is as far from the other end.
         return bool(totals & int(f"{others:0{self._width}b}"[::-1], 2))
 
-    def with_one_more(self, totals: int, packings: Frontier) -> int:
+    def add_agent(self, totals: int, packings: Frontier) -> int:
         """Return every total that one agent more, of that frontier, makes of these."""
         found = 0
         for packing in packings if totals else ():
@@ -156,14 +156,14 @@ class Totals:
         return (totals & mask) << (by * stride)
 
 
-def matter(totals: Totals, agents: Mapping[Frontier, int], limit: int) -> list[tuple[Frontier, int]]:
+def prune_dominated(totals: ReachableCounts, agents: Mapping[Frontier, int], limit: int) -> list[tuple[Frontier, int]]:
     """Return those of the agents that matter to sets of at most ``limit`` agents, and how often each is there.
 
     The others can hold nothing that as many of these cannot hold as well: one of them can be exchanged for one of
     these that is not in the set (Pareto dominance, exchange argument).
     """
     # What is within another set is a smaller number, so that whoever can be exchanged comes after those it is for.
-    parts = sorted(((totals.with_one_more(totals.nothing, packings), packings) for packings in agents), reverse=True)
+    parts = sorted(((totals.add_agent(totals.nothing, packings), packings) for packings in agents), reverse=True)
     kept: list[tuple[int, int]] = []
     result = []
     for part, packings in parts:
@@ -175,33 +175,35 @@ def matter(totals: Totals, agents: Mapping[Frontier, int], limit: int) -> list[t
     return result
 
 
-def placeable(totals: Totals, agents: Iterable[tuple[Frontier, int]]) -> int:
+def reachable_totals(totals: ReachableCounts, agents: Iterable[tuple[Frontier, int]]) -> int:
     """Return the set of all totals that agents can hold, given as (frontier, how many agents have it)."""
     reached = totals.nothing
     for packings, often in agents:
         for _agent in range(min(often, sum(totals.counts))):
             before = reached
-            reached |= totals.with_one_more(before, packings)
+            reached |= totals.add_agent(before, packings)
             if reached == before or reached & totals.everything:
                 break
     return reached
 
 
-def reach(totals: Totals, agents: Sequence[Frontier], levels: int) -> list[list[int]]:
+def reachability_table(totals: ReachableCounts, agents: Sequence[Frontier], levels: int) -> list[list[int]]:
     """Return for each position i in ``agents`` and each j up to ``levels`` what j of the agents from i on can hold.
 
     The last position is that after the last agent.
     """
     table = [[totals.nothing, *[0] * levels]]
     for packings in reversed(agents):
-        totals.keep(levels)
+        totals.charge_memory(levels)
         later = table[-1]
-        taken = (totals.with_one_more(one, packings) for one in later)
+        taken = (totals.add_agent(one, packings) for one in later)
         table.append([totals.nothing, *(left | more for left, more in zip(later[1:], taken, strict=False))])
     return table[::-1]
 
 
-def first_set(totals: Totals, agents: Sequence[Frontier], table: list[list[int]], size: int) -> list[int]:
+def lexicographically_first(
+    totals: ReachableCounts, agents: Sequence[Frontier], table: list[list[int]], size: int
+) -> list[int]:
     """Return the positions of ``size`` agents that hold everything, of all such sets the first one.
 
     There must be such a set, and ``table`` is what the agents reach. In a walk from the first agent, one is taken
@@ -214,14 +216,14 @@ def first_set(totals: Totals, agents: Sequence[Frontier], table: list[list[int]]
         missing = size - len(chosen)
         if not missing:
             break
-        grown = totals.with_one_more(held, packings)
-        if totals.complete(grown, table[position + 1][missing - 1]):
+        grown = totals.add_agent(held, packings)
+        if totals.complements(grown, table[position + 1][missing - 1]):
             held = grown
             chosen.append(position)
     return chosen
 
 
-def fill(totals: Totals, agents: Sequence[Frontier], *, evenly: bool) -> list[Packing]:
+def distribute(totals: ReachableCounts, agents: Sequence[Frontier], *, evenly: bool) -> list[Packing]:
     """Return what each agent holds of everything, which they must be able to hold, and fewer agents not.
 
     They are filled one after the other, each with as many containers as the others allow, or ``evenly`` with its part
@@ -229,13 +231,13 @@ def fill(totals: Totals, agents: Sequence[Frontier], *, evenly: bool) -> list[Pa
     """
     after = [totals.nothing]
     for packings in reversed(agents[1:]):
-        after.append(totals.with_one_more(after[-1], packings))
+        after.append(totals.add_agent(after[-1], packings))
     left, filled = totals.counts, []
     for packings in agents:
         others = after.pop()
         wanted = -(-sum(left) // (len(after) + 1)) if evenly else sum(left)
-        possible = totals.each(totals.with_one_more(totals.nothing, packings))
-        fitting = (packing for packing in possible if totals.has(others, _without(left, packing)))
+        possible = totals.iter_totals(totals.add_agent(totals.nothing, packings))
+        fitting = (packing for packing in possible if totals.contains(others, _without(left, packing)))
         filled.append(max(fitting, key=lambda packing: (-abs(sum(packing) - wanted), packing)))
         left = _without(left, filled[-1])
     return filled
@@ -245,11 +247,11 @@ def _without(left: Packing, packing: Packing) -> Packing:
     return tuple(count - taken for count, taken in zip(left, packing, strict=True))
 
 
-def most(packings: Iterable[Packing]) -> Packing:
+def largest_packing(packings: Iterable[Packing]) -> Packing:
     """Return the packing of the most containers, then of the most of the first shapes."""
     return max(packings, key=lambda packing: (sum(packing), packing))
 
 
-def together(chosen: Iterable[tuple[object, Packing]], counts: Packing) -> Packing:
+def sum_packings(chosen: Iterable[tuple[object, Packing]], counts: Packing) -> Packing:
     """Return what packings, each behind whose it is, add up to; ``counts`` says how many shapes there are."""
     return tuple(map(sum, zip([0] * len(counts), *(packing for _whose, packing in chosen), strict=True)))

@@ -16,11 +16,11 @@ from typing import Any
 
 from ...module_utils._model.facts import AgentFacts
 from . import heterogeneous, uniform
-from .agent_classes import Field
+from .agent_classes import AgentClasses
 from .demand import Demand, Group
-from .greedy import Packings
-from .packing import together
-from .unschedulable import Attempt, NoRoom, explain
+from .greedy import Assignment
+from .packing import sum_packings
+from .unschedulable import PartialPlacement, Unschedulable, explain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Placement:
     """
 
     hosts: tuple[str, ...]
-    at_least: int
+    lower_bound: int
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Placement:
 
 def place(
     agents: Sequence[AgentFacts], groups: Sequence[Group], *, single_node: bool, selection: str
-) -> Placement | NoRoom:
+) -> Placement | Unschedulable:
     """Return where each container of the groups, which are in rank order, goes: all of them or none.
 
     ``agents`` are those that may be used at all. ``selection`` is ``concentrated`` (one agent where one holds all,
@@ -52,40 +52,40 @@ def place(
     where the session is ``dispersed``.
     """
     demand = Demand.of(groups)
-    order = {"concentrated": _tightest, "dispersed": _emptiest, "roundrobin": _oldest}[selection]
+    order = {"concentrated": _best_fit, "dispersed": _worst_fit, "roundrobin": _least_recently_used}[selection]
     dispersed = selection == "dispersed" and not single_node
     if not dispersed:
-        holders = demand.whole.holders(agents)
+        holders = demand.total.fitting_agents(agents)
         if holders:
             return Placement((min(holders, key=order).name,) * demand.size, 1)
     if not agents:
-        attempt = Attempt((0,) * len(demand.counts), [], [], True)
+        attempt = PartialPlacement((0,) * len(demand.counts), [], [], True)
     elif len(demand.counts) == 1:
-        rooms = demand.ones[0].rooms(agents)
+        rooms = demand.per_shape[0].capacities(agents)
         room = max(rooms) if single_node else sum(rooms)
         if room >= demand.size:
-            counts = (uniform.spread if dispersed else uniform.fewest)(agents, rooms, demand.size, order)
+            counts = (uniform.disperse if dispersed else uniform.concentrate)(agents, rooms, demand.size, order)
             return Placement(_hosts(demand, [(agent, (count,)) for agent, count in counts]), len(counts))
         best = [agent for agent, one in zip(agents, rooms, strict=True) if one == room] if single_node else agents
         held = {one: (one,) for one in set(rooms)}
-        attempt = Attempt(
+        attempt = PartialPlacement(
             (room,), best, [held[room]] * len(best) if single_node else [held[one] for one in rooms], True
         )
     elif single_node:
-        placed, best = heterogeneous.most_on_one(Field(agents, demand), demand.counts)
-        attempt = Attempt(placed, best, [placed] * len(best), True)
+        placed, best = heterogeneous.most_on_one_agent(AgentClasses(agents, demand), demand.counts)
+        attempt = PartialPlacement(placed, best, [placed] * len(best), True)
     else:
-        filling = heterogeneous.hold(Field(agents, demand), demand.counts, order, as_many=dispersed)
-        placed = together(filling.packings, demand.counts)
+        filling = heterogeneous.place_mixed(AgentClasses(agents, demand), demand.counts, order, as_many=dispersed)
+        placed = sum_packings(filling.packings, demand.counts)
         if placed == demand.counts:
-            return Placement(_hosts(demand, filling.packings), filling.at_least)
+            return Placement(_hosts(demand, filling.packings), filling.lower_bound)
         taken = {agent.name: packing for agent, packing in filling.packings}
         nothing = (0,) * len(placed)
-        attempt = Attempt(placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.exact)
+        attempt = PartialPlacement(placed, agents, [taken.get(agent.name, nothing) for agent in agents], filling.exact)
     return explain(agents, demand, attempt, single_node=single_node)
 
 
-def _hosts(demand: Demand, packings: Packings) -> tuple[str, ...]:
+def _hosts(demand: Demand, packings: Assignment) -> tuple[str, ...]:
     """Return the agent of each container: those of a shape in rank order, the agent with the first of all first."""
     main = demand.members[0].shape
     position = next(position for position, (_agent, packing) in enumerate(packings) if packing[main])
@@ -97,16 +97,16 @@ def _hosts(demand: Demand, packings: Packings) -> tuple[str, ...]:
     return tuple(next(names[member.shape]) for member in demand.members)
 
 
-def _tightest(agent: AgentFacts) -> tuple[Any, ...]:
+def _best_fit(agent: AgentFacts) -> tuple[Any, ...]:
     return (*_leftover(agent), agent.name)
 
 
-def _emptiest(agent: AgentFacts) -> tuple[Any, ...]:
+def _worst_fit(agent: AgentFacts) -> tuple[Any, ...]:
     accelerators, cpu, mem = _leftover(agent)
     return -accelerators, -cpu, -mem, agent.name
 
 
-def _oldest(agent: AgentFacts) -> tuple[Any, ...]:
+def _least_recently_used(agent: AgentFacts) -> tuple[Any, ...]:
     return (agent.latest_session, *_leftover(agent), agent.name)
 
 

@@ -21,10 +21,10 @@ from ...module_utils._model.facts import AgentFacts
 Order = Callable[[AgentFacts], tuple[Any, ...]]
 
 # How many containers each agent gets, in rank order.
-Counts = list[tuple[AgentFacts, int]]
+Assignment = list[tuple[AgentFacts, int]]
 
 
-def largest(amounts: Mapping[int, int], total: int) -> list[int]:
+def fewest_reaching(amounts: Mapping[int, int], total: int) -> list[int]:
     """Return the fewest of the amounts that add up to ``total``, smallest first; all where they do not reach it.
 
     ``amounts`` says how often each of them is there. Those are the largest ones: if the k-1 largest fall short of
@@ -40,7 +40,7 @@ def largest(amounts: Mapping[int, int], total: int) -> list[int]:
     return chosen[::-1]
 
 
-def fewest(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Counts:
+def concentrate(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Assignment:
     """Return the fewest agents that hold ``size`` containers, and of all such sets the first one in ``order``.
 
     All agents together must hold that many. The agents are walked in that order, keeping the roomiest set that
@@ -48,13 +48,13 @@ def fewest(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order:
     set's least roomy agent when the room that is lost can be spared. What is passed over could not be in any set as
     small, so the set that comes out is the first (exchange argument; bin covering with items that are alike).
     """
-    roomiest = largest(Counter(rooms), size)
+    roomiest = fewest_reaching(Counter(rooms), size)
     spare = sum(roomiest) - size
     # Below that an agent is never taken, for what can be spared only shrinks: it needs no place in the order.
     least = max(1, roomiest[0] - spare)
     queue = [(order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room >= least]
     heapq.heapify(queue)
-    chosen: Counts = []
+    chosen: Assignment = []
     while roomiest:
         _key, room, agent = heapq.heappop(queue)
         position = bisect.bisect_left(roomiest, room)
@@ -63,25 +63,25 @@ def fewest(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order:
             spare -= loss
             del roomiest[position]
             chosen.append((agent, room))
-    return _filled(chosen, size)
+    return _assign(chosen, size)
 
 
-def _filled(chosen: Iterable[tuple[AgentFacts, int]], size: int) -> Counts:
+def _assign(chosen: Iterable[tuple[AgentFacts, int]], size: int) -> Assignment:
     """Fill the agents one after the other, the roomiest first; none stays empty, or fewer would have done."""
-    counts: Counts = []
+    counts: Assignment = []
     for agent, room in sorted(chosen, key=lambda one: (-one[1], one[0].name)):
         counts.append((agent, min(room, size)))
         size -= counts[-1][1]
     return counts
 
 
-def spread(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Counts:
+def disperse(agents: Sequence[AgentFacts], rooms: Sequence[int], size: int, order: Order) -> Assignment:
     """Return ``size`` containers on as many agents as possible, evenly: always on the one with the fewest of them.
 
     All agents together must hold that many. ``order`` chooses between agents that have as many.
     """
-    usable = ((order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room)
-    chosen = heapq.nsmallest(size, usable)
+    usable_agent_count = ((order(agent), room, agent) for agent, room in zip(agents, rooms, strict=True) if room)
+    chosen = heapq.nsmallest(size, usable_agent_count)
     counts = [0] * len(chosen)
     # Sorted, hence a heap already.
     emptiest = [(0, position) for position in range(len(chosen))]

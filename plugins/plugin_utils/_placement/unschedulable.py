@@ -12,16 +12,16 @@ from collections.abc import Sequence
 
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.quantity import format_slots
-from .blockers import makes_room
+from .blockers import blocking_sessions
 from .demand import Demand, Member
 from .packing import Packing
 
 # How many containers or sessions a phrase names.
-NAMED = 4
+MAX_NAMES = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class NoRoom:
+class Unschedulable:
     """Why a session cannot start now, as one phrase and as figures.
 
     ``shortfall`` is what the containers without a place ask of each slot that binds. By role, ``unplaced`` is how many
@@ -33,11 +33,11 @@ class NoRoom:
     shortfall: dict[str, int]
     unplaced: dict[str, int] = dataclasses.field(default_factory=dict)
     missing: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    makes_room: tuple[str, ...] = ()
+    blocking_sessions: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
-class Attempt:
+class PartialPlacement:
     """As many containers as there is room for: ``placed`` of each shape.
 
     ``agents`` are those that would have to take more, and ``packings`` what each of them has taken. An attempt that is
@@ -50,39 +50,41 @@ class Attempt:
     exact: bool
 
 
-def explain(agents: Sequence[AgentFacts], demand: Demand, attempt: Attempt, *, single_node: bool) -> NoRoom:
+def explain(
+    agents: Sequence[AgentFacts], demand: Demand, attempt: PartialPlacement, *, single_node: bool
+) -> Unschedulable:
     """Return why the containers that an attempt leaves over have no place on these agents."""
-    over = demand.beyond(attempt.placed)
+    over = demand.unplaced(attempt.placed)
     unplaced = dict(Counter(member.role for member in over))
     found = "" if attempt.exact else "found "
     what = f"no room {found}for {len(over)} of {demand.size} containers"
     if not agents:
-        return NoRoom(f"{what}: no agent that may hold them is schedulable", {}, unplaced)
+        return Unschedulable(f"{what}: no agent that may hold them is schedulable", {}, unplaced)
     shortfall: Counter[str] = Counter()
     missing: dict[str, dict[str, int]] = {}
     for shape, many in Counter(member.shape for member in over).items():
         request = demand.requests[shape]
-        lacks = _lacks(demand, attempt, shape)
+        lacks = _shortfalls(demand, attempt, shape)
         shortfall.update({slot: many * request[slot] for slot in request if any(slot in lack for lack in lacks)})
         least = min(lacks, key=lambda lack: _weight(lack, request))
         missing |= {member.role: least for member in over if member.shape == shape}
-    endings = makes_room(agents, demand, single_node=single_node) if attempt.exact else ()
+    endings = blocking_sessions(agents, demand, single_node=single_node) if attempt.exact else ()
     names = f" ({listed([member.hostname for member in over])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
     why = f"short of {format_slots(shortfall)}" if shortfall else "the limit of containers per agent is reached"
-    reason = f"{what}{names} {where}: {why}{_too_wide(agents, demand, over)}"
+    reason = f"{what}{names} {where}: {why}{_exceeds_online_cpus(agents, demand, over)}"
     if endings:
         reason += f"; room comes when these end: {listed(endings)}"
-    return NoRoom(reason, dict(shortfall), unplaced, missing, endings)
+    return Unschedulable(reason, dict(shortfall), unplaced, missing, endings)
 
 
 def listed(names: Sequence[str]) -> str:
     """Return names as people read them: a few, and how many more there are."""
-    shown = ", ".join(names[:NAMED])
-    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+    shown = ", ".join(names[:MAX_NAMES])
+    return shown if len(names) <= MAX_NAMES else f"{shown} and {len(names) - MAX_NAMES} more"
 
 
-def _lacks(demand: Demand, attempt: Attempt, shape: int) -> list[dict[str, int]]:
+def _shortfalls(demand: Demand, attempt: PartialPlacement, shape: int) -> list[dict[str, int]]:
     """Return how much of each slot agents lack for one container more of a shape, beside what they have taken.
 
     What several lack is told once; nothing is lacking where only the limit of containers stands in the way.
@@ -114,7 +116,7 @@ def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[f
     return not lack, sorted((lack[slot] / request[slot] for slot in lack), reverse=True), sorted(lack.items())
 
 
-def _too_wide(agents: Sequence[AgentFacts], demand: Demand, over: Sequence[Member]) -> str:
+def _exceeds_online_cpus(agents: Sequence[AgentFacts], demand: Demand, over: Sequence[Member]) -> str:
     widest = max(demand.requests[member.shape].get("cpu", 0) for member in over)
     most = max(agent.online_cpu_count for agent in agents)
     if widest <= most:

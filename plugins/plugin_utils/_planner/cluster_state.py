@@ -20,11 +20,11 @@ Parts = Mapping[str, HeldSession]
 
 
 @dataclasses.dataclass(frozen=True)
-class Readings:
+class ClusterState:
     """The agents of the inventory: ``facts`` of those that can be used, and why the others (``left_out``) cannot."""
 
     facts: Mapping[str, AgentFacts]
-    left_out: Mapping[str, str]
+    unavailable: Mapping[str, str]
 
     @functools.cached_property
     def agents(self) -> list[AgentFacts]:
@@ -42,7 +42,7 @@ class Readings:
 
     def told(self, agent: str) -> bool:
         """Return whether an agent gave facts, or why it could not."""
-        return agent in self.facts or agent in self.left_out
+        return agent in self.facts or agent in self.unavailable
 
     @property
     def in_flight(self) -> bool:
@@ -50,26 +50,28 @@ class Readings:
         held = (session for facts in self.facts.values() for session in facts.sessions)
         return any(not session.committed and not session.expired for session in held)
 
-    def without(self, ended: Collection[str]) -> Readings:
+    def without_sessions(self, ended: Collection[str]) -> ClusterState:
         """Return these readings without the sessions of those ids, which take their room as long as they are there."""
         return dataclasses.replace(self, facts={name: _without(facts, ended) for name, facts in self.facts.items()})
 
-    def holding(self, plan: SessionPlan) -> Readings:
+    def with_plan(self, plan: SessionPlan) -> ClusterState:
         """Return what the agents would say if they held ``plan`` already, so that the next session can be planned."""
         changed = {name: _holding(self.facts[name], plan) for name in plan.agents if name in self.facts}
         return dataclasses.replace(self, facts={**self.facts, **changed})
 
     @functools.cached_property
-    def emptied(self) -> Readings:
+    def emptied(self) -> ClusterState:
         """What the agents would say if nothing took any of their room."""
-        facts = {name: dataclasses.replace(one, taken={}, containers=0) for name, one in self.facts.items()}
+        facts = {name: dataclasses.replace(one, allocated={}, containers=0) for name, one in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
 
     def why(self, names: Iterable[str]) -> str:
         """Return why agents cannot be used, those with the same reason together."""
         by_reason: dict[str, list[str]] = {}
         for name in sorted(names):
-            by_reason.setdefault(self.left_out.get(name, "not in the inventory, or hidden by --limit"), []).append(name)
+            by_reason.setdefault(self.unavailable.get(name, "not in the inventory, or hidden by --limit"), []).append(
+                name
+            )
         return "; ".join(f"{', '.join(named)}: {reason}" for reason, named in by_reason.items())
 
 
@@ -80,12 +82,12 @@ def _without(facts: AgentFacts, ended: Collection[str]) -> AgentFacts:
 
 def _holding(facts: AgentFacts, plan: SessionPlan) -> AgentFacts:
     kernels, network = plan.kernels_on(facts.name), plan.network
-    taken = dict(facts.taken)
+    taken = dict(facts.allocated)
     for slot, amount in (item for kernel in kernels for item in kernel.resources.items()):
         taken[slot] = taken.get(slot, 0) + amount
     return dataclasses.replace(
         facts,
-        taken=taken,
+        allocated=taken,
         containers=facts.containers + len(kernels),
         networks=(*facts.networks, *([network.subnet] if network and network.subnet else [])),
         tcp_ports=facts.tcp_ports.union(plan.tcp_ports(facts.name)),
@@ -109,11 +111,11 @@ def status_of(parts: Parts) -> str:
     if pending:
         return "ERROR" if any(held.expired for held in pending) else "CREATING"
     plan, containers = plan_of(parts), containers_of(parts)
-    well = {name for name, one in containers.items() if one.status == "running" or finished(plan, name, containers)}
+    well = {name for name, one in containers.items() if one.status == "running" or completed(plan, name, containers)}
     return "RUNNING" if well == {kernel.hostname for kernel in plan.kernels} else "DEGRADED"
 
 
-def finished(plan: SessionPlan, hostname: str, containers: Mapping[str, ContainerState]) -> bool:
+def completed(plan: SessionPlan, hostname: str, containers: Mapping[str, ContainerState]) -> bool:
     """Return whether a container has ended well, because the session's command in it has."""
     state = containers[hostname]
     return state.status in STOPPED and state.exit_code == 0 and plan.runs_command(hostname)

@@ -13,12 +13,12 @@ from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.network import SWARM
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
-from ...module_utils._model.validation import SpecError
-from .._placement.place import Group, NoRoom, Placement, place
-from .._request.run_options import Pools
-from .._request.spec import SessionSpec, refuse_other_request
-from .cluster_state import Readings, plan_of, status_of
-from .session_network import PlanError, swarm_managers, why_no_swarm
+from ...module_utils._model.validation import ValidationError
+from .._placement.place import Group, Placement, Unschedulable, place
+from .._request.run_options import NetworkPools
+from .._request.spec import SessionSpec, check_same_request
+from .cluster_state import ClusterState, plan_of, status_of
+from .session_network import PlanningError, swarm_managers, why_no_swarm
 from .session_plan import make_plan
 
 
@@ -33,47 +33,47 @@ class Decision:
 
     plan: SessionPlan
     known: bool
-    pulls: dict[str, list[str]]
+    missing_images: dict[str, list[str]]
     public_keys: dict[str, dict[str, str]]
-    at_least: int | None = None
+    min_agents: int | None = None
     images: dict[str, dict[str, dict[str, str]]] = dataclasses.field(default_factory=dict)
 
 
 def decide(
-    spec: SessionSpec, readings: Readings, pools: Pools, session_id: str, user: str, now: float
-) -> Decision | NoRoom:
+    spec: SessionSpec, readings: ClusterState, pools: NetworkPools, session_id: str, user: str, now: float
+) -> Decision | Unschedulable:
     """Return what to do about a request; ``session_id``, ``user`` and ``now`` are used where a new plan is made.
 
     The same request under a name that is there already gives the plan that is there, so that a second run repairs or
-    changes nothing. Raises :class:`SpecError` or :class:`PlanError` with one sentence when it can never be met.
+    changes nothing. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence when it can never be met.
     """
     if not readings.facts:
-        raise PlanError(f"no agent can be used: {readings.why(readings.left_out) or 'the inventory has none'}")
-    known, agents = _known_plan(spec, readings), readings.agents
+        raise PlanningError(f"no agent can be used: {readings.why(readings.unavailable) or 'the inventory has none'}")
+    known, agents = _existing_plan(spec, readings), readings.agents
     if known:
         keys = _committed_keys(known, readings)
-        return Decision(known, True, _missing_images(known, agents), keys, images=_images_there(known, agents))
-    placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
-    if isinstance(placement, NoRoom):
+        return Decision(known, True, _missing_images(known, agents), keys, images=_present_images(known, agents))
+    placement = _place(spec, _eligible(spec, agents, readings.unavailable), _swarms(spec, agents))
+    if isinstance(placement, Unschedulable):
         return placement
     plan = make_plan(spec, placement, agents, pools, session_id, user, now)
-    missing, there = _missing_images(plan, agents), _images_there(plan, agents)
-    return Decision(plan, False, missing, {}, placement.at_least, there)
+    missing, there = _missing_images(plan, agents), _present_images(plan, agents)
+    return Decision(plan, False, missing, {}, placement.lower_bound, there)
 
 
-def can_start_when_empty(spec: SessionSpec, readings: Readings) -> bool:
+def is_feasible(spec: SessionSpec, readings: ClusterState) -> bool:
     """Return whether a request could be met if all sessions of other names ended."""
     try:
-        if _known_plan(spec, readings):
+        if _existing_plan(spec, readings):
             return True
         agents = readings.emptied.agents
-        placement = _place(spec, _eligible(spec, agents, readings.left_out), _swarms(spec, agents))
+        placement = _place(spec, _eligible(spec, agents, readings.unavailable), _swarms(spec, agents))
         return isinstance(placement, Placement)
-    except (SpecError, PlanError):
+    except (ValidationError, PlanningError):
         return False
 
 
-def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str]) -> Placement | NoRoom:
+def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[str, str]) -> Placement | Unschedulable:
     """Return the first placement that is found: preferred agents come first; neither architectures nor swarms mix.
 
     An image that is there on some agents is taken to be of their architecture, one that is nowhere to fit any.
@@ -85,9 +85,9 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[st
     if spec.designated_agents and spec.designated_agents_mode == "preferred":
         preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
         pools = [pool for pool in preferred if pool] + pools
-    groups = [Group(role.name, role.resources, role.replicas) for role in spec.groups]
+    groups = [Group(role.name, role.resources, role.replicas) for role in spec.effective_roles]
     single_node = spec.cluster_mode == "single-node"
-    results: list[Placement | NoRoom] = []
+    results: list[Placement | Unschedulable] = []
     for pool in pools:
         results.append(place(pool, groups, single_node=single_node, selection=spec.agent_selection))
         if isinstance(results[-1], Placement):
@@ -95,14 +95,14 @@ def _place(spec: SessionSpec, eligible: Sequence[AgentFacts], swarms: Mapping[st
     return results[-1]
 
 
-def _committed_keys(plan: SessionPlan, readings: Readings) -> dict[str, dict[str, str]]:
+def _committed_keys(plan: SessionPlan, readings: ClusterState) -> dict[str, dict[str, str]]:
     committed = {agent: held for agent, held in readings.sessions[plan.id].items() if held.committed}
     keys = {hostname: both for held in committed.values() for hostname, both in held.public_keys.items()}
     complete = committed.keys() >= set(plan.agents) and keys.keys() == {kernel.hostname for kernel in plan.kernels}
     return to_plain(keys) if complete else {}
 
 
-def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
+def _existing_plan(spec: SessionSpec, readings: ClusterState) -> SessionPlan | None:
     """Return the plan of the session of that name, if it was asked for in the same way."""
     of_that_name = [parts for parts in readings.sessions.values() if plan_of(parts).name == spec.name]
     # One that every agent has given up is nobody's.
@@ -111,16 +111,18 @@ def _known_plan(spec: SessionSpec, readings: Readings) -> SessionPlan | None:
         return None
     if len(named) > 1:
         ids = ", ".join(sorted(plan_of(parts).id for parts in named))
-        raise SpecError(
+        raise ValidationError(
             f"session_name: {len(named)} sessions are called {spec.name!r} already ({ids}); end them first."
         )
     parts = named[0]
     held = next(iter(parts.values()))
     plan = held.plan
-    refuse_other_request(spec, held.request, plan.id, status_of(parts))
+    check_same_request(spec, held.request, plan.id, status_of(parts))
     away = [name for name in plan.agents if name not in readings.facts]
     if away:
-        raise PlanError(f"the session {spec.name!r} has containers on agents that cannot be used: {readings.why(away)}")
+        raise PlanningError(
+            f"the session {spec.name!r} has containers on agents that cannot be used: {readings.why(away)}"
+        )
     return plan
 
 
@@ -129,20 +131,22 @@ def _eligible(spec: SessionSpec, agents: Sequence[AgentFacts], left_out: Mapping
     group = [agent for agent in agents if agent.resource_group == spec.resource_group]
     if not group:
         known = ", ".join(sorted({agent.resource_group for agent in agents}))
-        raise SpecError(f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {known}.")
-    if _strict(spec):
+        raise ValidationError(
+            f"session_resource_group: no agent belongs to {spec.resource_group!r}; known are {known}."
+        )
+    if _has_strict_designation(spec):
         _refuse_designated(spec, agents, left_out)
         group = [agent for agent in group if agent.name in spec.designated_agents]
     if spec.architecture and not any(agent.architecture == spec.architecture for agent in group):
         known = ", ".join(sorted({agent.architecture for agent in group}))
-        raise SpecError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
+        raise ValidationError(f"session_architecture: no agent is {spec.architecture!r}; known are {known}.")
     allowed = [agent for agent in group if spec.architecture in ("", agent.architecture)]
-    allowed = _in_swarm(spec, _sharing_network(spec, _with_infiniband(spec, allowed)), agents)
+    allowed = _in_swarm(spec, _with_host_network(spec, _with_infiniband(spec, allowed)), agents)
     _refuse_slots(spec, allowed)
     return [agent for agent in _with_mounts(spec, allowed) if agent.schedulable]
 
 
-def _strict(spec: SessionSpec) -> bool:
+def _has_strict_designation(spec: SessionSpec) -> bool:
     """Return whether the session may lie on designated agents only."""
     return bool(spec.designated_agents) and spec.designated_agents_mode == "strict"
 
@@ -152,24 +156,30 @@ def _refuse_designated(spec: SessionSpec, agents: Sequence[AgentFacts], left_out
     for name in spec.designated_agents:
         option = f"session_designated_agents: {name!r}"
         if name in left_out:
-            raise PlanError(f"{option} cannot be used: {left_out[name]}")
+            raise PlanningError(f"{option} cannot be used: {left_out[name]}")
         if name not in groups:
             known = ", ".join(sorted({*groups, *left_out}))
-            raise SpecError(f"{option} is not an agent of the inventory; known are {known}.")
+            raise ValidationError(f"{option} is not an agent of the inventory; known are {known}.")
         if groups[name] != spec.resource_group:
-            raise SpecError(f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}.")
+            raise ValidationError(
+                f"{option} belongs to resource group {groups[name]!r}, not to {spec.resource_group!r}."
+            )
 
 
 def _refuse_slots(spec: SessionSpec, allowed: Sequence[AgentFacts]) -> None:
     """Refuse what no agent has at all: waiting would never help."""
-    for role in spec.groups:
+    for role in spec.effective_roles:
         for slot in role.resources:
             if slot == "shmem" or any(agent.offers(slot) for agent in allowed):
                 continue
             where = f"session_roles.{role.name}.resources.{slot}" if spec.roles else f"session_resources.{slot}"
-            whose = "designated agent" if _strict(spec) else f"agent of resource group {spec.resource_group!r}"
+            whose = (
+                "designated agent"
+                if _has_strict_designation(spec)
+                else f"agent of resource group {spec.resource_group!r}"
+            )
             offered = ", ".join(sorted({name for agent in allowed for name in agent.capacity if agent.offers(name)}))
-            raise SpecError(f"{where}: no {whose} offers it; offered are {offered}.")
+            raise ValidationError(f"{where}: no {whose} offers it; offered are {offered}.")
 
 
 def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
@@ -179,41 +189,41 @@ def _with_infiniband(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[Ag
     having = [agent for agent in agents if agent.infiniband]
     if not having:
         names = ", ".join(agent.name for agent in agents)
-        raise SpecError(f"session_infiniband: none of {names} has /dev/infiniband.")
+        raise ValidationError(f"session_infiniband: none of {names} has /dev/infiniband.")
     return having
 
 
-def _sharing_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
+def _with_host_network(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents whose own network the session may share, should it lie on several; a sentence where none is."""
     if spec.network_driver != "host" or spec.cluster_mode != "multi-node" or spec.cluster_size == 1:
         return list(agents)
     sharing = [agent for agent in agents if agent.allow_host_network]
     if not sharing:
         names = ", ".join(agent.name for agent in agents)
-        raise SpecError(
+        raise ValidationError(
             f"session_network_driver: 'host' needs agent_allow_host_network: true, and none of {names} has it."
         )
     return sharing
 
 
-def _asks_swarm(spec: SessionSpec) -> bool:
+def _needs_swarm(spec: SessionSpec) -> bool:
     """Return whether the session needs a swarm, should it lie on several agents."""
     return spec.network_driver == SWARM and spec.cluster_mode == "multi-node" and spec.cluster_size > 1
 
 
 def _swarms(spec: SessionSpec, agents: Sequence[AgentFacts]) -> dict[str, str]:
     """Return the manager of the swarm of each agent, by name; nothing where the session needs no swarm."""
-    return swarm_managers(agents) if _asks_swarm(spec) else {}
+    return swarm_managers(agents) if _needs_swarm(spec) else {}
 
 
 def _in_swarm(spec: SessionSpec, allowed: Sequence[AgentFacts], agents: Sequence[AgentFacts]) -> list[AgentFacts]:
     """Return the agents that a swarm can join, should the session lie on several; raise a sentence where none is."""
-    if not _asks_swarm(spec):
+    if not _needs_swarm(spec):
         return list(allowed)
     swarms = swarm_managers(agents)
     inside = [agent for agent in allowed if agent.name in swarms]
     if not inside:
-        raise PlanError(why_no_swarm(allowed))
+        raise PlanningError(why_no_swarm(allowed))
     return inside
 
 
@@ -225,7 +235,7 @@ def _with_mounts(spec: SessionSpec, agents: Sequence[AgentFacts]) -> list[AgentF
     if agents and not having:
         name, missing = min(lacking.items())
         others = f" and {len(agents) - 1} more" if len(agents) > 1 else ""
-        raise PlanError(
+        raise PlanningError(
             f"session_mounts: {', '.join(missing)} is not a folder on {name}{others}, and the source must exist there"
         )
     return having
@@ -239,7 +249,7 @@ def _missing_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str
     return {name: images for name, images in lacks.items() if images}
 
 
-def _images_there(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, dict[str, dict[str, str]]]:
+def _present_images(plan: SessionPlan, agents: Sequence[AgentFacts]) -> dict[str, dict[str, dict[str, str]]]:
     """Return the images that agents of the plan need and have, by agent and name."""
     has = {agent.name: agent.images for agent in agents}
     there: dict[str, dict[str, dict[str, str]]] = {name: {} for name in plan.agents}

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Sequence
 from ...module_utils._model import addressing
 from ...module_utils._model.errors import ClusterError
 from ...module_utils._model.facts import DEFAULT_DATA_PATH_PORT, AgentFacts
-from ...module_utils._model.network import BRIDGE_PREFIX, HOST_NETWORK, SWARM, Network, _tag, link_of
-from .._request.run_options import Pools
+from ...module_utils._model.network import BRIDGE_PREFIX, HOST_NETWORK, SWARM, Network, _tag, vxlan_link_name
+from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec
 
 
-class PlanError(ClusterError, ValueError):
+class PlanningError(ClusterError, ValueError):
     """The session can never start as asked on these agents; one sentence."""
 
 
 def make_network(
-    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
+    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str
 ) -> Network | None:
     if spec.cluster_size == 1:
         return None
@@ -36,24 +36,26 @@ def make_network(
         return Network("bridge", name, subnet, addressing.DEFAULT_MTU, bridge)
     vni = addressing.pick_vni(pools.first_vni, pools.last_vni, [v for agent in chosen for v in agent.vnis], session_id)
     if vni is None:
-        raise PlanError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
+        raise PlanningError(f"session_vni_pool: {pools.first_vni}-{pools.last_vni} has no network identifier left")
     mtu = addressing.vxlan_mtu(_underlays(chosen, "a tunnel", tunnelled=True))
-    _refuse_taken_port(chosen, agents, pools.vxlan_port)
-    return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, link_of(session_id))
+    _check_vxlan_port(chosen, agents, pools.vxlan_port)
+    return Network("vxlan", name, subnet, mtu, bridge, vni, pools.vxlan_port, vxlan_link_name(session_id))
 
 
-def _subnet(containers: int, agents: Sequence[AgentFacts], pools: Pools, session_id: str) -> str:
+def _subnet(containers: int, agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str) -> str:
     """Return a subnet for that many containers that none of the agents uses."""
     used = [network for agent in agents for network in agent.networks]
     subnet = addressing.pick_subnet(pools.network, containers, used, session_id)
     if subnet is None:
         why = _overlap(pools.network, agents)
-        raise PlanError(f"session_network_pool: {pools.network} has no subnet left for {containers} containers{why}")
+        raise PlanningError(
+            f"session_network_pool: {pools.network} has no subnet left for {containers} containers{why}"
+        )
     return subnet
 
 
 def _overlay(
-    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: Pools, session_id: str
+    spec: SessionSpec, chosen: Sequence[AgentFacts], agents: Sequence[AgentFacts], pools: NetworkPools, session_id: str
 ) -> Network:
     """Return the overlay that one of the agents makes as a manager of their swarm.
 
@@ -63,10 +65,10 @@ def _overlay(
     (name,) = {managing[agent.name] for agent in chosen}
     manager = next(agent for agent in agents if agent.name == name)
     if wrong := swarm_obstacle(chosen, manager):
-        raise PlanError(wrong)
+        raise PlanningError(wrong)
     mtu = addressing.vxlan_mtu(_underlays(chosen, "an overlay", tunnelled=True))
     subnet = _subnet(2 * spec.cluster_size + 1, [*chosen, manager], pools, session_id)
-    return Network(SWARM, f"backendai-{spec.name}", subnet, mtu, None, manager=name)
+    return Network(SWARM, f"backendai-{spec.name}", subnet, mtu, None, swarm_manager=name)
 
 
 def _host_network(chosen: Sequence[AgentFacts]) -> Network:
@@ -74,7 +76,9 @@ def _host_network(chosen: Sequence[AgentFacts]) -> Network:
     found = _underlays(chosen, "the network driver host", tunnelled=False)
     for agent, (address, _mtu) in zip(chosen, found, strict=True):
         if addressing.is_ipv6(address):
-            raise PlanError(f"agent_underlay_address: {agent.name} has {address}, the network driver host needs IPv4")
+            raise PlanningError(
+                f"agent_underlay_address: {agent.name} has {address}, the network driver host needs IPv4"
+            )
     return Network(HOST_NETWORK, HOST_NETWORK, None, min(mtu for _address, mtu in found), None)
 
 
@@ -88,12 +92,12 @@ def _overlap(pool: str, chosen: Iterable[AgentFacts]) -> str:
     return ""
 
 
-def _refuse_taken_port(chosen: Iterable[AgentFacts], agents: Sequence[AgentFacts], port: int) -> None:
+def _check_vxlan_port(chosen: Iterable[AgentFacts], agents: Sequence[AgentFacts], port: int) -> None:
     swarms = _swarm_ports(agents)
     for agent in chosen:
         users = {**swarms.get(agent.name, {}), **agent.udp_ports}
         if port in users:
-            raise PlanError(
+            raise PlanningError(
                 f"session_vxlan_port: {port} is used on {agent.name} by {users[port]}; choose"
                 " another one for all sessions"
             )
@@ -115,16 +119,18 @@ def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> l
     found = []
     for agent in chosen:
         if agent.underlay is None:
-            raise PlanError(f"agent_underlay_address: no address of {agent.name} is known that its peers could reach")
+            raise PlanningError(
+                f"agent_underlay_address: no address of {agent.name} is known that its peers could reach"
+            )
         least = addressing.MIN_MTU + (addressing.overhead(agent.underlay.address) if tunnelled else 0)
         if agent.underlay.mtu < least:
             here = f"{agent.underlay.interface} of {agent.name} has an MTU of {agent.underlay.mtu}"
-            raise PlanError(f"agent_underlay_address: {here}, {what} needs at least {least}")
+            raise PlanningError(f"agent_underlay_address: {here}, {what} needs at least {least}")
         found.append((agent.name, agent.underlay.address, agent.underlay.mtu))
     secret = [agent.name for agent in chosen if agent.underlay and agent.underlay.public_key]
     if secret and len(secret) < len(found):
         plain = ", ".join(name for name, _address, _mtu in found if name not in secret)
-        raise PlanError(
+        raise PlanningError(
             f"agent_underlay_encryption: {', '.join(secret)} has wireguard and {plain} has none;"
             f" {what} needs it on both"
         )
@@ -132,7 +138,7 @@ def _underlays(chosen: Sequence[AgentFacts], what: str, *, tunnelled: bool) -> l
     for other, peer, _mtu in found:
         if addressing.is_ipv6(peer) != addressing.is_ipv6(address):
             both = f"{name} has {address} and {other} has {peer}"
-            raise PlanError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
+            raise PlanningError(f"agent_underlay_address: {both}, {what} needs addresses of one kind")
     return [(address, mtu) for _name, address, mtu in found]
 
 

@@ -18,13 +18,13 @@ from ...module_utils._model.plan import Kernel, SessionPlan
 from ...module_utils._model.session import MAIN, SSH, SSH_PORT, App, PublishedPort
 from .._placement.place import Placement
 from .._request.roles import Role
-from .._request.run_options import Pools
+from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec
-from .session_network import PlanError, make_network
+from .session_network import PlanningError, make_network
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class _Attachment:
     """Where a container meets the others."""
 
     agent: str
@@ -37,14 +37,14 @@ def make_plan(
     spec: SessionSpec,
     placement: Placement,
     agents: Sequence[AgentFacts],
-    pools: Pools,
+    pools: NetworkPools,
     session_id: str,
     user: str,
     now: float,
 ) -> SessionPlan:
     """Return the plan of a session placed on agents: the same input gives the same plan.
 
-    ``agents`` are all that were read; only those of the placement count. Raises :class:`PlanError` when the pool of
+    ``agents`` are all that were read; only those of the placement count. Raises :class:`PlanningError` when the pool of
     addresses or network identifiers is exhausted, an agent's underlay address is not known or its MTU too small, or
     the port of the tunnels is taken.
     """
@@ -69,26 +69,26 @@ def make_plan(
         network=network,
         kernels=kernels,
         underlays={agent.name: agent.underlay for agent in chosen if meeting and agent.underlay},
-        agent_addresses=addressing.collapsed(address for agent in agents for address in agent.addresses),
+        agent_addresses=addressing.collapse(address for agent in agents for address in agent.addresses),
         created_at=now,
         command_scope=spec.command_scope,
         apps=spec.apps,
         uid=spec.uid,
         gid=spec.gid,
         infiniband=spec.infiniband,
-        published=publish(spec.apps, by_name[main1s], pools, session_id, own_ssh_ports),
+        published=allocate_published_ports(spec.apps, by_name[main1s], pools, session_id, own_ssh_ports),
         gateways=tuple(pools.gateways),
     )
 
 
-def _kernels(spec: SessionSpec, session_id: str, places: Sequence[_Place]) -> tuple[Kernel, ...]:
-    members = [(role, index) for role in spec.groups for index in range(1, role.replicas + 1)]
+def _kernels(spec: SessionSpec, session_id: str, places: Sequence[_Attachment]) -> tuple[Kernel, ...]:
+    members = [(role, index) for role in spec.effective_roles for index in range(1, role.replicas + 1)]
     return tuple(
         _kernel(spec.name, session_id, role, index, rank, places[rank]) for rank, (role, index) in enumerate(members)
     )
 
 
-def _kernel(name: str, session_id: str, role: Role, index: int, rank: int, place: _Place) -> Kernel:
+def _kernel(name: str, session_id: str, role: Role, index: int, rank: int, place: _Attachment) -> Kernel:
     hostname = f"{role.name}{index}"
     return Kernel(
         id=session_id if role.name == MAIN else str(uuid.uuid5(uuid.UUID(session_id), hostname)),
@@ -104,35 +104,39 @@ def _kernel(name: str, session_id: str, role: Role, index: int, rank: int, place
 
 
 def _places(
-    hosts: Sequence[str], network: Network | None, agents: Mapping[str, AgentFacts], pools: Pools, session_id: str
-) -> list[_Place]:
+    hosts: Sequence[str],
+    network: Network | None,
+    agents: Mapping[str, AgentFacts],
+    pools: NetworkPools,
+    session_id: str,
+) -> list[_Attachment]:
     """Return where each container meets the others, in rank order."""
     if network is None:
-        return [_Place(agent) for agent in hosts]
+        return [_Attachment(agent) for agent in hosts]
     if network.subnet is not None:
         addresses = [addressing.address_of(network.subnet, rank) for rank in range(len(hosts))]
         # Engine 20.10 takes no MAC for an overlay, and Swarm needs none.
-        macs = [None if network.manager else addressing.mac_of(address) for address in addresses]
-        return [_Place(*place) for place in zip(hosts, addresses, macs, strict=True)]
+        macs = [None if network.swarm_manager else addressing.mac_of(address) for address in addresses]
+        return [_Attachment(*place) for place in zip(hosts, addresses, macs, strict=True)]
     first, last = pools.first_host_port, pools.last_host_port
     free = {name: addressing.free_ports(first, last, agents[name].tcp_ports, session_id) for name in set(hosts)}
     return [_host_place(agents[name], next(free[name], None), pools) for name in hosts]
 
 
-def _host_place(agent: AgentFacts, port: int | None, pools: Pools) -> _Place:
+def _host_place(agent: AgentFacts, port: int | None, pools: NetworkPools) -> _Attachment:
     if port is None:
         pool = f"{pools.first_host_port}-{pools.last_host_port}"
-        raise PlanError(f"session_host_port_pool: {pool} has no port left on {agent.name}")
-    return _Place(agent.name, agent.underlay.address if agent.underlay else None, None, port)
+        raise PlanningError(f"session_host_port_pool: {pool} has no port left on {agent.name}")
+    return _Attachment(agent.name, agent.underlay.address if agent.underlay else None, None, port)
 
 
-def publish(
-    apps: Sequence[App], agent: AgentFacts, pools: Pools, session_id: str, own_ssh_ports: Sequence[int]
+def allocate_published_ports(
+    apps: Sequence[App], agent: AgentFacts, pools: NetworkPools, session_id: str, own_ssh_ports: Sequence[int]
 ) -> tuple[PublishedPort, ...]:
     """Return what main1 publishes on its agent: nothing where there is no gateway that could reach it.
 
     ``own_ssh_ports`` are where sshds of the session, main1's first, listen on the agent's own network, should they
-    share it: then everything is reached where it listens, and nothing has to be translated. Raises :class:`PlanError`
+    share it: then everything is reached where it listens, and nothing has to be translated. Raises :class:`PlanningError`
     when the agent's address is not known, or its ports are used up.
     """
     if not pools.gateways:
@@ -150,21 +154,21 @@ def publish(
 def _refuse_taken(apps: Iterable[App], agent: AgentFacts, own_ssh_ports: Sequence[int]) -> None:
     for app in apps:
         if app.port in agent.tcp_ports or app.port in own_ssh_ports:
-            raise PlanError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
+            raise PlanningError(f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself")
 
 
 def _address(agent: AgentFacts) -> str:
     """Return where gateways reach an agent; under encryption, its peers alone reach the address of the underlay."""
     if agent.underlay is None:
-        raise PlanError(f"agent_underlay_address: no address of {agent.name} is known that gateways could reach")
+        raise PlanningError(f"agent_underlay_address: no address of {agent.name} is known that gateways could reach")
     endpoint = agent.underlay.endpoint.rpartition(":")[0].strip("[]")
     return endpoint or agent.underlay.address
 
 
-def _ports(agent: AgentFacts, pools: Pools, wanted: int, session_id: str) -> list[int]:
+def _ports(agent: AgentFacts, pools: NetworkPools, wanted: int, session_id: str) -> list[int]:
     first, last = pools.first_published_port, pools.last_published_port
     free = addressing.free_ports(first, last, agent.tcp_ports, session_id)
     ports = list(itertools.islice(free, wanted))
     if len(ports) < wanted:
-        raise PlanError(f"session_published_port_pool: {first}-{last} has no {wanted} ports left on {agent.name}")
+        raise PlanningError(f"session_published_port_pool: {first}-{last} has no {wanted} ports left on {agent.name}")
     return ports

@@ -31,12 +31,12 @@ from ...module_utils._model.plan import SessionPlan
 WAITING, STARTING, ENDING, ENDED = STATES = ("waiting", "starting", "ending", "ended")
 
 # How many times a waiting session may be passed.
-PATIENCE = 16
+DEFAULT_MAX_SKIPS = 16
 
 _DAY = 86400.0
 
 
-class DamagedEntry(ClusterError, ValueError):
+class CorruptEntryError(ClusterError, ValueError):
     """What was stored is no entry; the message is one sentence for the operator."""
 
 
@@ -54,7 +54,7 @@ class Owner:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class QueueEntry:
     """A session as the manager remembers it.
 
     ``spec`` is the whole request, which may hold secrets: it is there while the session waits, and where a run starts
@@ -79,7 +79,7 @@ class Entry:
     record: dict[str, Any]
     enqueued_at: float
     updated_at: float
-    passed: int = 0
+    skipped: int = 0
     attempts: int = 0
     owner: Owner | None = None
     agents: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Entry:
             raise ValueError(f"the state {self.state} does not go {'without' if self.spec is None else 'with'} a spec")
 
     @property
-    def arrival(self) -> tuple[float, str]:
+    def arrival_key(self) -> tuple[float, str]:
         """What tells earlier from later; no two entries have the same."""
         return self.enqueued_at, self.id
 
@@ -103,17 +103,19 @@ class Entry:
         return dump_state(to_plain(self))
 
     @classmethod
-    def from_json(cls, content: bytes | str, path: str) -> Entry:
-        """Return the entry that :meth:`to_json` wrote; raise :class:`DamagedEntry` where the file holds none."""
+    def from_json(cls, content: bytes | str, path: str) -> QueueEntry:
+        """Return the entry that :meth:`to_json` wrote; raise :class:`CorruptEntryError` where the file holds none."""
         try:
             return from_plain(cls, load_state(content), "the entry")
         except (ValueError, RecursionError) as error:
-            raise DamagedEntry(f"{path} is damaged ({error}): move it away, then create or end its session.") from None
+            raise CorruptEntryError(
+                f"{path} is damaged ({error}): move it away, then create or end its session."
+            ) from None
 
 
-def in_order(
-    entries: Iterable[Entry], policy: str, shares: Mapping[str, float], patience: int = PATIENCE
-) -> list[Entry]:
+def sort_pending(
+    entries: Iterable[QueueEntry], policy: str, shares: Mapping[str, float], patience: int = DEFAULT_MAX_SKIPS
+) -> list[QueueEntry]:
     """Return the waiting sessions in the order in which to try them.
 
     Those that are due come first, by arrival. Then higher priorities come first, and within one the earliest arrival
@@ -122,9 +124,9 @@ def in_order(
     them has nothing.
     """
 
-    def place(entry: Entry) -> tuple[bool, int, float, float, str]:
-        if entry.passed >= patience:
-            return False, 0, 0.0, *entry.arrival
+    def place(entry: QueueEntry) -> tuple[bool, int, float, float, str]:
+        if entry.skipped >= patience:
+            return False, 0, 0.0, *entry.arrival_key
         share = shares.get(entry.user, 0.0) if policy == "drf" else 0.0
         return True, -entry.priority, share, -entry.enqueued_at if policy == "lifo" else entry.enqueued_at, entry.id
 
@@ -132,12 +134,12 @@ def in_order(
 
 
 def blocked_by(
-    entries: Iterable[Entry],
+    entries: Iterable[QueueEntry],
     candidate_priority: int,
     resource_group: str,
-    patience: int = PATIENCE,
+    patience: int = DEFAULT_MAX_SKIPS,
     own_id: str | None = None,
-) -> Entry | None:
+) -> QueueEntry | None:
     """Return the due session that a candidate has to wait behind, the earliest of them; ``None`` where it may start.
 
     The candidate is the entry ``own_id``, or a new session where there is none of that id. It waits behind due ones of
@@ -152,14 +154,14 @@ def blocked_by(
         for entry in listed
         if entry.state in (WAITING, STARTING)
         and entry.resource_group == resource_group
-        and entry.passed >= patience
+        and entry.skipped >= patience
         and entry.priority >= candidate_priority
-        and (own is None or entry.arrival < own.arrival)
+        and (own is None or entry.arrival_key < own.arrival_key)
     ]
-    return min(ahead, key=lambda entry: entry.arrival, default=None)
+    return min(ahead, key=lambda entry: entry.arrival_key, default=None)
 
 
-def count_pass(entries: Iterable[Entry], started: Entry) -> list[Entry]:
+def count_skips(entries: Iterable[QueueEntry], started: QueueEntry) -> list[QueueEntry]:
     """Return the entries that ``started`` has passed, their ``passed`` one higher: what the caller has to save.
 
     Those are the waiting sessions of its resource group that arrived earlier and whose priority is not lower. To count
@@ -167,12 +169,12 @@ def count_pass(entries: Iterable[Entry], started: Entry) -> list[Entry]:
     afterwards has then been counted too, which makes no one wait longer.
     """
     return [
-        dataclasses.replace(entry, passed=entry.passed + 1)
+        dataclasses.replace(entry, skipped=entry.skipped + 1)
         for entry in entries
         if entry.state == WAITING
         and entry.resource_group == started.resource_group
         and entry.priority >= started.priority
-        and entry.arrival < started.arrival
+        and entry.arrival_key < started.arrival_key
     ]
 
 
@@ -188,7 +190,7 @@ def dominant_shares(usage: Mapping[str, Mapping[str, float]], capacity: Mapping[
     }
 
 
-def waiting(entry: Entry, record: dict[str, Any], now: float, *, failed: bool = False) -> Entry:
+def waiting(entry: QueueEntry, record: dict[str, Any], now: float, *, failed: bool = False) -> QueueEntry:
     """Return the session as one that waits (again); ``failed`` says that a start of it has failed."""
     attempts = entry.attempts + failed
     return dataclasses.replace(
@@ -196,37 +198,37 @@ def waiting(entry: Entry, record: dict[str, Any], now: float, *, failed: bool = 
     )
 
 
-def starting(entry: Entry, owner: Owner, now: float, plan: SessionPlan | None = None) -> Entry:
+def starting(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None) -> QueueEntry:
     """Return the session as one that ``owner`` starts as the ``plan`` says."""
     return dataclasses.replace(entry, state=STARTING, owner=owner, updated_at=now, plan=plan)
 
 
-def ending(entry: Entry, record: dict[str, Any], agents: Iterable[str], now: float) -> Entry:
+def ending(entry: QueueEntry, record: dict[str, Any], agents: Iterable[str], now: float) -> QueueEntry:
     """Return the session as one that has to be taken away from ``agents``; its request and its owner are dropped."""
     return dataclasses.replace(
         entry, state=ENDING, spec=None, record=record, updated_at=now, owner=None, agents=tuple(agents), plan=None
     )
 
 
-def ended(entry: Entry, record: dict[str, Any], now: float) -> Entry:
+def ended(entry: QueueEntry, record: dict[str, Any], now: float) -> QueueEntry:
     """Return the session as history; its request and its owner are dropped."""
     return dataclasses.replace(
         entry, state=ENDED, spec=None, record=record, updated_at=now, owner=None, agents=(), plan=None
     )
 
 
-def reserved(entries: Iterable[Entry], held: Collection[str], own_id: str = "") -> list[SessionPlan]:
+def reserved(entries: Iterable[QueueEntry], held: Collection[str], own_id: str = "") -> list[SessionPlan]:
     """Return the plans that other runs carry out and no agent shows yet; ``held`` are the ids that agents show."""
     others = (entry for entry in entries if entry.id != own_id and entry.id not in held)
     return [entry.plan for entry in others if entry.state == STARTING and entry.owner and entry.plan]
 
 
-def timed_out(entry: Entry, now: float) -> bool:
+def timed_out(entry: QueueEntry, now: float) -> bool:
     """Return whether a session has waited for as long as it may."""
     return entry.state == WAITING and 0 < entry.pending_timeout <= now - entry.enqueued_at
 
 
-def abandoned(entry: Entry, alive: bool) -> bool:
+def abandoned(entry: QueueEntry, alive: bool) -> bool:
     """Return whether the run that was starting a session is gone (not ``alive``): the session is :func:`waiting` then.
 
     What that run left on agents is a claim, which ends by itself or is taken over by the next start.
@@ -234,6 +236,6 @@ def abandoned(entry: Entry, alive: bool) -> bool:
     return entry.state == STARTING and not alive
 
 
-def prune(entries: Iterable[Entry], now: float, days: float) -> list[Entry]:
+def expired_history(entries: Iterable[QueueEntry], now: float, days: float) -> list[QueueEntry]:
     """Return what ended more than so many days ago: what the caller has to remove."""
     return [entry for entry in entries if entry.state == ENDED and now - entry.updated_at > days * _DAY]

@@ -19,7 +19,7 @@ from ansible.errors import AnsibleActionFail
 from ...module_utils._host.processes import boot_id, process_start_time
 from ...module_utils._model.files import locked, write_atomically
 from ...module_utils._model.session import is_session_id
-from .entry import ENDED, DamagedEntry, Entry, Owner
+from .entry import ENDED, CorruptEntryError, Owner, QueueEntry
 
 # How long to wait for the lock, which others hold while they decide and save: one that holds it longer hangs.
 LOCK_SECONDS = 30.0
@@ -38,7 +38,7 @@ class QueueFolder:
     def __init__(self, path: str) -> None:
         self.path = Path(path).expanduser().absolute()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[QueueEntry]:
         """Return all sessions in the order of their ids. It needs no lock: files are replaced, never rewritten."""
         with self._told("read"):
             try:
@@ -48,11 +48,11 @@ class QueueFolder:
         found = (self.entry(name[: -len(".json")]) for name in names if name.endswith(".json"))
         return [entry for entry in found if entry]
 
-    def entry(self, session_id: str) -> Entry | None:
+    def entry(self, session_id: str) -> QueueEntry | None:
         """Return one session; ``None`` where there is none of that id."""
         return self._read(session_id) if is_session_id(session_id) else None
 
-    def by_name(self, name: str) -> list[Entry]:
+    def by_name(self, name: str) -> list[QueueEntry]:
         """Return the sessions of that name that have not ended."""
         return [entry for entry in self.entries() if entry.name == name and entry.state != ENDED]
 
@@ -72,7 +72,7 @@ class QueueFolder:
                 self._remove_leftovers()
             yield
 
-    def save(self, entry: Entry) -> None:
+    def save(self, entry: QueueEntry) -> None:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
         target = self._file(entry.id)
         with self._told("written"):
@@ -91,7 +91,7 @@ class QueueFolder:
             raise ValueError(f"{session_id!r} is not the id of a session")
         return self.path / f"{session_id}.json"
 
-    def _read(self, session_id: str) -> Entry | None:
+    def _read(self, session_id: str) -> QueueEntry | None:
         """Return a session; ``None`` where its file is not, or no longer, there."""
         path = self._file(session_id)
         with self._told("read"):
@@ -100,10 +100,10 @@ class QueueFolder:
             except FileNotFoundError:
                 return None
         try:
-            entry = Entry.from_json(content, str(path))
+            entry = QueueEntry.from_json(content, str(path))
             if session_id != entry.id:
-                raise DamagedEntry(f"{path} holds another session, {entry.id}: move it away.")
-        except DamagedEntry as error:
+                raise CorruptEntryError(f"{path} holds another session, {entry.id}: move it away.")
+        except CorruptEntryError as error:
             raise AnsibleActionFail(f"session_queue_path: {error}") from None
         return entry
 
@@ -150,7 +150,7 @@ def me(pid: int | None = None) -> Owner:
         raise AnsibleActionFail(f"the run cannot be found in /proc (process {pid}): {error.strerror}.") from None
 
 
-def alive(entry: Entry, silence: float) -> bool:
+def alive(entry: QueueEntry, silence: float) -> bool:
     """Return whether the run that starts a session is still at work.
 
     One that cannot be asked, because it is on another machine that shares the folder, or hidden as another user's,

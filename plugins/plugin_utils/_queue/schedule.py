@@ -10,18 +10,18 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from ...module_utils._model.errors import as_phrase
-from ...module_utils._model.validation import SpecError
-from .._placement.place import NoRoom
-from .._planner.cluster_state import Readings
-from .._planner.decision import Decision, can_start_when_empty, decide
-from .._planner.session_network import PlanError
-from .._request.run_options import Pools
+from ...module_utils._model.validation import ValidationError
+from .._placement.place import Unschedulable
+from .._planner.cluster_state import ClusterState
+from .._planner.decision import Decision, decide, is_feasible
+from .._planner.session_network import PlanningError
+from .._request.run_options import NetworkPools
 from .._request.spec import spec_from_dict
-from .entry import Entry, blocked_by, count_pass, dominant_shares, in_order
+from .entry import QueueEntry, blocked_by, count_skips, dominant_shares, sort_pending
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
+class QueuePolicy:
     """How a queue is worked off: ``fifo``, ``lifo`` or ``drf``, and how many sessions may pass one that waits."""
 
     policy: str
@@ -29,40 +29,42 @@ class Rules:
 
 
 def schedule(
-    entries: Iterable[Entry], readings: Readings, pools: Pools, rules: Rules, now: float
-) -> list[tuple[Entry, Decision | NoRoom]]:
+    entries: Iterable[QueueEntry], readings: ClusterState, pools: NetworkPools, rules: QueuePolicy, now: float
+) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
     """Return every waiting session in the order in which it was tried, with the plan to start it or why it waits on.
 
     Those that wait on have been told how many have passed them. A session that can never be met as the agents are now
     waits on as well: its reason says what is wrong.
     """
     left = {entry.id: entry for entry in entries}
-    tried: dict[str, tuple[Entry, Decision | NoRoom]] = {}
+    tried: dict[str, tuple[QueueEntry, Decision | Unschedulable]] = {}
     while True:
         shares = dominant_shares(*usage(readings)) if rules.policy == "drf" else {}
         waiting = [entry for entry in left.values() if entry.id not in tried]
-        ordered = in_order(waiting, rules.policy, shares, rules.patience)
+        ordered = sort_pending(waiting, rules.policy, shares, rules.patience)
         if not ordered:
             return [(left.get(session_id, entry), decision) for session_id, (entry, decision) in tried.items()]
         entry = ordered[0]
-        decision = waits_behind(left.values(), entry, readings, rules) or _decided(entry, readings, pools, now)
+        decision = waits_behind(left.values(), entry, readings, rules) or _decide_entry(entry, readings, pools, now)
         tried[entry.id] = entry, decision
         if isinstance(decision, Decision):
-            readings = readings if decision.known else readings.holding(decision.plan)
+            readings = readings if decision.known else readings.with_plan(decision.plan)
             del left[entry.id]
-            left.update({passed.id: passed for passed in count_pass(left.values(), entry)})
+            left.update({passed.id: passed for passed in count_skips(left.values(), entry)})
 
 
-def waits_behind(entries: Iterable[Entry], entry: Entry, readings: Readings, rules: Rules) -> NoRoom | None:
+def waits_behind(
+    entries: Iterable[QueueEntry], entry: QueueEntry, readings: ClusterState, rules: QueuePolicy
+) -> Unschedulable | None:
     """Return why a session has to wait behind another one, even if it would fit; ``None`` where it need not."""
-    listed = [one for one in entries if one.id not in readings.sessions and not _stuck(one, readings, rules)]
+    listed = [one for one in entries if one.id not in readings.sessions and not _is_infeasible(one, readings, rules)]
     ahead = blocked_by([*listed, entry], entry.priority, entry.resource_group, rules.patience, entry.id)
     if ahead is None:
         return None
-    return NoRoom(f"it waits behind {ahead.name}, which {ahead.passed} later sessions have passed", {})
+    return Unschedulable(f"it waits behind {ahead.name}, which {ahead.skipped} later sessions have passed", {})
 
 
-def usage(readings: Readings) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+def usage(readings: ClusterState) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Return what each user's sessions take, and what all agents have: amounts by slot."""
     taken: dict[str, dict[str, float]] = {}
     capacity: dict[str, float] = {}
@@ -79,18 +81,20 @@ def _add(total: dict[str, float], slots: Mapping[str, float]) -> None:
         total[slot] = total.get(slot, 0) + amount
 
 
-def _decided(entry: Entry, readings: Readings, pools: Pools, now: float) -> Decision | NoRoom:
+def _decide_entry(
+    entry: QueueEntry, readings: ClusterState, pools: NetworkPools, now: float
+) -> Decision | Unschedulable:
     try:
         decision = decide(spec_from_dict(entry.spec or {}), readings, pools, entry.id, entry.user, now)
-    except (SpecError, PlanError) as error:
-        return NoRoom(as_phrase(error), {})
+    except (ValidationError, PlanningError) as error:
+        return Unschedulable(as_phrase(error), {})
     if isinstance(decision, Decision) and decision.plan.id != entry.id:
-        return NoRoom(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
+        return Unschedulable(f"the name {entry.name!r} is taken by the session {decision.plan.id}", {})
     return decision
 
 
-def _stuck(entry: Entry, readings: Readings, rules: Rules) -> bool:
+def _is_infeasible(entry: QueueEntry, readings: ClusterState, rules: QueuePolicy) -> bool:
     """Return whether a session could not start even if all others ended: nobody is made to wait behind it."""
-    if entry.spec is None or entry.passed < rules.patience:
+    if entry.spec is None or entry.skipped < rules.patience:
         return False
-    return not can_start_when_empty(spec_from_dict(entry.spec), readings)
+    return not is_feasible(spec_from_dict(entry.spec), readings)

@@ -13,7 +13,7 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import SSH
 
 
-def route_of(plan: SessionPlan) -> dict[str, Any]:
+def build_gateway_route(plan: SessionPlan) -> dict[str, Any]:
     """Return where a gateway finds what a session publishes, as ``backendai.cluster.gateway_routes`` takes it."""
     ways = {one.name: {"address": one.address, "port": one.host_port} for one in plan.published}
     ssh = ways.pop(SSH, None)
@@ -21,7 +21,7 @@ def route_of(plan: SessionPlan) -> dict[str, Any]:
     return {"id": plan.id, "name": plan.name, "apps": apps, "ssh": ssh}
 
 
-def links_of(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def session_links(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Return the ways in to one session, one for each gateway; ``gateways`` are the links that each gave, by its name.
 
     A way in is ``gateway`` (its name), ``ssh`` (``host`` and ``port``, or ``None``) and ``apps`` (``name`` and
@@ -39,7 +39,7 @@ def links_of(session_id: str, gateways: Mapping[str, Iterable[Mapping[str, Any]]
     ]
 
 
-def described(name: str, links: Iterable[Mapping[str, Any]], host_key: str = "") -> list[str]:
+def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str = "") -> list[str]:
     """Return the ways in as lines for people; the links of apps have no token, and say how to get one.
 
     ``host_key`` is that of main1, such as ``ssh-ed25519 AAAA…``; empty where it is not known.

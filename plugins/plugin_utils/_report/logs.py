@@ -11,39 +11,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import Kernel, SessionPlan
-from .._queue.entry import ENDED, Entry
-from .verification import Answers, NotFound, find
+from .._queue.entry import ENDED, QueueEntry
+from .verification import AgentReports, SessionNotFoundError, select_session
 
 # All that a terminal obeys but the tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
-def find_logs(name: str, session_id: str, answers: Answers, entries: Sequence[Entry]) -> dict[str, Mapping[str, Any]]:
-    """Return what each agent holds of the one session that is meant. Raises :class:`NotFound`, also where it ended."""
+def select_logs(
+    name: str, session_id: str, answers: AgentReports, entries: Sequence[QueueEntry]
+) -> dict[str, Mapping[str, Any]]:
+    """Return what each agent holds of the one session that is meant. Raises :class:`SessionNotFoundError`, also where it ended."""
     meant = [one for one in entries if (one.id == session_id if session_id else one.name == name)]
     if any(answers.parts.values()) or any(one.state != ENDED for one in meant) or not meant:
-        return find(name, session_id, answers, entries)
+        return select_session(name, session_id, answers, entries)
     last = max(meant, key=lambda one: one.updated_at)
     why = f": {last.record['reason']}" if last.record.get("reason") else ""
-    away = "".join(f"; {agent} cannot be asked: {reason}" for agent, reason in answers.unfit.items())
-    raise NotFound(
+    away = "".join(f"; {agent} cannot be asked: {reason}" for agent, reason in answers.errors.items())
+    raise SessionNotFoundError(
         f"the session {last.name or last.id!r} is {last.record['status']}{why}; its containers are gone, and their logs"
         f" with them{away}"
     )
 
 
-def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: Answers, hostname: str) -> dict[str, Any]:
+def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports, hostname: str) -> dict[str, Any]:
     """Return the logs of all containers of a session in rank order, or of that ``hostname``, as plain data.
 
     ``agents`` says why agents of these containers could not be asked, and ``error`` is one sentence about them,
-    ``None`` where all were. Raises :class:`NotFound` where the session has no such container.
+    ``None`` where all were. Raises :class:`SessionNotFoundError` where the session has no such container.
     """
     plan = SessionPlan.from_dict(next(iter(parts.values()))["plan"])
     kernels = [one for one in plan.kernels if hostname in ("", one.hostname)]
     if not kernels:
         known = ", ".join(one.hostname for one in plan.kernels)
-        raise NotFound(f"session_kernel: {hostname!r} is not a container of {plan.name!r}; it has {known}")
-    agents = {one.agent: answers.unfit[one.agent] for one in kernels if one.agent in answers.unfit}
+        raise SessionNotFoundError(f"session_kernel: {hostname!r} is not a container of {plan.name!r}; it has {known}")
+    agents = {one.agent: answers.errors[one.agent] for one in kernels if one.agent in answers.errors}
     return {
         "session": {"id": plan.id, "name": plan.name},
         "kernels": [_kernel(one, parts.get(one.agent), answers) for one in kernels],
@@ -52,13 +54,13 @@ def logs_report(parts: Mapping[str, Mapping[str, Any]], answers: Answers, hostna
     }
 
 
-def absent_logs(name: str, session_id: str, error: str) -> dict[str, Any]:
+def empty_logs_report(name: str, session_id: str, error: str) -> dict[str, Any]:
     """Return the report of logs that there are none of."""
     session = {"id": session_id or None, "name": name or None}
     return {"session": session, "kernels": [], "agents": {}, "error": error}
 
 
-def lines(report: Mapping[str, Any]) -> Iterator[str]:
+def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
     """Return the report for people: a heading for each log, then its lines, without what a terminal would obey."""
     for kernel in report["kernels"]:
         code = "" if kernel["exit_code"] is None else f" with code {kernel['exit_code']}"
@@ -71,12 +73,12 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"== {kernel['hostname']}: {_shown(kernel['error'])} =="
 
 
-def _kernel(kernel: Kernel, part: Mapping[str, Any] | None, answers: Answers) -> dict[str, Any]:
+def _kernel(kernel: Kernel, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
     """Return the logs of one container; ``unknown`` is one whose agent cannot be asked, ``missing`` one not there."""
     known: dict[str, Any] = {"hostname": kernel.hostname, "agent": kernel.agent, "status": "missing", "exit_code": None}
     nothing: dict[str, Any] = {"log": [], "apps": {}, "error": None}
-    if part is None and kernel.agent in answers.unfit:
-        why = f"{kernel.agent} cannot be asked: {answers.unfit[kernel.agent]}"
+    if part is None and kernel.agent in answers.errors:
+        why = f"{kernel.agent} cannot be asked: {answers.errors[kernel.agent]}"
         return {**known, "status": "unknown", **nothing, "error": why}
     if part is None or kernel.hostname not in part["logs"]:
         return {**known, **nothing}

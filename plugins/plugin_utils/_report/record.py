@@ -12,7 +12,7 @@ from typing import Any
 
 from ...module_utils._model.held_session import ContainerState
 from ...module_utils._model.plan import SessionPlan
-from .._placement.place import NoRoom
+from .._placement.place import Unschedulable
 from .._request.spec import SessionSpec
 
 _KERNEL_FIELDS = ("id", "role", "index", "rank", "hostname", "agent", "address", "container")
@@ -60,7 +60,7 @@ def unplanned_record(
     status: str,
     session_id: str | None = None,
     *,
-    no_room: NoRoom | None = None,
+    no_room: Unschedulable | None = None,
     error: str | None = None,
 ) -> dict[str, Any]:
     """Return the record of a session that has no plan: ``PENDING``, ``ERROR``, or ``TERMINATED`` with nothing found."""
@@ -80,7 +80,7 @@ def unplanned_record(
     }
 
 
-def pending(no_room: NoRoom) -> dict[str, Any]:
+def pending(no_room: Unschedulable) -> dict[str, Any]:
     """Return why a session waits, as its record says it."""
     return {"reason": no_room.reason, "shortfall": no_room.shortfall}
 
@@ -101,7 +101,7 @@ def as_json(data: Any) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
-def table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> list[str]:
+def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: float) -> list[str]:
     """Return (record, when it was asked for) of sessions as the lines of a table for people, newest last.
 
     Times are in seconds since the epoch. Why a session waits, or has ended, stands at the end of its line.

@@ -16,7 +16,7 @@ from ...module_utils._model.plain_data import from_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import Mount
 from .._planner.cluster_state import plan_of, status_of
-from .._queue.entry import ENDED, Entry
+from .._queue.entry import ENDED, QueueEntry
 
 # What is asked of every pair of containers.
 CHECKS = ("name", "tcp", "frame", "ssh")
@@ -25,12 +25,12 @@ CHECKS = ("name", "tcp", "frame", "ssh")
 UNKNOWN = "-"
 
 
-class NotFound(ClusterError, ValueError):
+class SessionNotFoundError(ClusterError, ValueError):
     """There is no session that could be verified, or more than one; one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class AgentReports:
     """What agents say of a session, each by inventory name.
 
     ``parts`` are what each holds of sessions of that name or id, ``unfit`` is why the others could not be asked.
@@ -39,37 +39,41 @@ class Answers:
     """
 
     parts: Mapping[str, Sequence[Mapping[str, Any]]]
-    unfit: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    left: Sequence[str] = ()
-    stays: Sequence[str] = ()
-    seen: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
+    errors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    marked: Sequence[str] = ()
+    leftover: Sequence[str] = ()
+    observed: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
 
 
-def find(name: str, session_id: str, answers: Answers, entries: Iterable[Entry]) -> dict[str, Mapping[str, Any]]:
-    """Return what each agent holds of the one session that is meant. Raises :class:`NotFound`."""
+def select_session(
+    name: str, session_id: str, answers: AgentReports, entries: Iterable[QueueEntry]
+) -> dict[str, Mapping[str, Any]]:
+    """Return what each agent holds of the one session that is meant. Raises :class:`SessionNotFoundError`."""
     by_id: dict[str, dict[str, Mapping[str, Any]]] = {}
     for agent, parts in answers.parts.items():
         for part in parts:
             by_id.setdefault(part["plan"]["id"], {})[agent] = part
     if len(by_id) > 1:
-        raise NotFound(
+        raise SessionNotFoundError(
             f"session_name: {len(by_id)} sessions are called {name!r}: give session_id ({', '.join(sorted(by_id))})"
         )
     for parts_of_one in by_id.values():
         called = next(iter(parts_of_one.values()))["plan"]["name"]
         if name and name != called:
-            raise NotFound(f"session_id: {session_id!r} is the id of {called!r}, not of {name!r}")
+            raise SessionNotFoundError(f"session_id: {session_id!r} is the id of {called!r}, not of {name!r}")
         return parts_of_one
     live = (one for one in entries if one.state != ENDED)
     noted = next((one for one in live if (one.id == session_id if session_id else one.name == name)), None)
     if noted:
-        raise NotFound(f"the session {noted.name or noted.id!r} is {noted.record['status']}: no agent holds it")
-    away = "; ".join(f"{agent}: {why}" for agent, why in answers.unfit.items())
+        raise SessionNotFoundError(
+            f"the session {noted.name or noted.id!r} is {noted.record['status']}: no agent holds it"
+        )
+    away = "; ".join(f"{agent}: {why}" for agent, why in answers.errors.items())
     asked = f", and not all agents can be asked: {away}" if away else ""
-    raise NotFound(f"no session {session_id or name!r} was found{asked}")
+    raise SessionNotFoundError(f"no session {session_id or name!r} was found{asked}")
 
 
-def report_of(parts: Mapping[str, Mapping[str, Any]], answers: Answers) -> dict[str, Any]:
+def build_verification_report(parts: Mapping[str, Mapping[str, Any]], answers: AgentReports) -> dict[str, Any]:
     """Return the report of a session as plain data; ``error`` is one sentence, ``None`` when it is healthy."""
     held = {agent: _held(agent, part) for agent, part in parts.items()}
     plan = plan_of(held)
@@ -77,16 +81,16 @@ def report_of(parts: Mapping[str, Mapping[str, Any]], answers: Answers) -> dict[
         "session": {"id": plan.id, "name": plan.name, "status": status_of(held)},
         "healthy": False,
         "error": None,
-        "agents": {agent: answers.unfit[agent] for agent in plan.agents if agent in answers.unfit},
+        "agents": {agent: answers.errors[agent] for agent in plan.agents if agent in answers.errors},
         "drift": [
             {"agent": agent, **change}
             for agent in plan.agents
-            for change in (parts[agent]["drift"] if agent in parts else _lost(plan, agent, answers))
+            for change in (parts[agent]["drift"] if agent in parts else _missing_part(plan, agent, answers))
         ],
         "pairs": _pairs(plan, parts.values()),
         "mounts": [_mount(plan, mount, answers) for mount in plan.mounts],
     }
-    wrong = _wrong(report)
+    wrong = _summarize_failures(report)
     return {**report, "healthy": not wrong, "error": _error(plan.name, wrong) if wrong else None}
 
 
@@ -97,12 +101,12 @@ def absent_report(name: str, session_id: str, error: str) -> dict[str, Any]:
     return {"session": session, "healthy": False, "error": error, **empty}
 
 
-def fails(pair: Mapping[str, Any]) -> list[str]:
+def failed_checks(pair: Mapping[str, Any]) -> list[str]:
     """Return what fails between two containers; nothing of a pair that could not be asked."""
     return [check for check in CHECKS if pair[check] is False]
 
 
-def unasked(pair: Mapping[str, Any]) -> bool:
+def is_unknown(pair: Mapping[str, Any]) -> bool:
     """Return whether a pair could not be asked: its source does not run, or its agent is away."""
     return pair["name"] is None
 
@@ -113,10 +117,10 @@ def _held(agent: str, part: Mapping[str, Any]) -> HeldSession:
     return from_plain(HeldSession, {**kept, "request": {}, "public_keys": {}}, what)
 
 
-def _lost(plan: SessionPlan, agent: str, answers: Answers) -> list[dict[str, Any]]:
+def _missing_part(plan: SessionPlan, agent: str, answers: AgentReports) -> list[dict[str, Any]]:
     """Return the difference of an agent that holds nothing of a session that it should hold a part of."""
     there = {"subject": f"session {plan.name}", "is": None, "should": "held"}
-    return [] if agent in answers.unfit else [there]
+    return [] if agent in answers.errors else [there]
 
 
 def _pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -127,16 +131,16 @@ def _pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[s
     return [asked.get((one, other), {"from": one, "to": other, **nothing}) for one in names for other in names]
 
 
-def _mount(plan: SessionPlan, mount: Mount, answers: Answers) -> dict[str, Any]:
+def _mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, Any]:
     """Return whether all containers see in a mount what main1 sees.
 
     ``compared`` is how that was found out: by a ``mark`` that main1 left there, or else by the ``names`` in the top
     folder, which say less. ``apart`` are the containers that see something else, ``unasked`` those that said nothing.
     """
-    sights = {one.hostname: answers.seen.get(one.hostname, {}).get(mount.target) for one in plan.kernels}
+    sights = {one.hostname: answers.observed.get(one.hostname, {}).get(mount.target) for one in plan.kernels}
     main, agents = plan.kernels[0], {one.hostname: one.agent for one in plan.kernels}
     mine = sights[main.hostname]
-    marked = mount.target in answers.left
+    marked = mount.target in answers.marked
     readable = marked or (mine is not None and mine["names"] != UNKNOWN)
 
     def same(hostname: str, sight: Mapping[str, Any]) -> bool:
@@ -153,14 +157,14 @@ def _mount(plan: SessionPlan, mount: Mount, answers: Answers) -> dict[str, Any]:
         "same": False if apart else None if silent else True,
         "apart": apart,
         "unasked": silent,
-        "mark_stays": mount.target in answers.stays,
+        "mark_stays": mount.target in answers.leftover,
     }
 
 
-def _wrong(report: Mapping[str, Any]) -> list[str]:
+def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each kind of thing that is wrong; none for a healthy session."""
-    pairs = [pair for pair in report["pairs"] if fails(pair)]
-    silent = [pair for pair in report["pairs"] if unasked(pair)]
+    pairs = [pair for pair in report["pairs"] if failed_checks(pair)]
+    silent = [pair for pair in report["pairs"] if is_unknown(pair)]
     mounts = [mount for mount in report["mounts"] if not mount["same"] or mount["mark_stays"]]
     counted = [
         (len(report["agents"]), "agent that cannot be asked", "agents that cannot be asked"),

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .record import render_table
-from .verification import fails, unasked
+from .verification import failed_checks, is_unknown
 
 # How the table calls what fails.
 SHOWN = {"name": "name", "tcp": "tcp", "frame": "mtu", "ssh": "ssh"}
 
 
-def lines(report: Mapping[str, Any]) -> list[str]:
+def render_verification(report: Mapping[str, Any]) -> list[str]:
     """Return the whole report: the table, what could not be asked, what differs, who does not meet, the mounts."""
     name, error = report["session"]["name"], report["error"]
     return [
@@ -38,8 +38,8 @@ def matrix(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _cell(pair: Mapping[str, Any]) -> str:
-    wrong = ",".join(SHOWN[check] for check in fails(pair))
-    if wrong or unasked(pair):
+    wrong = ",".join(SHOWN[check] for check in failed_checks(pair))
+    if wrong or is_unknown(pair):
         return wrong or "?"
     if pair["from"] == pair["to"]:
         return "-"
@@ -55,7 +55,7 @@ def _failures(pairs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each container that is not met and each way in which it is not, with all that do not."""
     found: dict[tuple[str, str], list[str]] = {}
     for pair in pairs:
-        wrong = ", ".join(SHOWN[check] for check in fails(pair))
+        wrong = ", ".join(SHOWN[check] for check in failed_checks(pair))
         if wrong:
             said = f": {pair['ssh_error']}" if pair["ssh_error"] else ""
             found.setdefault((pair["to"], f"{wrong}{said}"), []).append(pair["from"])

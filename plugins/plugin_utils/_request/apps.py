@@ -11,23 +11,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.session import SSH, SSH_PORT, App
-from ...module_utils._model.validation import Problems, app_name_of, whole_number
+from ...module_utils._model.validation import ValidationErrors, integer, parse_app_name
 
 
-def parse_apps(problems: Problems, entries: Sequence[Mapping[str, Any]]) -> tuple[App, ...]:
+def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]]) -> tuple[App, ...]:
     """Return the apps that ``session_apps`` lists, each with all of its options in their types."""
     apps = []
     for index, entry in enumerate(entries):
         where = f"session_apps[{index}]"
-        name = app_name_of(problems, f"{where}.name", entry["name"])
+        name = parse_app_name(problems, f"{where}.name", entry["name"])
         if name == SSH:
-            problems.refuse(f"{where}.name", name, "is the name of the session's own way in")
-        port = whole_number(problems, f"{where}.port", entry["port"], 1, 65535)
+            problems.add_invalid(f"{where}.name", name, "is the name of the session's own way in")
+        port = integer(problems, f"{where}.port", entry["port"], 1, 65535)
         if port == SSH_PORT:
-            problems.refuse(f"{where}.port", port, "is the port of ssh")
+            problems.add_invalid(f"{where}.port", port, "is the port of ssh")
         apps.append(App(name, port, entry["protocol"], entry["command"].strip()))
     for key in ("name", "port"):
         given = Counter(getattr(app, key) for app in apps)
         for double in (one for one, count in given.items() if count > 1):
-            problems.refuse("session_apps", double, f"is the {key} of more than one app")
+            problems.add_invalid("session_apps", double, f"is the {key} of more than one app")
     return tuple(apps)

@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._model.quantity import parse_slot
-from ...module_utils._model.validation import Problems
+from ...module_utils._model.validation import ValidationErrors
 from .value_types import decoded
 
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20
 
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
-_OF_THE_SHELL = ("IFS", "OPTIND")
-_IDS = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
+_SHELL_RESERVED = ("IFS", "OPTIND")
+_UID_GID_VARIABLES = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session_gid"}
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def mapping(problems: Problems, option: str, value: Any, what: str = "a mapping") -> dict[str, Any]:
+def mapping(problems: ValidationErrors, option: str, value: Any, what: str = "a mapping") -> dict[str, Any]:
     """Return ``value`` as a mapping of names; JSON text is read. It may hold secrets: a refusal does not show it."""
     given = decoded({"type": "dict"}, value)
     if isinstance(given, Mapping):
@@ -32,7 +32,7 @@ def mapping(problems: Problems, option: str, value: Any, what: str = "a mapping"
     return {}
 
 
-def resources(problems: Problems, option: str, value: Any) -> dict[str, int]:
+def resources(problems: ValidationErrors, option: str, value: Any) -> dict[str, int]:
     """Return slots of one container; ``cpu`` and ``mem`` have defaults, slots of amount zero are dropped."""
     slots = dict(DEFAULT_RESOURCES)
     for slot, amount in mapping(problems, option, value).items():
@@ -42,15 +42,15 @@ def resources(problems: Problems, option: str, value: Any) -> dict[str, int]:
         try:
             slots[slot] = parse_slot(slot, amount)
         except ValueError as error:
-            problems.refuse(f"{option}.{slot}", amount, str(error))
+            problems.add_invalid(f"{option}.{slot}", amount, str(error))
     if slots["cpu"] < 1:
-        problems.refuse(f"{option}.cpu", slots["cpu"], "must be at least 1")
+        problems.add_invalid(f"{option}.cpu", slots["cpu"], "must be at least 1")
     if slots["mem"] < MIN_MEMORY:
-        problems.refuse(f"{option}.mem", slots["mem"], "must be at least 16m")
+        problems.add_invalid(f"{option}.mem", slots["mem"], "must be at least 16m")
     return {slot: amount for slot, amount in slots.items() if amount}
 
 
-def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
+def environment(problems: ValidationErrors, option: str, value: Any) -> dict[str, str]:
     """Return environment variables as text; the names that the session itself sets are refused."""
     variables = {}
     for key, content in mapping(problems, option, value).items():
@@ -58,10 +58,10 @@ def environment(problems: Problems, option: str, value: Any) -> dict[str, str]:
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
         elif key.startswith("BACKENDAI_"):
             problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are set by the session itself")
-        elif key in _OF_THE_SHELL:
+        elif key in _SHELL_RESERVED:
             problems.add(f"{option}.{key}: the shell that reads it would not work")
-        elif key in _IDS:
-            problems.add(f"{option}.{key} follows from {_IDS[key]}")
+        elif key in _UID_GID_VARIABLES:
+            problems.add(f"{option}.{key} follows from {_UID_GID_VARIABLES[key]}")
         elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):
             problems.add(f"{option}.{key} must be one line of text")
         else:

@@ -12,7 +12,14 @@ from typing import Any
 
 from ...module_utils._gateway.model import Gateway
 from ...module_utils._model.addressing import is_address
-from ...module_utils._model.validation import Problems, SpecError, number_range, optional, text, whole_number
+from ...module_utils._model.validation import (
+    ValidationError,
+    ValidationErrors,
+    integer,
+    number_range,
+    optional_string,
+    string,
+)
 
 # The ``gateway_*`` variables that the collection knows, without their prefix.
 OPTIONS = (
@@ -41,48 +48,50 @@ _PATH = re.compile(r"(/(?!\.\.?(/|\Z))[\w.@+-]+)+")
 def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     """Return the gateway that the ``gateway_*`` variables describe; ``hostname`` is what its inventory calls it.
 
-    Raises :class:`SpecError` with a sentence for each problem, those of options that are used elsewhere included.
+    Raises :class:`ValidationError` with a sentence for each problem, those of options that are used elsewhere included.
     """
-    problems = Problems()
+    problems = ValidationErrors()
     for name in sorted(variables):
         if name.startswith("gateway_") and name[len("gateway_") :] not in OPTIONS:
             allowed = ", ".join(f"gateway_{option}" for option in OPTIONS)
             problems.add(f"{name} is not an option of a gateway; allowed are {allowed}")
-    address = optional(problems, "gateway_address", variables.get("gateway_address"))
+    address = optional_string(problems, "gateway_address", variables.get("gateway_address"))
     if address and not is_address(address):
-        problems.refuse("gateway_address", address, "must be an IPv4 or IPv6 address")
+        problems.add_invalid("gateway_address", address, "must be an IPv4 or IPv6 address")
     found = _name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
     domain = _name(problems, "gateway_domain", variables.get("gateway_domain"))
-    https_port = whole_number(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
+    https_port = integer(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
     ssh_ports = variables.get("gateway_ssh_ports")
     first, last = number_range(problems, "gateway_ssh_ports", ssh_ports, 1024, 65535, "31001-32000")
     if last - first >= MAX_SSH_PORTS:
-        problems.refuse("gateway_ssh_ports", ssh_ports, f"must be no more than {MAX_SSH_PORTS} ports")
+        problems.add_invalid("gateway_ssh_ports", ssh_ports, f"must be no more than {MAX_SSH_PORTS} ports")
     if first <= https_port <= last:
-        problems.refuse("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
-    whole_number(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
-    state_path = text(problems, "gateway_state_path", variables.get("gateway_state_path"))
+        problems.add_invalid("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
+    integer(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
+    state_path = string(problems, "gateway_state_path", variables.get("gateway_state_path"))
     if state_path and not _PATH.fullmatch(state_path):
-        problems.refuse("gateway_state_path", state_path, "must be an absolute path of letters, digits and . _ @ + -")
-    _pair(problems, variables)
+        problems.add_invalid(
+            "gateway_state_path", state_path, "must be an absolute path of letters, digits and . _ @ + -"
+        )
+    _check_certificate_pair(problems, variables)
     if problems:
-        raise SpecError(str(problems))
+        raise ValidationError(str(problems))
     return Gateway(found, domain, https_port, first, last)
 
 
-def _name(problems: Problems, option: str, value: Any) -> str:
-    name = optional(problems, option, value).lower()
+def _name(problems: ValidationErrors, option: str, value: Any) -> str:
+    name = optional_string(problems, option, value).lower()
     if not name or _NAME.fullmatch(name) or (option == "gateway_hostname" and is_address(name)):
         return name
     allowed = "must be a host name" if option == "gateway_domain" else "must be a host name or an address"
-    problems.refuse(option, value, allowed)
+    problems.add_invalid(option, value, allowed)
     return ""
 
 
-def _pair(problems: Problems, variables: Mapping[str, Any]) -> None:
+def _check_certificate_pair(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
     """Note where only one of a certificate and its key is given."""
     names = ("gateway_certificate", "gateway_certificate_key")
-    given = [optional(problems, name, variables.get(name)) for name in names]
+    given = [optional_string(problems, name, variables.get(name)) for name in names]
     if any(given) and not all(given):
         there, missing = names if given[0] else reversed(names)
         problems.add(f"{missing} is required where {there} is given")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._model.images import Credential, _as_docker_says
-from ...module_utils._model.validation import Problems
+from ...module_utils._model.images import Credential, _normalize_host
+from ...module_utils._model.validation import ValidationErrors
 from .containers import mapping
 
 OPTION = "session_registries"
@@ -21,17 +21,17 @@ WHAT = "a mapping of registries to username and password"
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?")
 
 
-def parse_registries(problems: Problems, value: Any) -> dict[str, Credential]:
+def parse_registries(problems: ValidationErrors, value: Any) -> dict[str, Credential]:
     """Return the credentials by registry; a problem names the place of what is wrong, never what is there."""
     credentials = {}
     for host, given in mapping(problems, OPTION, value, WHAT).items():
         if not _HOST.fullmatch(host):
             problems.add(f"{OPTION}: {host!r} is not the host of a registry, such as registry.example.com:5000")
-        credentials[_as_docker_says(host)] = _credential(problems, f"{OPTION}.{host}", given)
+        credentials[_normalize_host(host)] = _credential(problems, f"{OPTION}.{host}", given)
     return credentials
 
 
-def _credential(problems: Problems, where: str, given: Any) -> Credential:
+def _credential(problems: ValidationErrors, where: str, given: Any) -> Credential:
     if not isinstance(given, Mapping):
         problems.add(f"{where} must be a mapping of {' and '.join(KEYS)}")
         return Credential("", "")
@@ -40,7 +40,7 @@ def _credential(problems: Problems, where: str, given: Any) -> Credential:
     return Credential(*(_line(problems, f"{where}.{key}", given.get(key)) for key in KEYS))
 
 
-def _line(problems: Problems, where: str, value: Any) -> str:
+def _line(problems: ValidationErrors, where: str, value: Any) -> str:
     if isinstance(value, (str, int)) and not isinstance(value, bool) and re.fullmatch(r"[^\r\n\0]+", str(value)):
         return str(value)
     problems.add(f"{where} must be one line of text")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._model.session import MAIN, MAIN1, SUB
-from ...module_utils._model.validation import Problems, optional, whole_number
+from ...module_utils._model.validation import ValidationErrors, integer, optional_string
 from .containers import environment, mapping, resources
 
 ROLE_OPTIONS = ("replicas", "image", "resources", "env")
@@ -36,14 +36,14 @@ class Role:
         return cls(**data)
 
 
-def alike(size: int, image: str, slots: Mapping[str, int], env: Mapping[str, str]) -> tuple[Role, ...]:
+def default_roles(size: int, image: str, slots: Mapping[str, int], env: Mapping[str, str]) -> tuple[Role, ...]:
     """Return the roles of a session of that many containers that are all alike: one ``main``, the others ``sub``."""
     counts = {MAIN: 1, SUB: size - 1}
     return tuple(Role(name, count, image, dict(slots), dict(env)) for name, count in counts.items() if count)
 
 
 def parse_roles(
-    problems: Problems, value: Any, image: str, slots: Mapping[str, Any], env: Mapping[str, str], most: int
+    problems: ValidationErrors, value: Any, image: str, slots: Mapping[str, Any], env: Mapping[str, str], most: int
 ) -> tuple[Role, ...]:
     """Return the roles that ``session_roles`` names, ``main`` first, the others as they were given.
 
@@ -66,7 +66,7 @@ def _main_first(names: Iterable[str]) -> list[str]:
 
 
 def _role(
-    problems: Problems,
+    problems: ValidationErrors,
     name: str,
     value: Any,
     image: str,
@@ -85,8 +85,8 @@ def _role(
     own_slots = mapping(problems, f"{where}.resources", shape.get("resources") or {})
     return Role(
         name=name,
-        replicas=whole_number(problems, f"{where}.replicas", shape.get("replicas", 1), 1, most),
-        image=optional(problems, f"{where}.image", shape.get("image")) or image,
+        replicas=integer(problems, f"{where}.replicas", shape.get("replicas", 1), 1, most),
+        image=optional_string(problems, f"{where}.image", shape.get("image")) or image,
         resources=resources(problems, f"{where}.resources", {**slots, **own_slots}),
         env={**env, **environment(problems, f"{where}.env", shape.get("env") or {})},
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.session import MAX_LINES
-from ...module_utils._model.validation import Problems, id_of, number_range, whole_number
+from ...module_utils._model.validation import ValidationErrors, integer, number_range, parse_session_id
 from .registries import parse_registries
 
 # The least and the most of each number.
@@ -27,7 +27,7 @@ NUMBERS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Pools:
+class NetworkPools:
     """Where networks of sessions come from: addresses, VXLAN network identifiers, the UDP port of the tunnels.
 
     ``first_host_port`` to ``last_host_port`` are for the sshds of containers that share their agents' network,
@@ -79,39 +79,39 @@ class RunOptions:
     logs_lines: int
 
 
-def parse_run(problems: Problems, values: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:
+def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:
     """Return the options of the run, which are taken by every playbook, from options in their types.
 
     ``needs_session`` is whether the run is about a session that is there, by its name or id.
     """
     for option, (least, most) in NUMBERS.items():
-        whole_number(problems, f"session_{option}", values[option], least, most)
+        integer(problems, f"session_{option}", values[option], least, most)
     # Checked here, and used where an image is pulled: passwords go no way but that.
     parse_registries(problems, values["registries"])
     given = {field.name: values[field.name] for field in dataclasses.fields(RunOptions)}
     lines = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
     # A new session's name is checked as a part of its request; any other is looked for as it is.
-    lines |= {"name": str(values["name"] or ""), "id": id_of(problems, "session_id", values["id"])}
+    lines |= {"name": str(values["name"] or ""), "id": parse_session_id(problems, "session_id", values["id"])}
     options = RunOptions(**{**given, **lines})
     if needs_session and not options.name and not values["id"]:
         problems.add("session_name or session_id is required")
     return options
 
 
-def parse_pools(problems: Problems, values: Mapping[str, Any]) -> Pools:
+def parse_pools(problems: ValidationErrors, values: Mapping[str, Any]) -> NetworkPools:
     """Return the pools that networks of sessions come from, for no gateways yet, from options in their types."""
     network = values["network_pool"].strip()
     try:
         if ipaddress.IPv4Network(network).prefixlen > 29:
-            problems.refuse("session_network_pool", network, "must be a /29 or larger")
+            problems.add_invalid("session_network_pool", network, "must be a /29 or larger")
     except ValueError:
-        problems.refuse("session_network_pool", network, "must be an IPv4 network such as 10.128.0.0/9")
+        problems.add_invalid("session_network_pool", network, "must be an IPv4 network such as 10.128.0.0/9")
 
     def pool(name: str, least: int, most: int, example: str) -> tuple[int, int]:
         return number_range(problems, f"session_{name}", values[name], least, most, example)
 
     vnis = pool("vni_pool", 1, 16777215, "4096-16777215")
-    port = whole_number(problems, "session_vxlan_port", values["vxlan_port"], 1, 65535)
+    port = integer(problems, "session_vxlan_port", values["vxlan_port"], 1, 65535)
     host_ports = pool("host_port_pool", 1024, 65535, "30000-32767")
     published = pool("published_port_pool", 1024, 65535, "30000-31000")
-    return Pools(network, *vnis, port, *host_ports, *published)
+    return NetworkPools(network, *vnis, port, *host_ports, *published)

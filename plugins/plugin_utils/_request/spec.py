@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.session import EVERY, App, Mount
-from ...module_utils._model.validation import Problems, SpecError, name_of, whole_number
+from ...module_utils._model.session import ALL, App, Mount
+from ...module_utils._model.validation import ValidationError, ValidationErrors, integer, parse_session_name
 from .apps import parse_apps
 from .containers import environment, resources
 from .mounts import parse_mounts
-from .roles import Role, alike, parse_roles
+from .roles import Role, default_roles, parse_roles
 
 MAX_CLUSTER_SIZE = 1024
 MAX_ID = (1 << 31) - 1
@@ -66,17 +66,17 @@ class SessionSpec:
     pending_timeout: int
 
     @property
-    def groups(self) -> tuple[Role, ...]:
+    def effective_roles(self) -> tuple[Role, ...]:
         """The roles of all containers in rank order, whether they were asked for or follow from the size."""
-        return self.roles or alike(self.cluster_size, self.image, self.resources, self.env)
+        return self.roles or default_roles(self.cluster_size, self.image, self.resources, self.env)
 
     @property
     def images(self) -> list[str]:
         """The images that are needed, in rank order."""
-        return list(dict.fromkeys(role.image for role in self.groups))
+        return list(dict.fromkeys(role.image for role in self.effective_roles))
 
 
-def parse_spec(problems: Problems, values: Mapping[str, Any]) -> SessionSpec:
+def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> SessionSpec:
     """Return the request that options in their types hold, by their names without ``session_``.
 
     Notes a sentence for each problem, naming the option, the value and what is allowed; the request is of use only
@@ -87,9 +87,9 @@ def parse_spec(problems: Problems, values: Mapping[str, Any]) -> SessionSpec:
     env = environment(problems, "session_env", values["env"])
     roles = parse_roles(problems, values["roles"], image, slots, env, MAX_CLUSTER_SIZE)
     if values["name"] is not None:
-        name_of(problems, "session_name", values["name"])
+        parse_session_name(problems, "session_name", values["name"])
     for option, (least, most) in NUMBERS.items():
-        whole_number(problems, f"session_{option}", values[option], least, most)
+        integer(problems, f"session_{option}", values[option], least, most)
     checked = {
         "image": image,
         "resources": slots,
@@ -105,13 +105,13 @@ def parse_spec(problems: Problems, values: Mapping[str, Any]) -> SessionSpec:
     texts = {option: values[option].strip() for option in TEXTS}
     given = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
     spec = SessionSpec(**{**given, **lists, **texts, **checked})
-    _refuse_contradictions(problems, spec)
+    _check_consistency(problems, spec)
     if values["wait"] and not spec.command:
         problems.add("session_wait: waits for the end of session_command, and that is empty")
     return spec
 
 
-def _size(problems: Problems, asked: int, roles: Sequence[Role]) -> int:
+def _size(problems: ValidationErrors, asked: int, roles: Sequence[Role]) -> int:
     """Return the number of containers: the sum of the roles, or where there are none what is asked."""
     total = sum(role.replicas for role in roles)
     if roles and asked not in (1, total):
@@ -128,7 +128,7 @@ def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
     return SessionSpec(**{**data, **lists, "roles": roles, "mounts": mounts, "apps": apps})
 
 
-def comparable(spec: SessionSpec, salt: str) -> dict[str, Any]:
+def fingerprint(spec: SessionSpec, salt: str) -> dict[str, Any]:
     """Return the request as plain data that can be stored and compared.
 
     The user's environment and scripts may hold secrets, so they appear as digests salted with ``salt``.
@@ -145,7 +145,7 @@ def _digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each option in which two results of :func:`comparable` differ; digests are not shown."""
     phrases = []
     for option in sorted(set(before) | set(after)):
@@ -173,33 +173,35 @@ def _by_name(roles: Any) -> dict[str, Any]:
     return {str(role["name"]): role for role in listed if isinstance(role, dict) and "name" in role}
 
 
-def refuse_strangers(spec: SessionSpec, agents: Collection[str]) -> None:
-    """Raise :class:`SpecError` for a designated agent that is not among ``agents``, those of the inventory."""
+def check_designated_agents(spec: SessionSpec, agents: Collection[str]) -> None:
+    """Raise :class:`ValidationError` for a designated agent that is not among ``agents``, those of the inventory."""
     for name in spec.designated_agents:
         if name not in agents:
             known = ", ".join(sorted(agents))
-            raise SpecError(f"session_designated_agents: {name!r} is not an agent of the inventory; known are {known}.")
+            raise ValidationError(
+                f"session_designated_agents: {name!r} is not an agent of the inventory; known are {known}."
+            )
 
 
-def refuse_other_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str) -> None:
-    """Raise :class:`SpecError` when what bears the name of ``spec`` already was asked for in another way.
+def check_same_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str) -> None:
+    """Raise :class:`ValidationError` when what bears the name of ``spec`` already was asked for in another way.
 
     ``before`` is its :func:`comparable` request, made with ``salt``.
     """
-    differs = differences(before, comparable(spec, salt))
+    differs = changed_options(before, fingerprint(spec, salt))
     if differs:
-        raise SpecError(
+        raise ValidationError(
             f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"
             " choose another name, or end that one with backendai.cluster.terminate_session."
         )
 
 
-def _refuse_contradictions(problems: Problems, spec: SessionSpec) -> None:
+def _check_consistency(problems: ValidationErrors, spec: SessionSpec) -> None:
     """Note what each option allows and both together do not."""
-    for role in spec.groups:
+    for role in spec.effective_roles:
         if role.resources.get("shmem", 0) > role.resources.get("mem", 0):
             where = f"session_roles.{role.name}.resources" if spec.roles else "session_resources"
             problems.add(f"{where}.shmem is counted inside mem, so it must not be larger than mem")
             break
-    if spec.command_scope == EVERY and not spec.command:
+    if spec.command_scope == ALL and not spec.command:
         problems.add("session_command_scope: says who runs session_command, and that is empty")

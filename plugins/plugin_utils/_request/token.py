@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._gateway.token import LEAST_SECONDS, MOST_SECONDS
-from ...module_utils._model.validation import Problems, id_of, name_of, text, whole_number
+from ...module_utils._gateway.token import MIN_TTL, MOST_SECONDS
+from ...module_utils._model.validation import ValidationErrors, integer, parse_session_id, parse_session_name, string
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +24,10 @@ class TokenRequest:
     path: str
 
 
-def parse_token_request(problems: Problems, args: Mapping[str, Any]) -> TokenRequest:
+def parse_token_request(problems: ValidationErrors, args: Mapping[str, Any]) -> TokenRequest:
     """Return what the options of ``gateway_token`` ask; problems name the variables."""
-    session_id = id_of(problems, "session_id", args.get("session_id"))
-    name = name_of(problems, "session_name", args.get("name")) if args.get("name") or not session_id else ""
-    seconds = whole_number(problems, "session_token_ttl", args.get("ttl", 3600), LEAST_SECONDS, MOST_SECONDS)
-    path = text(problems, "session_token_path", args.get("path") or None)
+    session_id = parse_session_id(problems, "session_id", args.get("session_id"))
+    name = parse_session_name(problems, "session_name", args.get("name")) if args.get("name") or not session_id else ""
+    seconds = integer(problems, "session_token_ttl", args.get("ttl", 3600), MIN_TTL, MOST_SECONDS)
+    path = string(problems, "session_token_path", args.get("path") or None)
     return TokenRequest(name, session_id, seconds, path)

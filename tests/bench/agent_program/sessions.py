@@ -13,15 +13,23 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply, check, claim
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings, survey
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
+    AgentSettings,
+    FactsQuery,
+    collect_facts,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import parse_pools
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, comparable, parse_spec
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
+    SessionSpec,
+    fingerprint,
+    parse_spec,
+)
 from tests.bench.agent_program.parts import PartTimes
 
 PREFIX = "bench-many-"
@@ -30,7 +38,7 @@ CLAIM_SECONDS, CHECK_SECONDS = 600, 60
 # Parts within the steps of a session: name, module and function.
 INNER_PARTS: tuple[tuple[str, Any, str], ...] = (
     ("keys", claim, "_keys"),
-    ("rules", apply, "isolate"),
+    ("rules", apply, "sync_ruleset"),
     ("network", networks, "create_network"),
     ("containers", containers, "apply_containers"),
     ("containers", containers, "remove_containers"),
@@ -49,20 +57,20 @@ class Sessions:
 
     def __init__(self, request: dict[str, Any], times: PartTimes) -> None:
         self._agent, self._options, self._times = request["agent"], request["session"], times
-        self._pools = parse_pools(Problems(), request["session"])
-        names = [field.name for field in dataclasses.fields(Settings)]
-        self._settings = Settings(**{name: request["settings"][f"agent_{name}"] for name in names})
+        self._pools = parse_pools(ValidationErrors(), request["session"])
+        names = [field.name for field in dataclasses.fields(AgentSettings)]
+        self._settings = AgentSettings(**{name: request["settings"][f"agent_{name}"] for name in names})
         self._default_network = request["settings"]["agent_default_network"]
         self._client = connect(request["settings"]["agent_docker_host"])
         self._store = Store(request["settings"]["agent_state_path"])
 
     def spec(self, number: int) -> SessionSpec:
         """Return the request for one session."""
-        return parse_spec(Problems(), {**self._options, "name": f"{PREFIX}{number:04}"})
+        return parse_spec(ValidationErrors(), {**self._options, "name": f"{PREFIX}{number:04}"})
 
     def plan(self, spec: SessionSpec, facts: AgentFacts) -> SessionPlan:
         """Return the plan of a session, given what this agent has."""
-        readings = Readings({self._agent: facts}, {})
+        readings = ClusterState({self._agent: facts}, {})
         decision = decide(spec, readings, self._pools, str(uuid.uuid4()), "bench", time.time())
         if not isinstance(decision, Decision):
             raise SystemExit(f"no room for {spec.name}: {decision.reason}")
@@ -73,17 +81,17 @@ class Sessions:
         nonce = uuid.uuid4().hex
         spec = self.spec(number)
         with self._times.measure("survey"):
-            facts = survey(self._client, self._store, self._settings, Questions(spec.images))
+            facts = collect_facts(self._client, self._store, self._settings, FactsQuery(spec.images))
         with self._times.measure("plan"):
             plan = self.plan(spec, facts)
         with self._times.measure("claim"):
-            wanted = claim.Claim(plan, comparable(spec, plan.id), self._agent, nonce, CLAIM_SECONDS)
+            wanted = claim.ClaimRequest(plan, fingerprint(spec, plan.id), self._agent, nonce, CLAIM_SECONDS)
             keys = claim.claim(self._client, self._store, self._settings, wanted, dry=False).keys
         with self._times.measure("apply"):
-            part = apply.Asked(plan, self._agent, nonce, _contents(plan, keys), self._default_network)
+            part = apply.ApplyRequest(plan, self._agent, nonce, _contents(plan, keys), self._default_network)
             apply.apply_claimed(self._client, self._store, part, dry=False)
         with self._times.measure("check"):
-            check.prove(self._client, self._store, plan.id, nonce, CHECK_SECONDS, commit=True)
+            check.check_and_commit(self._client, self._store, plan.id, nonce, CHECK_SECONDS, commit=True)
 
     def remove(self, session_id: str) -> None:
         """Remove one session."""
@@ -101,10 +109,10 @@ class Sessions:
         return [plan.id for plan in sorted(plans, key=lambda plan: plan.name)]
 
 
-def _contents(plan: SessionPlan, keys: dict[str, Any]) -> Contents:
+def _contents(plan: SessionPlan, keys: dict[str, Any]) -> RenderedFiles:
     """Return what the templates would give."""
     hosts = "".join(f"{kernel.address} {kernel.hostname}\n" for kernel in plan.kernels)
     names = " ".join(kernel.hostname for kernel in plan.kernels)
     environments = {kernel.hostname: session_environment(plan, kernel) for kernel in plan.kernels}
     ssh_config = f"Host {names}\n    User work\n    IdentityFile ~/.ssh/id_ed25519\n    StrictHostKeyChecking yes\n"
-    return Contents(f"127.0.0.1 localhost\n{hosts}", ssh_config, environments, keys, ())
+    return RenderedFiles(f"127.0.0.1 localhost\n{hosts}", ssh_config, environments, keys, ())

@@ -70,7 +70,7 @@ def test_code_is_counted_as_git_lists_it() -> None:
 
 
 def test_planner_reads_facts_and_decides_as_expected() -> None:
-    assert sum(holding.containers for holding in memory.read_facts(0).holdings) == memory.SESSIONS * 4
+    assert sum(holding.containers for holding in memory.read_facts(0).session_usage) == memory.SESSIONS * 4
     replayed = replay.figures(replay.replay(200, seed=1), 200)
     assert [replayed[name] for name in replayed if name.startswith("placements")] == [[0]] * 3
     assert decisions.slowest(1000) > 0

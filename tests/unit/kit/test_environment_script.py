@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import complete, session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+    build_environment,
+    session_environment,
+)
 from tests.unit.builders import REPOSITORY, plan
 
 SCRIPT = (REPOSITORY / "roles/agent/files/kit/environment").read_text()
@@ -57,7 +60,7 @@ def test_the_script_derives_what_the_planner_derives(
 ) -> None:
     made = plan({"agent1": 2, "agent2": 2})
     session = session_environment(made, made.kernels[rank])
-    expected = complete(BASE, {**asked, **session}, "")
+    expected = build_environment(BASE, {**asked, **session}, "")
     seen = written(tmp_path_factory.mktemp("container"), {**BASE, **asked, **session})
     assert {**seen, "IFS": ""} == {**expected, "IFS": ""}
 

@@ -9,7 +9,7 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import unplanned_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_of
@@ -70,10 +70,10 @@ def settle(run: Run, steps: Steps | None, *, check_mode: bool = False, **args: A
     """Return the result for a session whose agents replied this; without steps, for one that was not started."""
     given = {"starts": [decided()] if steps else [], "pending": None if steps else PENDING}
     there = replies((MADE, steps or {}))
-    return run(ActionModule, {"state": "settled", "began": 0.0, **given, **args}, there, check_mode=check_mode)
+    return run(ActionModule, {"state": "settled", "started_at": 0.0, **given, **args}, there, check_mode=check_mode)
 
 
-def starts(queue: QueueFolder, **changes: Any) -> Entry:
+def starts(queue: QueueFolder, **changes: Any) -> QueueEntry:
     """Save that this run is starting the session, which has waited."""
     entry = requested(1, spec(), **{"id": SESSION_ID, "state": "starting", "owner": me(), **changes})
     queue.save(entry)

@@ -15,8 +15,8 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
+    OWNER_TIMEOUT,
     RUN_SECONDS,
-    SILENCE,
     ControlAction,
     start_of,
 )
@@ -88,7 +88,7 @@ def test_what_a_run_was_starting_that_is_gone_waits_again_where_its_request_was_
     assert [entry.owner for entry in queue.entries()] == [DEAD, DEAD]
 
 
-@pytest.mark.parametrize(("age", "alive"), [(SILENCE - 10, True), (SILENCE + 10, False)])
+@pytest.mark.parametrize(("age", "alive"), [(OWNER_TIMEOUT - 10, True), (OWNER_TIMEOUT + 10, False)])
 def test_a_run_on_another_manager_counts_as_gone_after_a_while(
     run: Run, queue: QueueFolder, age: float, alive: bool
 ) -> None:
@@ -116,7 +116,7 @@ def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run
         {"agents": ["agent1", "agent2", "agent3", "agent4", "agent5"]},
         answers(
             agent1={"agent": agent_data("agent1", warnings=["nvidia-smi fails"])},
-            agent2={"agent": None, "unfit": "start docker."},
+            agent2={"agent": None, "error": "start docker."},
             agent3={"unreachable": True, "msg": "Failed to connect:\n  no route to host"},
             agent4={"failed": True},
             agent5=None,
@@ -124,7 +124,7 @@ def test_an_agent_that_gave_no_facts_is_left_out_with_its_reason_on_one_line(run
     )
     readings = result["readings"]
     assert list(readings.facts) == ["agent1"]
-    assert readings.left_out == {
+    assert readings.unavailable == {
         "agent2": "start docker",
         "agent3": "Failed to connect: no route to host",
         "agent4": "it gave no facts",
@@ -184,10 +184,10 @@ def test_what_an_agent_said_a_while_ago_is_as_good_as_asking_it(
     os.utime(queue.path / "facts" / "agent1.json", (then, then))
     seen = run(Probe, {"agents": ["agent1"], "facts_max_age": max_age}, answers(agent1=None))["readings"]
     assert seen.facts == ({"agent1": agent_facts("agent1")} if used else {})
-    assert seen.left_out == {}
+    assert seen.unavailable == {}
 
 
-@pytest.mark.parametrize("said", [{"agent": agent_data("agent1", 1)}, {"unfit": "start docker."}], ids=["fit", "unfit"])
+@pytest.mark.parametrize("said", [{"agent": agent_data("agent1", 1)}, {"error": "start docker."}], ids=["fit", "error"])
 def test_an_agent_that_was_asked_is_believed_rather_than_what_is_kept(
     run: Run, queue: QueueFolder, said: dict[str, Any]
 ) -> None:
@@ -254,14 +254,14 @@ def test_a_start_has_all_that_agents_need_and_no_secret() -> None:
         "plan": made.to_dict(),
         "id": SESSION_ID,
         "known": False,
-        "unproven": True,
+        "never_completed": True,
         "agents": ["agent1", "agent2"],
         "prepare": True,
-        "pulls": pulls,
+        "missing_images": pulls,
         "images": images,
         "public_keys": {},
-        "gone": [SESSION_ID],
-        "at_least": 2,
+        "stale_sessions": [SESSION_ID],
+        "min_agents": 2,
     }
     assert (len(nonce), request["name"]) == (32, "train-llm")
     assert "hunter2" not in json.dumps(request)
@@ -277,7 +277,7 @@ def test_a_start_says_whether_images_or_an_overlay_have_to_be_made_first(
 ) -> None:
     network = plan().network
     assert network is not None
-    made = dataclasses.replace(plan(), network=dataclasses.replace(network, manager=manager))
+    made = dataclasses.replace(plan(), network=dataclasses.replace(network, swarm_manager=manager))
     assert start_of(Decision(made, False, pulls, {}), spec(), [], unproven=False)["prepare"] is prepare
 
 

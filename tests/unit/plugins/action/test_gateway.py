@@ -11,7 +11,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action import gateway_certificate, gateway_token
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make_self_signed
 from tests.unit.plugins.action.conftest import Run
 
 DEFAULTS = yaml.safe_load((Path(__file__).parents[4] / "roles/gateway/defaults/main.yml").read_text())
@@ -23,7 +23,7 @@ TOKEN = "head.claims.signature"
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     """Return the files of a certificate and its key."""
-    pem = make(["given.example.org"], time.time())
+    pem = make_self_signed(["given.example.org"], time.time())
     place = pem.index("-----BEGIN PRIVATE")
     paths = tmp_path / "certificate.pem", tmp_path / "key.pem"
     for path, content in zip(paths, (pem[:place], pem[place:]), strict=True):
@@ -85,7 +85,7 @@ def test_a_certificate_that_cannot_be_used_is_refused(
     certificate, key = pair
     none, text, old = (tmp_path / name for name in ("none", "text", "old"))
     text.write_text("x")
-    old.write_text(make(["x"], 0.0))
+    old.write_text(make_self_signed(["x"], 0.0))
     assert refused(none, key) == f"gateway_certificate: '{none}' cannot be read: No such file or directory."
     assert refused(certificate, none) == f"gateway_certificate_key: '{none}' cannot be read: No such file or directory."
     assert refused(text, key) == f"gateway_certificate: '{text}' holds no certificate in PEM form."

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import make_key
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import make_token_key
 from tests.unit.builders import REPOSITORY
 from tests.unit.gateway import ONE, provisioned
 
@@ -30,7 +30,7 @@ exit 255
 def folder(tmp_path: Path) -> Path:
     """Return the folder of a gateway that leads to one session."""
     made = provisioned(tmp_path / "state")
-    make_key(made / "token.key")
+    make_token_key(made / "token.key")
     route: dict[str, Any] = {"id": ONE, "name": "train-llm", "apps": [], "ssh": None, "ssh_port": None}
     (made / "routes" / f"{ONE}.json").write_text(json.dumps(route))
     return made

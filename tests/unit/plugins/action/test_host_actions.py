@@ -14,7 +14,7 @@ from tests.unit.gateway import ONE, ROUTE
 from tests.unit.plugins.action.conftest import Run
 
 Asked = list[tuple[str, dict[str, Any], int]]
-FACTS = {"agent": {"warnings": ["nvidia-smi fails"]}, "unfit": None}
+FACTS = {"agent": {"warnings": ["nvidia-smi fails"]}, "error": None}
 
 
 @pytest.fixture
@@ -88,12 +88,12 @@ def test_gateway_routes_have_defaults(run: Run, asked: Asked) -> None:
     ((phase, options, seconds),) = asked
     assert (phase, seconds) == ("routes", gateway_routes.SECONDS)
     route = {"id": ONE, "name": "train-llm", "apps": [{**app, "port": 30001, "protocol": "http"}], "ssh": None}
-    assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "exact": False}
+    assert options == {"state_path": "/var/lib/backendai-gateway", "routes": [route], "ended": [], "purge": False}
 
 
 def test_gateway_routes_end_and_are_exact_where_that_is_asked_for(run: Run, asked: Asked) -> None:
-    run(gateway_routes.ActionModule, {"ended": [ONE], "exact": "yes", "state_path": "/x"}, {})
-    assert asked[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "exact": True}
+    run(gateway_routes.ActionModule, {"ended": [ONE], "purge": "yes", "state_path": "/x"}, {})
+    assert asked[0][1] == {"state_path": "/x", "routes": [], "ended": [ONE], "purge": True}
 
 
 @pytest.mark.parametrize(

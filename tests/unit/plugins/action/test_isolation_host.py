@@ -63,8 +63,8 @@ def test_a_probe_says_what_answers_and_how_it_got_there(run: Run, service: int) 
     assert result["answers"] == [
         {"address": "127.0.0.1", "protocol": "tcp", "state": "open", "ports": str(service)},
     ]
-    assert (result["changed"], result["ways"], result["near"]) == (False, {"127.0.0.1": ""}, True)
-    assert (result["missing"], result["unseen"]) == ({}, ["127.0.0.1"])
+    assert (result["changed"], result["next_hops"], result["on_link"]) == (False, {"127.0.0.1": ""}, True)
+    assert (result["missing"], result["unresolved"]) == ({}, ["127.0.0.1"])
 
 
 def test_a_probe_pings_and_sends_datagrams(run: Run, service: int) -> None:
@@ -78,7 +78,7 @@ def test_in_check_mode_nothing_is_tried(
 ) -> None:
     monkeypatch.setattr(port_scan, "scan", None)
     result = host(run, LOOPBACK, check_mode=True)
-    assert (result["answers"], result["ways"], result["near"]) == ([], {}, False)
+    assert (result["answers"], result["next_hops"], result["on_link"]) == ([], {}, False)
     assert requests[0]["check_mode"] is True
 
 

@@ -11,8 +11,8 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action import isolation_verification
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Target
-from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import stints_of
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import ProbedHost
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import split_into_batches
 from tests.unit.plugins.action.conftest import Run
 
 OPTIONS: dict[str, Any] = {
@@ -123,9 +123,9 @@ def test_a_host_that_could_not_be_asked_is_tried_at_the_addresses_of_the_invento
     assert result["warnings"] == [f"agent1: it cannot be asked for its addresses: {why}."]
 
 
-TARGET = Target("agent1", "agent", {"192.0.2.1": "agent"})
-(STINT,) = stints_of([TARGET], ((22, 23),), 16000)
-QUIET = {"answers": [], "ways": {"192.0.2.1": ""}, "missing": {}, "unseen": [], "near": True}
+TARGET = ProbedHost("agent1", "agent", {"192.0.2.1": "agent"})
+(STINT,) = split_into_batches([TARGET], ((22, 23),), 16000)
+QUIET = {"answers": [], "next_hops": {"192.0.2.1": ""}, "missing": {}, "unresolved": [], "on_link": True}
 OPEN = {**QUIET, "answers": [{"address": "192.0.2.1", "protocol": "tcp", "state": "open", "ports": "22"}]}
 
 

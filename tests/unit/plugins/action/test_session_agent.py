@@ -72,7 +72,7 @@ NOTHING: dict[str, dict[str, Any]] = {"survey": {"agent": None}, "verify": {"par
 @pytest.mark.parametrize("phase", sorted(NOTHING))
 def test_agent_that_cannot_be_asked_is_unfit_and_no_failure(ask: Any, phase: str) -> None:
     result = ask(AnsibleActionFail("start docker."), phase=phase)
-    assert {**NOTHING[phase], "unfit": "start docker.", "changed": False}.items() <= result.items()
+    assert {**NOTHING[phase], "error": "start docker.", "changed": False}.items() <= result.items()
     assert "failed" not in result
 
 
@@ -91,8 +91,8 @@ def test_agent_that_is_unreachable_is_unreachable(ask: Any, phase: str) -> None:
 def test_agent_that_is_described_wrongly_is_unfit(ask: Any, asked: Asked) -> None:
     result = ask({}, {"agent_max_containers": "many"}, phase="survey")
     assert result["agent"] is None
-    assert result["unfit"].startswith("agent_*: ")
-    assert "max_containers" in result["unfit"]
+    assert result["error"].startswith("agent_*: ")
+    assert "max_containers" in result["error"]
     assert asked == []
 
 

@@ -94,7 +94,7 @@ def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
                     raise AnsibleActionFail(reply["failed"])
                 return reply
 
-        start = {**START, "pulls": {"agent2": images, "agent3": [IMAGE]}, "images": found or {}}
+        start = {**START, "missing_images": {"agent2": images, "agent3": [IMAGE]}, "images": found or {}}
         about = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
         about["hostvars"] = {agent: {} for agent in START["agents"]}
         asked = {"starts": [start], "claim_ttl": 600, **args}
@@ -112,7 +112,7 @@ def test_an_agent_that_lacks_nothing_only_renews_its_claim(pull: Pull, sent: lis
 
 def test_an_agent_without_a_part_in_any_pull_is_not_asked(run: Run) -> None:
     about = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
-    start = {**START, "pulls": {}, "images": {}}
+    start = {**START, "missing_images": {}, "images": {}}
     assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, about)["skipped"] is True
 
 

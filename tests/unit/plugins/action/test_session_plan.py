@@ -15,8 +15,8 @@ from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
@@ -43,13 +43,13 @@ def answers(**said: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit(name: str, cpu: int = 8, **changes: Any) -> dict[str, Any]:
-    return {"agent": agent_data(name, cpu, **changes), "unfit": None}
+    return {"agent": agent_data(name, cpu, **changes), "error": None}
 
 
 def test_a_plan_is_returned_with_what_the_agents_need(run: Run) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1", 2), agent2=fit("agent2", 2, images={})))
     assert result["agents"] == ["agent1", "agent2"]
-    assert result["pulls"] == {"agent2": [IMAGE]}
+    assert result["missing_images"] == {"agent2": [IMAGE]}
     assert len(result["nonce"]) == 32
     assert (result["pending"], result["changed"]) == (None, False)
     assert result["plan"]["name"] == result["request"]["name"] == "train-llm"
@@ -78,7 +78,7 @@ def test_no_room_is_pending_and_no_failure(run: Run) -> None:
         "reason": "no room for 1 of 4 containers on one agent: short of cpu 1",
         "shortfall": {"cpu": 1},
     }
-    assert result["no_room"] == {"unplaced": {"sub": 1}, "missing": {"sub": {"cpu": 1}}, "makes_room": ()}
+    assert result["no_room"] == {"unplaced": {"sub": 1}, "missing": {"sub": {"cpu": 1}}, "blocking_sessions": ()}
     assert result["starts"] == []
 
 
@@ -86,7 +86,7 @@ def test_what_starts_is_returned_as_the_steps_take_it(run: Run) -> None:
     planned = run(ActionModule, arguments(), answers(agent1=fit("agent1")))
     (start,) = planned["starts"]
     assert {name: planned[name] for name in start} == start
-    assert {"plan", "id", "agents", "nonce", "request", "gone", "public_keys"} <= set(start)
+    assert {"plan", "id", "agents", "nonce", "request", "stale_sessions", "public_keys"} <= set(start)
     assert (planned["record"], start["id"]) == (None, planned["plan"]["id"])
 
 
@@ -107,14 +107,14 @@ def test_the_record_of_a_session_that_waits_is_returned(run: Run, queue: QueueFo
 @pytest.mark.parametrize(
     ("said", "warning"),
     [
-        ({"agent": None, "unfit": "start docker on this host."}, "agent2 is left out: start docker on this host."),
+        ({"agent": None, "error": "start docker on this host."}, "agent2 is left out: start docker on this host."),
         (
             {"unreachable": True, "msg": "Failed to connect:\n  no route to host"},
             "agent2 is left out: Failed to connect: no route to host.",
         ),
         ({"failed": True}, "agent2 is left out: it gave no facts."),
     ],
-    ids=["unfit", "unreachable", "silent"],
+    ids=["error", "unreachable", "silent"],
 )
 def test_an_agent_that_cannot_be_used_is_left_out_with_a_warning(run: Run, said: dict[str, Any], warning: str) -> None:
     result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=said))
@@ -126,7 +126,7 @@ def test_an_agent_that_cannot_be_used_is_left_out_with_a_warning(run: Run, said:
     ("changes", "said", "sentence"),
     [
         ({}, {}, "no agent can be used: the inventory has none."),
-        ({}, {"agent1": {"agent": None, "unfit": "start docker."}}, "no agent can be used: agent1: start docker."),
+        ({}, {"agent1": {"agent": None, "error": "start docker."}}, "no agent can be used: agent1: start docker."),
         (
             {"resource_group": "gpu"},
             {"agent1": fit("agent1")},
@@ -169,7 +169,7 @@ ROOM = answers(agent1=fit("agent1"))
 NO_ROOM = answers(agent1=fit("agent1", 3))
 
 
-def of_entry(number: int = 1, **changes: Any) -> Entry:
+def of_entry(number: int = 1, **changes: Any) -> QueueEntry:
     """Return the queue's entry of the session that is asked for here."""
     return requested(number, spec(**ASKED), **changes)
 
@@ -214,13 +214,13 @@ def test_a_session_belongs_to_who_runs_ansible_unless_it_is_said(run: Run, user:
 def test_the_same_request_again_is_the_same_session_in_its_old_place(
     run: Run, queue: QueueFolder, there: dict[str, Any]
 ) -> None:
-    waits = of_entry(passed=1, attempts=1)
+    waits = of_entry(skipped=1, attempts=1)
     queue.save(waits)
     result = run(ActionModule, {**arguments(), "user": "bob"}, there)
     (entry,) = queue.entries()
     assert result["id"] == entry.id == waits.id
-    kept = [entry.enqueued_at, entry.passed, entry.attempts, entry.user]
-    assert kept == [waits.enqueued_at, waits.passed, waits.attempts, waits.user]
+    kept = [entry.enqueued_at, entry.skipped, entry.attempts, entry.user]
+    assert kept == [waits.enqueued_at, waits.skipped, waits.attempts, waits.user]
     assert entry.state == ("starting" if there is ROOM else "waiting")
     assert entry.spec == json.loads(json.dumps(waits.spec))
 
@@ -254,7 +254,7 @@ def test_what_agents_hold_of_another_runs_session_is_taken_over(
 ) -> None:
     queue.save(of_entry(id=SESSION_ID, state="starting", spec=None, owner=owner, updated_at=time.time()))
     result = run(ActionModule, arguments(), holding(**state))
-    assert (result["id"], result["known"], result["unproven"]) == (SESSION_ID, True, True)
+    assert (result["id"], result["known"], result["never_completed"]) == (SESSION_ID, True, True)
     assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, me())]
 
 
@@ -263,15 +263,15 @@ def test_a_session_that_all_agents_have_committed_needs_no_note(run: Run, queue:
     if history:
         queue.save(of_entry(id=SESSION_ID, state="ended", spec=None))
     result = run(ActionModule, arguments(), holding())
-    assert (result["known"], result["unproven"]) == (True, False)
+    assert (result["known"], result["never_completed"]) == (True, False)
     assert [entry.state for entry in queue.entries()] == ["ended"] * history
 
 
 def test_what_agents_have_to_let_go_of_is_not_known_and_is_cleared_by_the_claim(run: Run, queue: QueueFolder) -> None:
     made = plan({"agent1": 4})
-    queue.save(note_of_end(made, session_record(made, "TERMINATED"), NOW))
+    queue.save(terminating_entry(made, session_record(made, "TERMINATED"), NOW))
     result = run(ActionModule, arguments(), holding())
-    assert (result["known"], result["gone"]) == (False, [SESSION_ID])
+    assert (result["known"], result["stale_sessions"]) == (False, [SESSION_ID])
     assert sorted(entry.state for entry in queue.entries()) == ["ending", "starting"]
 
 
@@ -280,12 +280,12 @@ def test_those_that_a_new_session_passes_are_told_once(run: Run, queue: QueueFol
         queue.save(requested(number, spec(name=f"session-{number}", cluster_size=9), enqueued_at=1.0, **changes))
     for attempt, passed in ((1, [1, 1, 0, 0]), (2, [1, 1, 0, 0])):
         run(ActionModule, {**arguments(), "attempt": attempt}, ROOM)
-        assert [entry.passed for entry in queue.entries() if entry.name != "train-llm"] == passed
+        assert [entry.skipped for entry in queue.entries() if entry.name != "train-llm"] == passed
 
 
 def test_a_new_session_waits_behind_what_was_passed_often_enough(run: Run, queue: QueueFolder) -> None:
-    queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, passed=2))
-    there = answers(agent1=fit("agent1", taken={"cpu": 1}))
+    queue.save(requested(1, spec(name="session-1", cluster_size=8), enqueued_at=1.0, skipped=2))
+    there = answers(agent1=fit("agent1", allocated={"cpu": 1}))
     result = run(ActionModule, {**arguments(), "policy": "fifo", "patience": 2}, there)
     assert result["pending"] == {
         "reason": "it waits behind session-1, which 2 later sessions have passed",
@@ -306,7 +306,7 @@ def test_when_other_runs_were_faster_often_enough_the_session_waits(
 
 
 def test_what_can_no_longer_be_met_at_a_later_attempt_waits(run: Run, queue: QueueFolder) -> None:
-    result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"unfit": "start docker."}))
+    result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
     assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}
     assert [entry.state for entry in queue.entries()] == ["waiting"]
 
@@ -326,7 +326,7 @@ def test_the_next_attempt_of_a_run_goes_on_with_its_own_entry(run: Run, queue: Q
     second = run(ActionModule, {**arguments(), "attempt": 2}, ROOM)
     assert second["id"] == first["id"]
     assert [entry.id for entry in queue.entries()] == [first["id"]]
-    assert (first["unproven"], second["unproven"]) == (False, True)
+    assert (first["never_completed"], second["never_completed"]) == (False, True)
 
 
 @pytest.mark.parametrize("there", [ROOM, NO_ROOM, holding(committed=False)], ids=["room", "no room", "claimed"])
@@ -366,9 +366,9 @@ CLAIM = held_session(plan({"agent1": 1}, name="other"), "agent1", committed=Fals
     ids=["nothing happens", "a run is at work", "one ends", "one has ended since", "one had ended", "one waits"],
 )
 def test_a_session_that_waits_is_told_whether_room_may_come_already(
-    run: Run, queue: QueueFolder, there: dict[str, Any], entry: Entry | None, freed: bool
+    run: Run, queue: QueueFolder, there: dict[str, Any], entry: QueueEntry | None, freed: bool
 ) -> None:
     if entry:
         queue.save(entry)
-    result = run(ActionModule, {**arguments(), "began": NOW}, there)
-    assert (result["plan"], result["freed"]) == (None, freed)
+    result = run(ActionModule, {**arguments(), "started_at": NOW}, there)
+    assert (result["plan"], result["capacity_released"]) == (None, freed)

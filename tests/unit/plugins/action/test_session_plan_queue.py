@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.action import session_plan
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
@@ -42,7 +42,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def answers(cpu: int = 2, **held: AgentFacts) -> dict[str, Any]:
     """Return the variables of a run with a small agent and one that is away, unless they said otherwise."""
-    said = {"agent1": result(held.get("agent1", agent_facts("agent1", cpu))), "agent2": {"unfit": "start docker."}}
+    said = {"agent1": result(held.get("agent1", agent_facts("agent1", cpu))), "agent2": {"error": "start docker."}}
     if "agent2" in held:
         said["agent2"] = result(held["agent2"])
     return {"hostvars": {name: {"__session_agent": one} for name, one in said.items()}}
@@ -76,7 +76,7 @@ def test_what_starts_comes_with_the_whole_request_and_is_kept_out_of_logs(run: R
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
     result = run(ActionModule, ARGUMENTS, answers())
     (start,) = result["starts"]
-    assert (start["id"], start["known"], start["unproven"]) == (requested(1).id, False, True)
+    assert (start["id"], start["known"], start["never_completed"]) == (requested(1).id, False, True)
     assert "hunter2" not in json.dumps(start)
     assert {name: spec_from_dict(request) for name, request in result["specs"].items()} == {"session-1": asked}
     assert result["_ansible_no_log"] is True
@@ -87,16 +87,16 @@ def test_those_that_are_passed_are_counted(run: Run, queue: QueueFolder) -> None
     queue.save(requested(1, spec(name="session-1", cluster_size=4)))
     queue.save(requested(2))
     run(ActionModule, ARGUMENTS, answers())
-    assert [(entry.state, entry.passed) for entry in queue.entries()] == [("waiting", 1), ("starting", 0)]
+    assert [(entry.state, entry.skipped) for entry in queue.entries()] == [("waiting", 1), ("starting", 0)]
 
 
 @pytest.mark.parametrize(("patience", "started"), [(1, []), (2, ["session-2"])])
 def test_what_was_passed_often_enough_is_not_passed_again(
     run: Run, queue: QueueFolder, patience: int, started: list[str]
 ) -> None:
-    queue.save(requested(1, spec(name="session-1", cluster_size=2), passed=1))
+    queue.save(requested(1, spec(name="session-1", cluster_size=2), skipped=1))
     queue.save(requested(2))
-    there = answers(agent1=agent_facts("agent1", 2, taken={"cpu": 1}))
+    there = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
     result = run(ActionModule, {**ARGUMENTS, "patience": patience}, there)
     assert [start["plan"]["name"] for start in result["starts"]] == started
 
@@ -119,12 +119,14 @@ def test_what_was_started_by_a_run_that_was_killed_is_started_again(run: Run, qu
 
 def test_what_has_to_go_is_cleared_by_the_claim_and_takes_its_room_until_then(run: Run, queue: QueueFolder) -> None:
     made = plan({"agent1": 1})
-    queue.save(note_of_end(made, session_record(made, "TERMINATED"), NOW))
+    queue.save(terminating_entry(made, session_record(made, "TERMINATED"), NOW))
     for number in (1, 2):
         queue.save(requested(number))
-    there = answers(agent1=agent_facts("agent1", 2, taken={"cpu": 1}, sessions=holders(made)["agent1"].sessions))
+    there = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}, sessions=holders(made)["agent1"].sessions))
     result = run(ActionModule, ARGUMENTS, there)
-    assert [(start["plan"]["name"], start["gone"]) for start in result["starts"]] == [("session-1", [SESSION_ID])]
+    assert [(start["plan"]["name"], start["stale_sessions"]) for start in result["starts"]] == [
+        ("session-1", [SESSION_ID])
+    ]
 
 
 def test_a_session_that_agents_hold_already_is_taken_up_again(run: Run, queue: QueueFolder) -> None:

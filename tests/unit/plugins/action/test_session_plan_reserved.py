@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from tests.unit.builders import POOLS, agent_facts, held_session, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
@@ -22,7 +22,7 @@ DEAD = dataclasses.replace(me(), started="0")
 SIZE: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node"}
 
 
-def planned_by(owner: Owner, made: SessionPlan = OTHER, **changes: Any) -> Entry:
+def planned_by(owner: Owner, made: SessionPlan = OTHER, **changes: Any) -> QueueEntry:
     """Return the entry of a session of four containers that another run has planned."""
     asked = spec(name="other", cluster_size=4)
     entry = requested(9, asked, id=OTHER_ID, state="starting", owner=owner, updated_at=time.time(), **changes)
@@ -71,13 +71,13 @@ def test_room_may_come_where_a_live_run_has_planned_what_it_may_not_claim(
 ) -> None:
     queue.save(planned_by(owner))
     waits = planned(run, surveyed(3))
-    assert (waits["plan"], waits["freed"]) == (None, freed)
+    assert (waits["plan"], waits["capacity_released"]) == (None, freed)
 
 
 def test_what_another_run_has_claimed_takes_its_room_once(run: Run, queue: QueueFolder) -> None:
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)
-    there = surveyed(8, taken={"cpu": 4}, containers=4, sessions=[claimed])
+    there = surveyed(8, allocated={"cpu": 4}, containers=4, sessions=[claimed])
     assert len(planned(run, there)["starts"]) == 1
 
 
@@ -121,4 +121,4 @@ def test_what_waits_starts_beside_what_another_run_has_claimed(run: Run, queue: 
     queue.save(requested(1))
     queue.save(planned_by(LIVE))
     claimed = held_session(OTHER, "agent1", committed=False)
-    assert started(run, surveyed(5, taken={"cpu": 4}, containers=4, sessions=[claimed])) == ["session-1"]
+    assert started(run, surveyed(5, allocated={"cpu": 4}, containers=4, sessions=[claimed])) == ["session-1"]

@@ -13,7 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.backendai.cluster.plugins.action.session_reconcile import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.facts_cache import FactsCache
@@ -39,7 +39,7 @@ def over() -> dict[str, AgentFacts]:
     return holders(plan(command="python train.py"), stopped={"main1": ("exited", 3)})
 
 
-def own_start(queue: QueueFolder) -> Entry:
+def own_start(queue: QueueFolder) -> QueueEntry:
     """Save the entry of a session that a user's own run was making when it was killed."""
     record = session_record(plan(), "CREATING")
     entry = requested(id=SESSION_ID, name="train-llm", state="starting", spec=None, owner=KILLED, record=record)
@@ -142,7 +142,7 @@ def test_what_has_ended_is_remembered_for_as_long_as_is_asked(
 def test_what_agents_say_is_kept_where_it_is_used_again_unless_something_changes_there(
     run: Run, queue: QueueFolder, max_age: int
 ) -> None:
-    args = {**ARGUMENTS, "facts_max_age": max_age, "began": time.time()}
+    args = {**ARGUMENTS, "facts_max_age": max_age, "started_at": time.time()}
     run(ActionModule, args, answers("agent2", agent1=over()["agent1"]))
     cache = FactsCache(queue.path / "facts")
     assert [name for name in AGENTS if cache.load(name, 60)] == (["agent3"] if max_age else [])
@@ -152,7 +152,7 @@ def test_what_was_read_before_something_changed_there_is_not_kept(run: Run, queu
     began = time.time()
     cache = keep(queue, "agent1")
     cache.drop(["agent1"])
-    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "began": began}, answers())
+    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "started_at": began}, answers())
     assert [name for name in AGENTS if cache.load(name, 60)] == ["agent2", "agent3"]
 
 
@@ -162,7 +162,7 @@ def test_what_is_known_already_is_not_kept_as_if_it_had_just_been_said(run: Run,
     before = path.stat().st_mtime_ns
     variables = answers()
     variables["hostvars"]["agent1"] = {"ansible_host": "192.0.2.1"}
-    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "began": time.time()}, variables)
+    run(ActionModule, {**ARGUMENTS, "facts_max_age": 60, "started_at": time.time()}, variables)
     assert path.stat().st_mtime_ns == before
 
 
@@ -172,7 +172,7 @@ def test_check_mode_finds_what_is_due_and_writes_nothing(run: Run, queue: QueueF
     queue.save(requested(2, state="ended", spec=None, updated_at=1.0))
     keep(queue, "agent1")
     before = {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")}
-    args = {**ARGUMENTS, "facts_max_age": 60, "began": time.time()}
+    args = {**ARGUMENTS, "facts_max_age": 60, "started_at": time.time()}
     result = run(ActionModule, args, answers(**over()), check_mode=True)
     assert result["agents"] == ["agent1", "agent2"]
     assert {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")} == before
@@ -187,7 +187,7 @@ IMPORT_PLAYBOOK = "ansible.builtin.import_playbook"
 def told_by_the_playbooks() -> tuple[str, list[str]]:
     """Return the variable that playbooks register the result in, and those that they say have told gateways."""
     (task,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/find_due.yml").read_text())
-    return task["register"], task["backendai.cluster.session_reconcile"]["told"]
+    return task["register"], task["backendai.cluster.session_reconcile"]["previous"]
 
 
 def routed() -> dict[str, AgentFacts]:
@@ -201,7 +201,7 @@ def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: 
     assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
         "routes": [],
         "ended": [requested(1).id],
-        "news": True,
+        "changed": True,
     }
 
 
@@ -209,19 +209,19 @@ def test_without_when_the_run_began_all_that_has_ended_is_told(run: Run, queue: 
 def test_gateways_are_told_what_has_ended_since_the_run_began(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     queue.save(requested(1, state="ended", spec=None, updated_at=began - 1))
-    args = {**ARGUMENTS, "began": began}
-    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "news": False}
+    args = {**ARGUMENTS, "started_at": began}
+    assert run(ActionModule, args, answers())["routes"] == {"routes": [], "ended": [], "changed": False}
     ending = run(ActionModule, args, answers(**over()))["routes"]
-    assert ending == {"routes": [], "ended": [SESSION_ID], "news": True}
+    assert ending == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_agents_hold_is_told_only_where_gateways_are_told_all(run: Run, check_mode: bool) -> None:
-    there, args = answers(**routed()), {**ARGUMENTS, "began": "0.0"}
+    there, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
     assert run(ActionModule, args, there, check_mode=check_mode)["routes"]["routes"] == []
     told = run(ActionModule, {**args, "all_routes": True}, there, check_mode=check_mode)["routes"]
-    assert ([route["id"] for route in told["routes"]], told["ended"], told["news"]) == ([SESSION_ID], [], True)
+    assert ([route["id"] for route in told["routes"]], told["ended"], told["changed"]) == ([SESSION_ID], [], True)
 
 
 @pytest.mark.usefixtures("said")
@@ -230,37 +230,37 @@ def test_all_that_has_ended_is_told_where_gateways_are_told_all(run: Run, queue:
     before = {"routes": {"ended": [requested(1).id]}}
     there = answers()
     there["hostvars"]["localhost"] = {"__session_result": before}
-    args = {**ARGUMENTS, "began": time.time(), "told": ["__session_result"]}
-    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [], "news": False}
+    args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result"]}
+    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [], "changed": False}
     everything = run(ActionModule, {**args, "all_routes": True}, there)["routes"]
-    assert everything == {"routes": [], "ended": [requested(1).id], "news": True}
+    assert everything == {"routes": [], "ended": [requested(1).id], "changed": True}
 
 
 @pytest.mark.usefixtures("said")
 def test_what_is_over_is_not_routed_although_agents_still_hold_it(run: Run, queue: QueueFolder) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="ending", spec=None, agents=("agent1",)))
-    told = run(ActionModule, {**ARGUMENTS, "began": 0.0, "all_routes": True}, answers(**routed()))["routes"]
-    assert told == {"routes": [], "ended": [SESSION_ID], "news": True}
+    told = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
+    assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("said", "queue")
 def test_what_gateways_have_been_told_is_no_news(run: Run) -> None:
-    args = {**ARGUMENTS, "began": time.time(), "told": ["__session_result", "__session_queue_result"]}
+    args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result", "__session_queue_result"]}
     first = run(ActionModule, args, answers(**over()))
     there = answers()
     there["hostvars"]["localhost"] = {"__session_queue_result": first}
     again = run(ActionModule, args, there)["routes"]
-    assert (first["routes"]["news"], again) == (True, {"routes": [], "ended": [SESSION_ID], "news": False})
+    assert (first["routes"]["changed"], again) == (True, {"routes": [], "ended": [SESSION_ID], "changed": False})
 
 
 @pytest.mark.usefixtures("said", "queue")
 def test_what_a_run_finds_and_then_notes_as_done_is_news_until_gateways_are_told(run: Run) -> None:
     registered, told = told_by_the_playbooks()
-    args = {**ARGUMENTS, "began": time.time(), "told": told}
+    args = {**ARGUMENTS, "started_at": time.time(), "previous": told}
     first = run(ActionModule, args, answers(**over()))
     there = answers()
     there["hostvars"]["localhost"] = {registered: first}
-    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [SESSION_ID], "news": True}
+    assert run(ActionModule, args, there)["routes"] == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.parametrize(("result", "news"), [(None, True), ({"waiting": True}, True), ({"waiting": False}, False)])
@@ -271,13 +271,16 @@ def test_a_run_that_reconciles_only_once_tells_gateways_only_once(result: dict[s
     (routes, _of_starts) = [
         play["vars"]["__session_routes"] for play in plays if "gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
     ]
-    localhost = {"__session_reconcile": {"routes": {"news": True}}, **({"__session_result": result} if result else {})}
+    localhost = {
+        "__session_reconcile": {"routes": {"changed": True}},
+        **({"__session_result": result} if result else {}),
+    }
     templar = Templar(loader=DataLoader(), variables={"hostvars": {"localhost": localhost}})
-    assert templar.template(trust_as_template(routes)) == ({"news": True} if news else {})
+    assert templar.template(trust_as_template(routes)) == ({"changed": True} if news else {})
 
 
 @pytest.mark.usefixtures("said", "queue")
 def test_check_mode_ends_nothing_and_tells_gateways_so(run: Run) -> None:
-    args = {**ARGUMENTS, "began": time.time()}
+    args = {**ARGUMENTS, "started_at": time.time()}
     found = run(ActionModule, args, answers(**over()), check_mode=True)
-    assert (found["agents"], found["routes"]["ended"], found["routes"]["news"]) == (["agent1", "agent2"], [], False)
+    assert (found["agents"], found["routes"]["ended"], found["routes"]["changed"]) == (["agent1", "agent2"], [], False)

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder, me
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, requested, result
@@ -89,7 +89,7 @@ def test_what_waits_or_starts_is_listed_and_what_has_ended_on_demand(
     over = requested(3, state="ended", spec=None)
     queue.save(dataclasses.replace(over, record={**over.record, "status": "CANCELLED"}))
     away = dataclasses.replace(plan({"agent3": 1}, name="ending"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
-    queue.save(note_of_end(away, session_record(away, "TERMINATED"), NOW))
+    queue.save(terminating_entry(away, session_record(away, "TERMINATED"), NOW))
     result = run(ActionModule, {**LIST, "history": history}, THERE)
     assert {one["name"]: one["status"] for one in result["sessions"]} == listed
     assert len(said) == 1 + len(listed)
@@ -105,7 +105,7 @@ def test_what_agents_hold_is_told_as_they_hold_it_and_once(run: Run, queue: Queu
 
 @pytest.mark.usefixtures("said")
 def test_what_has_to_go_is_not_told_as_running(run: Run, queue: QueueFolder) -> None:
-    queue.save(note_of_end(MADE, session_record(MADE, "TERMINATED"), NOW))
+    queue.save(terminating_entry(MADE, session_record(MADE, "TERMINATED"), NOW))
     result = run(ActionModule, LIST, THERE)
     assert result["sessions"] == []
     assert result["warnings"][1:] == [

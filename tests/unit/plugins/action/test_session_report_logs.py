@@ -18,12 +18,12 @@ from tests.unit.plugins.plugin_utils._report.test_logs import logged
 MADE = plan({"agent1": 1, "agent2": 1})
 AGENTS = ["agent1", "agent2", "agent3"]
 LOGS: dict[str, Any] = {"kind": "logs", "agents": AGENTS}
-NOTHING: dict[str, Any] = {"parts": [], "unfit": None}
+NOTHING: dict[str, Any] = {"parts": [], "error": None}
 
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run whose agents gave all logs, but for changes of what they said."""
-    said: dict[str, Any] = {agent: {"parts": [logged(MADE, agent)], "unfit": None} for agent in MADE.agents}
+    said: dict[str, Any] = {agent: {"parts": [logged(MADE, agent)], "error": None} for agent in MADE.agents}
     said = {**said, "agent3": NOTHING, **changes}
     return {"hostvars": {agent: {"__session_logs": result} for agent, result in said.items()}}
 
@@ -52,10 +52,10 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
     [
         ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
         ({"failed": True}, "it gave no answer"),
-        ({"parts": [], "unfit": "the engine does not answer."}, "the engine does not answer"),
+        ({"parts": [], "error": "the engine does not answer."}, "the engine does not answer"),
         ({}, "hidden by --limit"),
     ],
-    ids=["unreachable", "silent", "unfit", "hidden"],
+    ids=["unreachable", "silent", "error", "hidden"],
 )
 def test_what_is_known_is_shown_before_an_agent_that_cannot_be_asked_fails(
     run: Run, said: list[str], tmp_path: Path, result: dict[str, Any], why: str

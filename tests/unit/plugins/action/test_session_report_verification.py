@@ -25,15 +25,15 @@ REPAIR = "create_session with the same variables repairs what differs from the p
 
 def answers(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of a run whose agents found all well, but for changes of their variables."""
-    marked = {"__session_left": {"left": ["/data"]}, "__session_removed": {"stays": []}}
+    marked = {"__session_left": {"marked": ["/data"]}, "__session_removed": {"leftover": []}}
     skipped = {"__session_left": {"skipped": True}, "__session_removed": {"skipped": True}}
     said: dict[str, dict[str, Any]] = {
-        "agent1": {**marked, "__session_seen": {"seen": {"main1": SIGHT}}},
-        "agent2": {**skipped, "__session_seen": {"seen": {"sub1": SIGHT}}},
-        "agent3": {"__session_verify": {"parts": [], "unfit": None}},
+        "agent1": {**marked, "__session_seen": {"observed": {"main1": SIGHT}}},
+        "agent2": {**skipped, "__session_seen": {"observed": {"sub1": SIGHT}}},
+        "agent3": {"__session_verify": {"parts": [], "error": None}},
     }
     for agent in MADE.agents:
-        said[agent]["__session_verify"] = {"parts": [part(MADE, agent)], "unfit": None}
+        said[agent]["__session_verify"] = {"parts": [part(MADE, agent)], "error": None}
     return {"hostvars": {agent: {**variables, **changes.get(agent, {})} for agent, variables in said.items()}}
 
 
@@ -63,10 +63,10 @@ def test_check_mode_shows_and_writes_nothing(run: Run, said: list[str], tmp_path
         ({"unreachable": True, "msg": "Failed to\nconnect."}, "Failed to connect"),
         ({"failed": True, "msg": "boom"}, "boom"),
         ({"failed": True}, "it gave no answer"),
-        ({"parts": [], "unfit": "the engine does not answer."}, "the engine does not answer"),
+        ({"parts": [], "error": "the engine does not answer."}, "the engine does not answer"),
         ({}, "hidden by --limit"),
     ],
-    ids=["unreachable", "failed", "silent", "unfit", "hidden"],
+    ids=["unreachable", "failed", "silent", "error", "hidden"],
 )
 def test_an_agent_that_cannot_be_asked_is_shown_and_fails(
     run: Run, said: list[str], verified: dict[str, Any], why: str
@@ -79,7 +79,7 @@ def test_an_agent_that_cannot_be_asked_is_shown_and_fails(
 
 def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    other = answers(agent2={"__session_seen": {"seen": {"sub1": MISSED}}})
+    other = answers(agent2={"__session_seen": {"observed": {"sub1": MISSED}}})
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**VERIFY, "name": "train-llm", "path": str(path)}, other)
     assert str(refused.value) == (
@@ -90,7 +90,7 @@ def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path
 
 
 def test_a_mark_whose_removal_failed_stays(run: Run, said: list[str]) -> None:
-    lost = answers(agent1={"__session_removed": {"unreachable": True, "msg": "gone"}})
+    lost = answers(agent1={"__session_removed": {"unreachable": True, "msg": "stale_sessions"}})
     with pytest.raises(AnsibleActionFail):
         run(ActionModule, {**VERIFY, "name": "train-llm"}, lost)
     assert "mount /data: the mark could not be removed (a mark that main1 left there was looked for)" in said
@@ -110,8 +110,8 @@ def test_a_session_that_is_not_there_fails_with_one_sentence(
                 ActionModule,
                 {**VERIFY, "name": name, "path": str(path)},
                 answers(
-                    agent1={"__session_verify": {"parts": [], "unfit": None}},
-                    agent2={"__session_verify": {"parts": [], "unfit": None}},
+                    agent1={"__session_verify": {"parts": [], "error": None}},
+                    agent2={"__session_verify": {"parts": [], "error": None}},
                 ),
             )
         assert str(refused.value) == sentence

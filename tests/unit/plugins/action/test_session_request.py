@@ -109,14 +109,14 @@ def test_the_options_of_the_run_are_returned_with_when_it_began(run: Run) -> Non
     before = time.time()
     result = run(ActionModule, {"purpose": "list"}, variables(claim_ttl="60", history="yes"))
     assert (result["run"]["claim_ttl"], result["run"]["history"]) == (60, True)
-    assert before <= result["began"] <= time.time()
+    assert before <= result["started_at"] <= time.time()
     assert result["ask"] == result["images"] == result["paths"] == []
 
 
 def test_what_is_not_given_has_the_roles_default(run: Run) -> None:
     given = {"session_name": "train-llm", "session_image": IMAGE}
     result, full = run(ActionModule, {}, given), run(ActionModule, {}, variables())
-    assert {**result, "began": 0} == {**full, "began": 0}
+    assert {**result, "started_at": 0} == {**full, "started_at": 0}
     assert run(ActionModule, {}, {**given, "session_priority": 11})["spec"]["priority"] == 11
 
 

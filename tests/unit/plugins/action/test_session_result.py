@@ -200,7 +200,7 @@ def test_the_queue_is_looked_after_where_room_may_have_become_free_and_someone_w
     queue.save(requested(2, state="ended", spec=None))
     if queued:
         queue.save(requested(3))
-    assert settle(run, outcome, freed=freed)["waiting"] is (looks and queued)
+    assert settle(run, outcome, capacity_released=freed)["waiting"] is (looks and queued)
 
 
 @pytest.mark.usefixtures("said")

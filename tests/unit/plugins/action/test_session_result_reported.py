@@ -111,7 +111,7 @@ def test_starts_of_others_do_not_change_the_record(run: Run, said: list[str]) ->
 @pytest.mark.parametrize(
     ("record", "later", "error"),
     [(FAILED, [], "agent1: no image."), (FAILED, [], None), (WAITS, [FAILED], None)],
-    ids=["told", "recorded", "started meanwhile"],
+    ids=["previous", "recorded", "started meanwhile"],
 )
 def test_a_session_that_failed_is_said_and_fails(
     run: Run, said: list[str], record: dict[str, Any], later: Later, error: str | None

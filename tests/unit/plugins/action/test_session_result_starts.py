@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
 from tests.unit.builders import SESSION_ID, requested
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.settled_starts import (
@@ -57,7 +57,7 @@ def test_what_came_of_each_start_is_said_and_noted(
     starts(queue, id=OTHER_ID, name="other")
     alone: Steps = {"claim": {"agent1": {"steps": ["claim", "apply", "prove"], "containers": {"main1": RUNS}}}}
     there = replies((OTHER, alone), (MADE, steps))
-    args = {"state": "settled", "began": 0.0, "starts": [decided(), decided(OTHER)]}
+    args = {"state": "settled", "started_at": 0.0, "starts": [decided(), decided(OTHER)]}
     settled = run(ActionModule, args, there)
     records = [session["record"] for session in settled["sessions"]]
     assert [record["name"] for record in records] == ["train-llm", "other"]
@@ -73,7 +73,7 @@ def test_what_came_of_each_start_is_said_and_noted(
 @pytest.mark.usefixtures("said", "queue")
 def test_without_any_start_there_is_nothing_to_settle(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    args = {"state": "settled", "began": time.time(), "starts": [], "path": str(path)}
+    args = {"state": "settled", "started_at": time.time(), "starts": [], "path": str(path)}
     settled = run(ActionModule, args, replies())
     assert (settled["sessions"], settled["again"], settled["wait"], settled["waiting"]) == ([], False, False, False)
     assert json.loads(path.read_text()) is None
@@ -161,13 +161,13 @@ PUBLISHED = dataclasses.replace(MADE, published=(PublishedPort("ssh", "tcp", 22,
 )
 def test_gateways_are_told_of_sessions_that_run(run: Run, steps: Steps, routed: bool) -> None:
     told = settle(run, steps, starts=[decided(PUBLISHED)], began=time.time() + 60)["routes"]
-    assert told == {"routes": [route_of(PUBLISHED)] if routed else [], "ended": [], "news": routed}
+    assert told == {"routes": [build_gateway_route(PUBLISHED)] if routed else [], "ended": [], "changed": routed}
 
 
 @pytest.mark.usefixtures("said", "queue")
 def test_a_session_that_waits_or_publishes_nothing_is_no_news(run: Run) -> None:
     for steps in (PROVEN, None):
-        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "news": False}
+        assert settle(run, steps)["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
 @pytest.mark.usefixtures("said")
@@ -176,20 +176,25 @@ def test_gateways_are_told_once_what_has_ended_since_the_run_began(run: Run, que
     queue.save(requested(2, state="ended", spec=None, updated_at=began + 1))
     queue.save(requested(3, state="ended", spec=None, updated_at=began - 1))
     ended = [requested(2).id]
-    args = {"state": "settled", "starts": [decided()], "began": began, "told": ["__session_reconcile", "__other"]}
+    args = {
+        "state": "settled",
+        "starts": [decided()],
+        "started_at": began,
+        "previous": ["__session_reconcile", "__other"],
+    }
     first = run(ActionModule, args, replies((MADE, PROVEN)))
-    assert first["routes"] == {"routes": [], "ended": ended, "news": True}
+    assert first["routes"] == {"routes": [], "ended": ended, "changed": True}
     later = replies((MADE, PROVEN), __session_reconcile=first, __other={"again": True})
-    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "news": False}
+    assert run(ActionModule, args, later)["routes"] == {"routes": [], "ended": ended, "changed": False}
     queue.save(requested(4, state="ended", spec=None, updated_at=began + 2))
-    assert run(ActionModule, args, later)["routes"]["news"] is True
+    assert run(ActionModule, args, later)["routes"]["changed"] is True
 
 
 @pytest.mark.usefixtures("said")
 def test_a_start_that_failed_for_good_has_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
     starts(queue, spec=None)
     told = settle(run, FAILED, starts=[decided(PUBLISHED)], began=time.time())["routes"]
-    assert told == {"routes": [], "ended": [SESSION_ID], "news": True}
+    assert told == {"routes": [], "ended": [SESSION_ID], "changed": True}
 
 
 @pytest.mark.usefixtures("said")

@@ -88,8 +88,8 @@ def test_claim_is_asked_with_all_that_it_needs_and_no_secret(host: Host) -> None
             "agent": "agent1",
             "plan": MADE.to_dict(),
             "request": one["request"],
-            "clear": [OTHER_ID],
-            "unproven": True,
+            "stale_sessions": [OTHER_ID],
+            "never_completed": True,
             "seconds": 600,
         }
     ]
@@ -105,7 +105,7 @@ def test_apply_is_asked_with_files_keys_and_images(host: Host) -> None:
     host.take("apply", start())
     (one,) = host.sessions
     assert {"steps", "plan", "public_keys", "images", "contents"} <= one.keys()
-    assert not {"request", "clear", "seconds"} & one.keys()
+    assert not {"request", "stale_sessions", "seconds"} & one.keys()
     assert (one["public_keys"], one["images"]) == (KEYS, {"agent1": {IMAGE: image_data()}, "agent2": {}})
     assert one["contents"]["user_keys"] == ["ssh-ed25519 ALICE"]
 
@@ -144,7 +144,7 @@ def test_later_steps_need_no_plan(host: Host, step: str) -> None:
 
 def test_overlay_is_asked_of_the_agent_that_makes_it(host: Host) -> None:
     assert MADE.network
-    managed = dataclasses.replace(MADE, network=dataclasses.replace(MADE.network, manager="agent2"))
+    managed = dataclasses.replace(MADE, network=dataclasses.replace(MADE.network, swarm_manager="agent2"))
     for agent in ("agent1", "agent2"):
         host.take("claim", start(managed), agent=agent)
     assert host.take("overlay", start(managed)).get("skipped") is True

@@ -12,7 +12,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import note_of_end
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import terminating_entry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import QueueFolder
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
@@ -25,11 +25,11 @@ from tests.unit.plugins.action.conftest import Run, keep
 MADE = plan()
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 AGENTS = ["agent1", "agent2", "agent3"]
-ENDED: dict[str, Any] = {"state": "ended", "began": 0.0}
+ENDED: dict[str, Any] = {"state": "ended", "started_at": 0.0}
 BEGUN: dict[str, Any] = {"state": "begun", "agents": AGENTS}
 
 RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
-NOTE = note_of_end(MADE, RECORD, NOW)
+NOTE = terminating_entry(MADE, RECORD, NOW)
 NEVER_THERE = unplanned_record(None, "ghost", "TERMINATED")
 
 
@@ -51,7 +51,11 @@ def test_a_session_is_found_with_the_agents_that_hold_it_and_noted(
     run: Run, queue: QueueFolder, wanted: dict[str, str]
 ) -> None:
     result = run(ActionModule, {**BEGUN, **wanted}, answers())
-    assert (result["plan"]["id"], result["agents"], result["away"]) == (SESSION_ID, ["agent1", "agent2"], [])
+    assert (result["plan"]["id"], result["agents"], result["unreachable_agents"]) == (
+        SESSION_ID,
+        ["agent1", "agent2"],
+        [],
+    )
     assert (result["changed"], result["record"]["status"]) == (False, "TERMINATED")
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.agents) == (SESSION_ID, "ending", ("agent1", "agent2"))
@@ -83,7 +87,7 @@ def test_a_session_is_not_ended_by_half(run: Run, queue: QueueFolder) -> None:
 
 def test_with_force_it_is_ended_without_the_agents_that_are_away(run: Run, queue: QueueFolder) -> None:
     result = run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
-    assert (result["agents"], result["away"]) == (["agent1"], ["agent2"])
+    assert (result["agents"], result["unreachable_agents"]) == (["agent1"], ["agent2"])
     assert result["warnings"] == ["agent2 is left out: Failed to connect."]
     assert [entry.agents for entry in queue.entries()] == [("agent1", "agent2")]
 
@@ -99,7 +103,7 @@ def test_an_agent_that_was_not_asked_may_hold_a_session_that_nobody_knows(run: R
         " with session_force they are cleared of it when they return."
     )
     result = run(ActionModule, {**args, "force": True}, hidden)
-    assert (result["away"], result["changed"]) == (["agent3"], True)
+    assert (result["unreachable_agents"], result["changed"]) == (["agent3"], True)
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("ending", ("agent3",))]
 
 
@@ -133,7 +137,7 @@ def test_check_mode_notes_nothing(run: Run, queue: QueueFolder, name: str, chang
 
 def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(NOTE)
-    result = run(ActionModule, {**ENDED, "record": RECORD, "away": []}, {})
+    result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": []}, {})
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.record, entry.agents) == (MADE.id, "ended", RECORD, ())
     assert said == ["Session train-llm is TERMINATED."]
@@ -142,7 +146,7 @@ def test_when_all_agents_are_cleared_the_session_is_history(run: Run, queue: Que
 
 def test_agents_that_are_away_stay_noted_and_are_told(run: Run, queue: QueueFolder, said: list[str]) -> None:
     queue.save(NOTE)
-    result = run(ActionModule, {**ENDED, "record": RECORD, "away": ["agent2"]}, {})
+    result = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"]}, {})
     (entry,) = queue.entries()
     assert (entry.state, entry.agents, result["waiting"]) == ("ending", ("agent2",), True)
     assert said == [
@@ -156,7 +160,12 @@ def test_an_agent_that_was_lost_on_the_way_stays_noted_like_one_that_was_away(
 ) -> None:
     queue.save(NOTE)
     removed = {"agent1": {"changed": True}, "agent2": {"unreachable": True}, "agent3": {"failed": True}}
-    assert run(ActionModule, {**ENDED, "record": RECORD, "away": ["agent4"], "removed": removed}, {})["waiting"] is True
+    assert (
+        run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent4"], "removed": removed}, {})[
+            "waiting"
+        ]
+        is True
+    )
     (entry,) = queue.entries()
     assert (entry.state, entry.agents) == ("ending", ("agent4", "agent2", "agent3"))
     assert said[1] == "  agent4, agent2, agent3 will be cleared by the next run that can use it."
@@ -213,22 +222,28 @@ def test_gateways_are_told_what_has_ended_in_this_run(run: Run, queue: QueueFold
     began = time.time()
     queue.save(requested(1, state="ended", spec=None, updated_at=began - 1))
     queue.save(NOTE)
-    ended = run(ActionModule, {**ENDED, "record": RECORD, "began": began}, {})["routes"]
-    assert ended == {"routes": [], "ended": [MADE.id], "news": True}
+    ended = run(ActionModule, {**ENDED, "record": RECORD, "started_at": began}, {})["routes"]
+    assert ended == {"routes": [], "ended": [MADE.id], "changed": True}
 
 
 @pytest.mark.usefixtures("said")
 def test_a_session_that_agents_away_still_hold_has_ended_for_gateways(run: Run, queue: QueueFolder) -> None:
     began = time.time()
     run(ActionModule, {**BEGUN, "name": "train-llm", "force": True}, AWAY)
-    ended = run(ActionModule, {**ENDED, "record": RECORD, "away": ["agent2"], "began": began}, {})["routes"]
-    assert ([entry.state for entry in queue.entries()], ended["ended"], ended["news"]) == (["ending"], [MADE.id], True)
+    ended = run(ActionModule, {**ENDED, "record": RECORD, "unreachable_agents": ["agent2"], "started_at": began}, {})[
+        "routes"
+    ]
+    assert ([entry.state for entry in queue.entries()], ended["ended"], ended["changed"]) == (
+        ["ending"],
+        [MADE.id],
+        True,
+    )
 
 
 @pytest.mark.usefixtures("said", "queue")
 def test_where_nothing_has_ended_gateways_are_told_nothing(run: Run) -> None:
-    ended = run(ActionModule, {**ENDED, "record": NEVER_THERE, "began": time.time()}, {})
-    assert ended["routes"] == {"routes": [], "ended": [], "news": False}
+    ended = run(ActionModule, {**ENDED, "record": NEVER_THERE, "started_at": time.time()}, {})
+    assert ended["routes"] == {"routes": [], "ended": [], "changed": False}
 
 
 def test_check_mode_writes_nothing_and_says_so(run: Run, queue: QueueFolder, said: list[str], tmp_path: Path) -> None:

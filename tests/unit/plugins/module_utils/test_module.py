@@ -8,15 +8,15 @@ from typing import Any, NoReturn
 import pytest
 from docker.errors import APIError, DockerException
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImagePullError
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._module import finish
+from ansible_collections.backendai.cluster.plugins.module_utils._module import run_module
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 
 
-class Ended(Exception):
+class ExitedError(Exception):
     """A module ended with this result."""
 
     def __init__(self, **result: Any) -> None:
@@ -28,10 +28,10 @@ class Module:
     """As much of an AnsibleModule as an end needs."""
 
     def exit_json(self, **result: Any) -> NoReturn:
-        raise Ended(**result)
+        raise ExitedError(**result)
 
     def fail_json(self, msg: str) -> NoReturn:
-        raise Ended(failed=True, msg=msg)
+        raise ExitedError(failed=True, msg=msg)
 
 
 def end(error: Exception) -> dict[str, Any]:
@@ -41,15 +41,15 @@ def end(error: Exception) -> dict[str, Any]:
         raise error
 
     module: Any = Module()
-    with pytest.raises(Ended) as ended:
-        finish(module, act)
+    with pytest.raises(ExitedError) as ended:
+        run_module(module, act)
     return ended.value.result
 
 
 def test_a_module_ends_with_its_result() -> None:
     module: Any = Module()
-    with pytest.raises(Ended) as ended:
-        finish(module, lambda: {"changed": True})
+    with pytest.raises(ExitedError) as ended:
+        run_module(module, lambda: {"changed": True})
     assert ended.value.result == {"changed": True}
 
 
@@ -57,9 +57,9 @@ def test_a_module_ends_with_its_result() -> None:
     ("error", "sentence"),
     [
         (ClusterError("agent1 no longer has room"), "agent1 no longer has room."),
-        (EngineUnavailable("start docker."), "start docker."),
-        (ImageUnavailable("no image"), "no image."),
-        (NotProvisioned("not ready"), "not ready."),
+        (DockerUnavailableError("start docker."), "start docker."),
+        (ImagePullError("no image"), "no image."),
+        (NotProvisionedError("not ready"), "not ready."),
         (NetworkError("ip -batch: no"), "ip -batch: no."),
         (ValueError("did you mean that?"), "did you mean that?"),
         (FileNotFoundError(2, "No such file or directory", "/x"), "[Errno 2] No such file or directory: '/x'."),
@@ -83,4 +83,4 @@ def test_what_may_not_happen_is_a_traceback() -> None:
 
     module: Any = Module()
     with pytest.raises(KeyError, match="slots"):
-        finish(module, act)
+        run_module(module, act)

@@ -12,8 +12,8 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial as trying
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -42,7 +42,7 @@ ASKED = Firewall(
     ("198.51.100.7/32",),
     ("192.0.2.2/32",),
     (22,),
-    (Allowance("tcp", ("9100-9199",), ()), Allowance("any", (), ("10.0.0.0/8",))),
+    (AllowRule("tcp", ("9100-9199",), ()), AllowRule("any", (), ("10.0.0.0/8",))),
     ("eth0",),
 )
 
@@ -58,7 +58,7 @@ def kernel() -> Iterator[Kernel]:
 def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """Return the ways back that are prepared."""
     started: list[tuple[object, ...]] = []
-    monkeypatch.setattr(agent_firewall, "start_withdrawal", lambda *what: started.append(what))
+    monkeypatch.setattr(agent_firewall, "schedule_rollback", lambda *what: started.append(what))
     return started
 
 
@@ -125,7 +125,7 @@ def test_without_options_whoever_runs_ansible_is_let_in_where_they_came_in(
 ) -> None:
     result = tried()
     assert _trial(store) == Trial(MINE, result["nonce"], 1060, uptime.boot, CONNECTION)
-    assert kernel.table == render(isolation_of([], ()), MINE, ["eth0"])
+    assert kernel.table == render(build_isolation_policy([], ()), MINE, ["eth0"])
     assert timers == [(_path(store), "unix:///var/run/docker.sock", result["nonce"], 60)]
     assert (result["changed"], result["managers"]) == (True, ["203.0.113.7/32"])
     assert result["diff"] == {"before": "", "after": "firewall table inet backendai: there\n"}
@@ -167,7 +167,7 @@ def test_to_have_no_firewall_any_more_is_tried_too(tried: Any, store: Store, ker
     result = tried(enabled=False, managers=["no address"])
     assert (result["managers"], bool(result["nonce"])) == ([], True)
     assert _trial(store).firewall is None
-    assert kernel.table == render(isolation_of([], ()), None, ["eth0"])
+    assert kernel.table == render(build_isolation_policy([], ()), None, ["eth0"])
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
@@ -249,7 +249,7 @@ def test_a_way_back_that_systemd_refuses_is_one_sentence(
     def refuse(*_what: object) -> None:
         raise subprocess.CalledProcessError(1, ["systemd-run", "--quiet"], stderr="Failed to connect to bus\n")
 
-    monkeypatch.setattr(agent_firewall, "start_withdrawal", refuse)
+    monkeypatch.setattr(agent_firewall, "schedule_rollback", refuse)
     result = tried()
     assert (result["failed"], result["msg"]) == (True, "systemd-run failed: Failed to connect to bus.")
     assert kernel.table == ""

@@ -7,7 +7,7 @@ import importlib
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import Surroundings
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import NetworkExposure
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from tests.unit.module_runs import result_of
 
@@ -20,11 +20,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the agent be in a network of users; return the underlay's addresses that are asked for."""
     seen: list[str] = []
 
-    def look(address: str) -> Surroundings:
+    def look(address: str) -> NetworkExposure:
         seen.append(address)
-        return Surroundings(("192.0.2.1",), ("192.0.2.0/24",), (), (), True)
+        return NetworkExposure(("192.0.2.1",), ("192.0.2.0/24",), (), (), True)
 
-    monkeypatch.setattr(importlib.import_module(NAME), "look_around", look)
+    monkeypatch.setattr(importlib.import_module(NAME), "read_exposure", look)
     return seen
 
 
@@ -61,9 +61,9 @@ def test_an_agent_in_a_network_of_its_own_warns_of_nothing(
 def test_a_kernel_that_does_not_answer_fails_with_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_address: str) -> Surroundings:
+    def fail(_address: str) -> NetworkExposure:
         raise NetworkError("ip -j addr show: Operation not permitted")
 
-    monkeypatch.setattr(importlib.import_module(NAME), "look_around", fail)
+    monkeypatch.setattr(importlib.import_module(NAME), "read_exposure", fail)
     result = result_of("agent_segmentation", {}, capsys)
     assert (result["failed"], result["msg"]) == (True, "ip -j addr show: Operation not permitted.")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import haproxy, routing
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make_self_signed
 from ansible_collections.backendai.cluster.plugins.module_utils._program import gateway
 from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
 from tests.unit.module_runs import result_of
@@ -30,7 +30,7 @@ def routed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A gateway, its HAProxy and its table faked, that has the routes of two sessions."""
     Table(partial(monkeypatch.setattr, routing))
     admin = haproxy_of(folder)
-    asked = {"state_path": str(folder), "routes": [OTHER, ROUTE], "ended": [], "exact": False}
+    asked = {"state_path": str(folder), "routes": [OTHER, ROUTE], "ended": [], "purge": False}
     monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "socket")))
     gateway.routes(asked, False)
     yield
@@ -104,9 +104,9 @@ def test_a_certificate_is_made_or_brought(tmp_path: Path, capsys: Captured) -> N
     would = result_of("gateway_certificate", args, capsys, check_mode=True)
     assert (would["changed"], would["certificate"]["fingerprint"]) == (True, None)
     made = result_of("gateway_certificate", args, capsys)
-    assert (made["changed"], made["certificate"]["own"]) == (True, True)
+    assert (made["changed"], made["certificate"]["self_signed"]) == (True, True)
     assert result_of("gateway_certificate", args, capsys)["changed"] is False
-    pem = make(["given.example.org"], time.time())
+    pem = make_self_signed(["given.example.org"], time.time())
     place = pem.index("-----BEGIN PRIVATE")
     brought = result_of("gateway_certificate", {**args, "certificate": pem[:place], "key": pem[place:]}, capsys)
     assert (brought["changed"], brought["certificate"]["names"]) == (True, ["given.example.org"])

@@ -18,7 +18,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the home of programs on this machine, for a program that says what it is asked."""
     archive = archive_of()
     monkeypatch.setattr(host_program, "archive", lambda: archive)
-    monkeypatch.setattr(host_program, "digest", lambda: hashlib.sha256(archive).hexdigest())
+    monkeypatch.setattr(host_program, "program_digest", lambda: hashlib.sha256(archive).hexdigest())
     monkeypatch.setattr(host_action, "HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ANSIBLE_PYTHON_INTERPRETER", sys.executable)
     return tmp_path / "home"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization as forms
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make_self_signed
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.certificate_files import read_pair
 from tests.unit.plugins.module_utils._gateway.test_certificate import parts
 
 NOW = time.time()
-CERTIFICATE, KEY = parts(make(["given.example.org"], NOW))
+CERTIFICATE, KEY = parts(make_self_signed(["given.example.org"], NOW))
 
 
 def refusal(folder: Path, certificate: str, key: str) -> str:
@@ -22,7 +22,7 @@ def refusal(folder: Path, certificate: str, key: str) -> str:
     paths = folder / "certificate.pem", folder / "key.pem"
     for path, content in zip(paths, (certificate, key), strict=True):
         path.write_text(content)
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         read_pair(*map(str, paths))
     return str(refused.value).replace(f"'{folder}/certificate.pem' ", "").replace(f"'{folder}/key.pem' ", "")
 
@@ -39,9 +39,9 @@ def test_a_pair_that_fits_is_returned_as_it_is(tmp_path: Path) -> None:
     [
         ("x", KEY, "gateway_certificate: holds no certificate in PEM form."),
         (CERTIFICATE, "x", "gateway_certificate_key: holds no private key in PEM form."),
-        (CERTIFICATE, parts(make(["x"], NOW))[1], "gateway_certificate_key: does not fit the certificate."),
-        (*parts(make(["x"], 0.0)), "gateway_certificate: has expired on 1971-02-01."),
-        (*parts(make(["x"], 4e9)), "gateway_certificate: is not valid before 2096-10-02."),
+        (CERTIFICATE, parts(make_self_signed(["x"], NOW))[1], "gateway_certificate_key: does not fit the certificate."),
+        (*parts(make_self_signed(["x"], 0.0)), "gateway_certificate: has expired on 1971-02-01."),
+        (*parts(make_self_signed(["x"], 4e9)), "gateway_certificate: is not valid before 2096-10-02."),
     ],
     ids=["no certificate", "no key", "another key", "expired", "of the future"],
 )

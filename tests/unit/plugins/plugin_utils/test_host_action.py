@@ -43,7 +43,7 @@ def test_program_gets_the_request(way: Way, diff: bool) -> None:
 def test_program_that_is_missing_is_sent_once(way: Way, home: Path) -> None:
     first, again = ask(way), ask(way)
     assert first == again
-    assert first["ran"].startswith(f"{home}/{host_program.digest()}-")
+    assert first["ran"].startswith(f"{home}/{host_program.program_digest()}-")
     assert [host_program.archive() in sent.data for sent in way.sent] == [False, True, False]
 
 
@@ -65,7 +65,7 @@ def test_units_run_the_program_that_is_installed(way: Way, home: Path) -> None:
 
     assert (install(check_mode=True), home.exists()) == (True, False)
     assert install() is True
-    assert (home / "current").resolve().name.startswith(host_program.digest())
+    assert (home / "current").resolve().name.startswith(host_program.program_digest())
     assert (install(), install(check_mode=True)) == (False, False)
 
 

@@ -14,7 +14,12 @@ import pytest
 from ansible.errors import AnsibleError
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils import host_program
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_program import PACKAGE, archive, digest, release
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_program import (
+    PACKAGE,
+    archive,
+    program_digest,
+    release,
+)
 from tests.unit.builders import REPOSITORY
 
 
@@ -53,12 +58,12 @@ def test_same_sources_give_the_same_bytes_wherever_and_whenever_they_lie(
 
 
 def test_digest_is_that_of_the_bytes_and_changes_with_any_source(copy: Path) -> None:
-    before = digest()
+    before = program_digest()
     assert before == hashlib.sha256(archive()).hexdigest()
     path = copy / "_model" / "plan.py"
     path.write_text(f"{path.read_text()}\n")
     archive.cache_clear()
-    assert digest() != before
+    assert program_digest() != before
 
 
 def test_archive_has_every_package_and_nothing_else(copy: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.inventory_addresses import addresses_of
 
 KNOWN = {
@@ -74,7 +74,7 @@ def test_what_a_machine_calls_itself_is_known_to_nobody_else() -> None:
 
 
 def test_a_name_without_an_address_is_one_sentence() -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         addresses_of({"agent1": {}, "agent2": {"ansible_host": "nowhere"}}, ["agent1", "agent2"])
     assert str(refused.value) == "agent2: 'nowhere' has no address: Name or service not known."
 
@@ -82,6 +82,6 @@ def test_a_name_without_an_address_is_one_sentence() -> None:
 @pytest.mark.parametrize("name", ["a..b", "x" * 64])
 def test_what_is_no_name_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.undo()
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         addresses_of({name: {}}, [name])
     assert str(refused.value) == f"{name}: {name!r} has no address: it is no name of a host."

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import refuse_malformed
 
 ED25519 = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
@@ -39,7 +39,7 @@ def test_public_keys_of_openssh_are_taken(keys: list[str]) -> None:
     ids=["no key", "no body", "cut off", "another kind", "with a command", "with an option"],
 )
 def test_anything_else_is_refused_with_its_place(key: str) -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         refuse_malformed([ED25519, key])
     assert str(refused.value) == (
         f"session_authorized_keys[1]: {key[:40]!r} is not a public key of OpenSSH (ssh-ed25519 AAAA…)."

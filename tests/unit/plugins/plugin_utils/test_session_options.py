@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import (
+    check_unknown_variables,
     parse_options,
-    refuse_unknown,
     specification,
 )
 from tests.unit.builders import DEFAULTS, options
@@ -19,7 +19,7 @@ SECRET = "hunter2"
 
 
 def test_what_is_not_given_has_the_roles_default() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     values = parse_options(problems, {"session_name": "train-llm", "session_image": "x:1"})
     given = {name.removeprefix("session_"): value for name, value in DEFAULTS.items()}
     assert (values, str(problems)) == ({**given, "name": "train-llm", "image": "x:1"}, "")
@@ -31,7 +31,7 @@ def test_an_option_with_a_problem_has_its_default_and_a_required_one_none() -> N
 
 
 def test_what_is_left_out_is_not_checked() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     values = parse_options(problems, {"session_priority": "high"}, ["name", "image", "priority"])
     assert (values["name"], values["priority"], str(problems)) == (None, "high", "")
 
@@ -106,6 +106,6 @@ def test_everything_is_plain_data() -> None:
     ],
 )
 def test_a_variable_that_nobody_knows_is_refused(variable: str, sentence: str) -> None:
-    problems = Problems()
-    refuse_unknown(problems, {variable: 60})
+    problems = ValidationErrors()
+    check_unknown_variables(problems, {variable: 60})
     assert str(problems) == sentence

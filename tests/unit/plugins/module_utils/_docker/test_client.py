@@ -8,12 +8,12 @@ from pathlib import Path
 import docker
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError, connect
 
 
 def test_a_missing_sdk_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(EngineUnavailable) as refused:
+    with pytest.raises(DockerUnavailableError) as refused:
         connect("unix:///run/docker.sock")
     assert str(refused.value) == (
         "the Docker SDK for Python cannot be imported (import of docker halted; None in sys.modules), so the engine at"
@@ -24,7 +24,7 @@ def test_a_missing_sdk_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_engine_that_does_not_answer_is_told_with_its_address(tmp_path: Path) -> None:
     address = f"unix://{tmp_path}/docker.sock"
-    with pytest.raises(EngineUnavailable) as refused:
+    with pytest.raises(DockerUnavailableError) as refused:
         connect(address, timeout=1)
     told = str(refused.value)
     assert told.startswith(
@@ -34,5 +34,5 @@ def test_an_engine_that_does_not_answer_is_told_with_its_address(tmp_path: Path)
 
 
 def test_an_address_without_sense_is_told_the_same_way() -> None:
-    with pytest.raises(EngineUnavailable, match=r"^the Docker engine at nonsense://x does not answer"):
+    with pytest.raises(DockerUnavailableError, match=r"^the Docker engine at nonsense://x does not answer"):
         connect("nonsense://x")

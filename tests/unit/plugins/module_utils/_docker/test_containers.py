@@ -19,7 +19,7 @@ MAIN = Container(
     hostname="main1",
     image="lab/python:1",
     argv=("python3", "-i"),
-    given={"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"},
+    explicit_environment={"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"},
     image_environment={"PATH": "/bin"},
     kit="/var/lib/backendai/kit/0123456789ab",
     binds=("/var/lib/backendai/sessions/1/main1:/run/backendai:ro",),
@@ -94,7 +94,7 @@ def test_a_container_that_was_made_differently_is_made_anew(engine: Any, state: 
     "drift",
     [
         {"image": "lab/busybox:1"},
-        {"given": {"TOKEN": "hunter3"}},
+        {"explicit_environment": {"TOKEN": "hunter3"}},
         {"binds": ()},
         {"cpus": (0, 1)},
         {"devices": ("/dev/fuse",)},
@@ -167,7 +167,7 @@ def test_a_container_that_publishes_nothing_is_what_an_older_version_made() -> N
     older = dataclasses.asdict(MAIN)
     for unknown in ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
         del older[unknown]
-    assert MAIN.digest() == labels.digest(older)
+    assert MAIN.digest() == labels.content_digest(older)
 
 
 def test_what_a_container_publishes_is_bound_to_one_address_of_its_agent(engine: Any) -> None:
@@ -261,7 +261,7 @@ def test_an_engine_with_cdi_says_where_it_looks(engine: Any) -> None:
 def test_nvidias_runtime_shows_a_container_its_own_gpus_whatever_its_image_or_user_asks(
     engine: Any, brought: dict[str, str], given: dict[str, str], devices: tuple[str, ...], visible: str | None
 ) -> None:
-    apply(engine, dataclasses.replace(MAIN, image_environment=brought, given=given, devices=devices))
+    apply(engine, dataclasses.replace(MAIN, image_environment=brought, explicit_environment=given, devices=devices))
     assert engine.asked[0]["environment"].get("NVIDIA_VISIBLE_DEVICES") == visible
 
 
@@ -279,11 +279,11 @@ def test_how_a_container_ended_is_told_in_seconds_since_the_epoch(
 ) -> None:
     apply(engine, MAIN)
     engine.made[0].update(ended)
-    assert containers.how_it_ended(engine, engine.made[0]["Id"]) == told
+    assert containers.exit_status(engine, engine.made[0]["Id"]) == told
 
 
 def test_a_container_that_is_gone_by_now_did_not_end(engine: Any) -> None:
-    assert containers.how_it_ended(engine, "id-gone") == (None, None)
+    assert containers.exit_status(engine, "id-gone") == (None, None)
 
 
 def test_names_that_others_have_are_found_but_not_those_of_this_session(engine: Any) -> None:
@@ -300,7 +300,7 @@ def test_names_that_others_have_are_found_but_not_those_of_this_session(engine: 
         },
     ]
     names = [f"backendai-train-llm-{hostname}" for hostname in ("main1", "sub1", "sub2", "sub3")]
-    assert containers.foreign_names(engine, names, "1") == names[1:3]
+    assert containers.conflicting_names(engine, names, "1") == names[1:3]
 
 
 def test_a_container_without_session_network_joins_the_default_one_alone(engine: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
     DefaultNetwork,
-    NetworkInTheWay,
+    NetworkConflictError,
     make_default_network,
     plan_default_network,
 )
@@ -79,7 +79,7 @@ def test_a_network_of_ours_that_differs_is_replaced(engine: Any) -> None:
 def test_a_network_in_use_is_not_replaced(engine: Any) -> None:
     make_default_network(engine, DefaultNetwork("backendai-default", "br0"))
     engine.attached = [{"network": "id-backendai-default"}, {"network": "x"}]
-    with pytest.raises(NetworkInTheWay) as refused:
+    with pytest.raises(NetworkConflictError) as refused:
         make_default_network(engine, WANTED)
     assert str(refused.value) == (
         "the Docker network backendai-default differs from what is wanted, and 1 containers are attached to it:"
@@ -89,7 +89,7 @@ def test_a_network_in_use_is_not_replaced(engine: Any) -> None:
 
 def test_a_network_that_is_not_ours_is_never_touched(engine: Any) -> None:
     engine.there.append({"Id": "f", "Name": "backendai-default", "Labels": {}})
-    with pytest.raises(NetworkInTheWay) as refused:
+    with pytest.raises(NetworkConflictError) as refused:
         plan_default_network(engine, WANTED)
     assert str(refused.value) == (
         "the Docker network backendai-default exists and does not belong to backendai.cluster: remove it, or set"

@@ -10,13 +10,13 @@ from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
     Image,
-    ImageUnavailable,
+    ImagePullError,
     Layers,
     Progress,
     find_image,
     pull_image,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from tests.unit.builders import IMAGE
 from tests.unit.engine import Engine
 
@@ -63,7 +63,7 @@ def test_an_image_that_the_engine_lacks_is_none() -> None:
 def test_the_digest_is_its_registrys_where_there_is_one(
     name: str, repo_digests: list[str] | None, digest: str, reference: str
 ) -> None:
-    assert found(name, RepoDigests=repo_digests).known == KnownImage("sha256:1", digest, reference)
+    assert found(name, RepoDigests=repo_digests).known == ImageIdentity("sha256:1", digest, reference)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
 def test_a_name_without_a_tag_is_the_latest() -> None:
     engine = Engine({})
     engine.registry = {"registry:5000/python:latest": CONTENT}
-    with pytest.raises(ImageUnavailable, match="without a word"):
+    with pytest.raises(ImagePullError, match="without a word"):
         # The engine of these tests knows no short names; real ones do.
         pull(engine, "registry:5000/python")
     assert engine.calls == ["pull registry:5000/python:latest"]
@@ -174,7 +174,7 @@ def streaming(said: str) -> Engine:
     ids=["while it streams", "disk full", "by the engine", "on the way", "unknown"],
 )
 def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: Engine, reason: str) -> None:
-    with pytest.raises(ImageUnavailable) as refused:
+    with pytest.raises(ImagePullError) as refused:
         pull(engine)
     sentence = f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason}"
     assert str(refused.value).startswith(sentence)
@@ -183,7 +183,7 @@ def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: Engine, reason: 
 
 
 def test_what_other_agents_have_and_the_registry_does_not_is_named() -> None:
-    with pytest.raises(ImageUnavailable) as refused:
+    with pytest.raises(ImagePullError) as refused:
         pull(Engine({}), reference="lab/python@sha256:a")
     assert str(refused.value) == (
         "session_image: 'lab/python:1' is not on this host and cannot be pulled as 'lab/python@sha256:a', which other"
@@ -194,7 +194,7 @@ def test_what_other_agents_have_and_the_registry_does_not_is_named() -> None:
 def test_a_pull_that_breaks_off_without_a_word_is_no_success() -> None:
     engine = Engine({})
     engine.registry = {IMAGE: {}}
-    with pytest.raises(ImageUnavailable, match=r"cannot be pulled \(the engine broke it off without a word\)$"):
+    with pytest.raises(ImagePullError, match=r"cannot be pulled \(the engine broke it off without a word\)$"):
         pull(engine)
 
 
@@ -237,5 +237,5 @@ def line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str,
 def test_the_engines_lines_add_up(lines: list[dict[str, Any]], progress: Progress) -> None:
     layers = Layers()
     for one in lines:
-        layers.hear(one)
+        layers.update(one)
     assert layers.progress() == progress

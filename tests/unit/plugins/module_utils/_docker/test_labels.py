@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.labels import owned
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.labels import label_filter
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.labels i
     ids=["all sessions", "one session"],
 )
 def test_only_what_bears_our_label_and_a_session_is_ours(session_id: str | None, labels: list[str]) -> None:
-    assert owned(session_id) == {"label": labels}
+    assert label_filter(session_id) == {"label": labels}

@@ -9,7 +9,7 @@ import pytest
 from docker.errors import APIError, NotFound
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable, tail_of, tail_of_file
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogReadError, tail_of, tail_of_file
 from tests.unit.engine import Engine
 
 PATH = "/var/log/backendai/jupyter.log"
@@ -89,12 +89,12 @@ def test_a_log_that_is_just_short_enough_is_whole(pieces: list[bytes], monkeypat
         (NotFound("No such container: c"), "No such container: c"),
         (TimeoutError("timed out"), "timed out"),
     ],
-    ids=["driver", "gone", "slow"],
+    ids=["driver", "stale_sessions", "slow"],
 )
 def test_a_log_that_the_engine_does_not_give_is_one_sentence(error: Exception, why: str) -> None:
     engine = printed()
     engine.made[0]["Log"] = error
-    with pytest.raises(LogUnreadable) as refused:
+    with pytest.raises(LogReadError) as refused:
         tail_of(engine, "c", 9)
     assert str(refused.value) == f"its log cannot be read: {why}"
 
@@ -111,19 +111,19 @@ def test_a_file_that_is_not_there_is_none() -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_what_is_no_regular_file_is_not_read(kind: bytes) -> None:
-    with pytest.raises(LogUnreadable) as refused:
+    with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(archived(b"", kind=kind)), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} is not a regular file"
 
 
 def test_an_archive_without_a_file_is_not_read() -> None:
-    with pytest.raises(LogUnreadable) as refused:
+    with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(b"\0" * 2 * tarfile.BLOCKSIZE), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} is not a regular file"
 
 
 def test_a_huge_file_is_not_read() -> None:
-    with pytest.raises(LogUnreadable) as refused:
+    with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(archived(b"", size=(256 << 20) + 1)), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} has 268435457 bytes, and what is larger than 268435456 is not read"
 
@@ -138,7 +138,7 @@ def test_a_huge_file_is_not_read() -> None:
     ids=["cut", "refused", "lost"],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(archive: bytes | Exception, why: str) -> None:
-    with pytest.raises(LogUnreadable) as refused:
+    with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(archive), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} cannot be read: {why}"
 

@@ -10,7 +10,7 @@ from docker.errors import APIError, NotFound
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import networks, overlay
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import Overlay, OverlayInUse
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import Overlay, OverlayInUseError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.engine import Engine
@@ -119,7 +119,7 @@ def test_an_overlay_that_others_let_go_of_later_is_waited_for(engine: Any, monke
 def test_an_overlay_that_stays_in_use_is_said_in_one_sentence(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     overlay.create_overlay(engine, WANTED)
     refusing(engine, monkeypatch, in_use(), until=1000.0)
-    with pytest.raises(OverlayInUse) as raised:
+    with pytest.raises(OverlayInUseError) as raised:
         overlay.remove_overlays(engine, SESSION_ID, 5.0)
     assert str(raised.value) == f"the overlay {NAME} is still used by containers on other nodes of the swarm"
 

@@ -27,7 +27,7 @@ NOWHERE = {"NodeID": "", "LocalNodeState": "inactive", "ControlAvailable": False
 NODES = [
     {"ID": "w", "Status": {"State": "ready"}},
     {"ID": "m", "Status": {"State": "ready"}},
-    {"ID": "gone", "Status": {"State": "down"}},
+    {"ID": "stale_sessions", "Status": {"State": "down"}},
 ]
 
 
@@ -40,21 +40,21 @@ def engine() -> Any:
 
 
 def test_a_manager_knows_the_nodes_that_are_ready_and_the_port(engine: Any) -> None:
-    assert swarm.place_in(engine, swarm.read_swarm(engine)) == Swarm("m", ("m", "w"), 7788)
+    assert swarm.swarm_membership(engine, swarm.read_swarm(engine)) == Swarm("m", ("m", "w"), 7788)
     assert swarm.swarm_port(MANAGER) == {7788: "Docker Swarm"}
-    assert swarm.manages(engine) is True
+    assert swarm.is_manager(engine) is True
 
 
 def test_a_worker_knows_itself_alone(engine: Any) -> None:
     engine.swarm = WORKER
-    assert swarm.place_in(engine, WORKER) == Swarm("w")
+    assert swarm.swarm_membership(engine, WORKER) == Swarm("w")
     assert swarm.swarm_port(WORKER) == {}
-    assert swarm.manages(engine) is False
+    assert swarm.is_manager(engine) is False
 
 
 @pytest.mark.parametrize("state", ["inactive", "pending", "locked", "error"])
 def test_a_node_that_is_not_active_has_no_place(engine: Any, state: str) -> None:
-    assert swarm.place_in(engine, {**NOWHERE, "LocalNodeState": state}) is None
+    assert swarm.swarm_membership(engine, {**NOWHERE, "LocalNodeState": state}) is None
     assert swarm.swarm_port({**NOWHERE, "LocalNodeState": state}) == (
         {} if state == "inactive" else {4789: "Docker Swarm"}
     )
@@ -65,4 +65,4 @@ def test_a_manager_that_has_lost_the_others_manages_nothing(engine: Any, monkeyp
         raise APIError("503", None, "The swarm does not have a leader.")
 
     monkeypatch.setattr(engine, "nodes", nodes)
-    assert swarm.place_in(engine, MANAGER) == Swarm("m", (), 7788)
+    assert swarm.swarm_membership(engine, MANAGER) == Swarm("m", (), 7788)

@@ -16,8 +16,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure import port_scan as scanner
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.port_scan import (
     Answer,
-    Door,
-    allowed_at_once,
+    ScanTarget,
+    max_open_sockets,
     scan,
 )
 
@@ -48,9 +48,9 @@ def test_a_port_that_is_listened_at_is_open_and_another_is_closed(
 ) -> None:
     with listening(family, address) as server:
         port = server.getsockname()[1]
-        found = scan([Door("tcp", address, port), Door("tcp", address, unused)], HERE, 10, SECONDS)
+        found = scan([ScanTarget("tcp", address, port), ScanTarget("tcp", address, unused)], HERE, 10, SECONDS)
     assert sorted(found.answers) == sorted(
-        [Answer(Door("tcp", address, port), "open"), Answer(Door("tcp", address, unused), "closed")]
+        [Answer(ScanTarget("tcp", address, port), "open"), Answer(ScanTarget("tcp", address, unused), "closed")]
     )
     assert found.refused == {}
 
@@ -59,7 +59,7 @@ def test_a_batch_is_no_limit(unused: int) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(listening(socket.AF_INET, "127.0.0.1")) for _number in range(7)]
         ports = [server.getsockname()[1] for server in servers]
-        doors = [Door("tcp", "127.0.0.1", port) for port in [*ports, unused]]
+        doors = [ScanTarget("tcp", "127.0.0.1", port) for port in [*ports, unused]]
         found = scan(iter(doors), HERE, 3, SECONDS)
     assert {answer.door.port for answer in found.answers if answer.state == "open"} == set(ports)
     assert {answer.door.port for answer in found.answers if answer.state == "closed"} == {unused}
@@ -74,7 +74,7 @@ def test_who_is_silent_is_not_among_the_answers() -> None:
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             assert waiting.connect_ex(("127.0.0.1", port)) == errno.EINPROGRESS
-        found = scan([Door("tcp", "127.0.0.1", port)], HERE, 10, SECONDS)
+        found = scan([ScanTarget("tcp", "127.0.0.1", port)], HERE, 10, SECONDS)
     assert found == ([], {})
 
 
@@ -83,41 +83,41 @@ def test_datagrams_are_refused_answered_or_swallowed(address: str, family: socke
     with socket.socket(family, socket.SOCK_DGRAM) as silent:
         silent.bind((address, 0))
         port = silent.getsockname()[1]
-        found = scan([Door("udp", address, port), Door("udp", address, unused)], HERE, 10, SECONDS)
-    assert found.answers == [Answer(Door("udp", address, unused), "closed")]
+        found = scan([ScanTarget("udp", address, port), ScanTarget("udp", address, unused)], HERE, 10, SECONDS)
+    assert found.answers == [Answer(ScanTarget("udp", address, unused), "closed")]
 
 
 def test_a_service_that_answers_datagrams_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as service:
         service.bind(("127.0.0.1", 0))
-        sent = scanner._knock
+        sent = scanner._start_probe
 
-        def answered(opened: socket.socket, door: Door) -> int:
+        def answered(opened: socket.socket, door: ScanTarget) -> int:
             code = sent(opened, door)
             data, client = service.recvfrom(64)
             service.sendto(data, client)
             return code
 
-        monkeypatch.setattr(scanner, "_knock", answered)
-        door = Door("udp", "127.0.0.1", service.getsockname()[1])
+        monkeypatch.setattr(scanner, "_start_probe", answered)
+        door = ScanTarget("udp", "127.0.0.1", service.getsockname()[1])
         assert scan([door], HERE, 10, SECONDS).answers == [Answer(door, "open")]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_host_that_answers_pings_is_open(address: str) -> None:
-    door = Door("icmp", address, 0)
+    door = ScanTarget("icmp", address, 0)
     assert scan([door], HERE, 10, SECONDS).answers == [Answer(door, "open")]
 
 
 def test_an_address_that_this_host_does_not_send_to_is_told_once_and_not_tried_again() -> None:
-    doors = [Door("tcp", "255.255.255.255", 22), Door("tcp", "255.255.255.255", 23)]
+    doors = [ScanTarget("tcp", "255.255.255.255", 22), ScanTarget("tcp", "255.255.255.255", 23)]
     found = scan(doors, HERE, 1, SECONDS)
     assert found.answers == []
     assert found.refused == {"255.255.255.255": os.strerror(errno.ENETUNREACH)}
 
 
 def test_an_echo_that_cannot_be_sent_is_told() -> None:
-    found = scan([Door("icmp", "255.255.255.255", 0)], HERE, 1, SECONDS)
+    found = scan([ScanTarget("icmp", "255.255.255.255", 0)], HERE, 1, SECONDS)
     assert list(found.refused) == ["255.255.255.255"]
 
 
@@ -154,12 +154,12 @@ OTHER = bytes(4) + socket.inet_aton("192.0.2.7")
 )
 def test_an_icmp_error_is_an_answer_when_the_host_itself_has_sent_it(heard: Answering, state: str) -> None:
     hosts = {ip_address(address) for address in HERE}
-    assert scanner._state(cast("socket.socket", heard), Door("tcp", "127.0.0.1", 22), hosts) == state
+    assert scanner._state(cast("socket.socket", heard), ScanTarget("tcp", "127.0.0.1", 22), hosts) == state
 
 
 def test_a_link_local_address_has_the_number_of_its_interface() -> None:
-    assert scanner._destination(Door("tcp", "fe80::1%lo", 22)) == ("fe80::1", 22, 0, socket.if_nametoindex("lo"))
-    assert scanner._destination(Door("tcp", "::1", 22)) == ("::1", 22, 0, 0)
+    assert scanner._destination(ScanTarget("tcp", "fe80::1%lo", 22)) == ("fe80::1", 22, 0, socket.if_nametoindex("lo"))
+    assert scanner._destination(ScanTarget("tcp", "::1", 22)) == ("::1", 22, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -183,5 +183,5 @@ def test_as_many_are_tried_at_once_as_files_may_be_open(
     changed: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda _what, new: changed.append(new))
-    assert allowed_at_once(wanted) == allowed
+    assert max_open_sockets(wanted) == allowed
     assert changed == ([raised] if raised else [])

@@ -13,10 +13,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure import
 from ansible_collections.backendai.cluster.plugins.module_utils._exposure.probe_routes import (
     NO_ROUTE,
     OWN_NETWORK,
-    Way,
-    is_there,
+    NextHop,
+    is_resolved,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 
 Route = dict[str, Any]
 SEGMENT = {"dst": "192.0.2.0/24", "dev": "eth0"}
@@ -43,7 +43,7 @@ class Routes:
             raise NetworkError("ip route get: Network is unreachable")
         return [max(fits, key=lambda one: ipaddress.ip_network(one["dst"]).prefixlen)]
 
-    def apply(self, steps: Iterable[Step]) -> None:
+    def apply(self, steps: Iterable[LinkOperation]) -> None:
         for line in [line for step in steps for line in step.ip]:
             words = line.split()
             if self.fails and words[1] == "add":
@@ -60,36 +60,39 @@ def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Routes:
     """Return the routes of a host with one network and a default route."""
     made = Routes(SEGMENT, DEFAULT)
     monkeypatch.setattr(probe_routes, "show", made.show)
-    monkeypatch.setattr(probe_routes, "apply", made.apply)
+    monkeypatch.setattr(probe_routes, "apply_operations", made.apply)
     monkeypatch.setattr(probe_routes, "LOCK", tmp_path / "lock")
     return made
 
 
 def test_what_is_behind_a_host_of_the_segment_is_reached_through_it_for_a_while(routes: Routes) -> None:
-    with probe_routes.ways_to(["192.0.2.1", "fe80::1"], ["172.18.0.2"]) as found:
-        assert found.ways == (
-            Way("192.0.2.1", "eth0"),
-            Way("fe80::1", "eth0"),
-            Way("172.18.0.2", "eth0", "192.0.2.1"),
+    with probe_routes.temporary_routes(["192.0.2.1", "fe80::1"], ["172.18.0.2"]) as found:
+        assert found.next_hops == (
+            NextHop("192.0.2.1", "eth0"),
+            NextHop("fe80::1", "eth0"),
+            NextHop("172.18.0.2", "eth0", "192.0.2.1"),
         )
-        assert [way.destination for way in found.ways] == ["192.0.2.1", "fe80::1%eth0", "172.18.0.2"]
-        assert (found.missing, found.near) == ({}, True)
+        assert [way.destination for way in found.next_hops] == ["192.0.2.1", "fe80::1%eth0", "172.18.0.2"]
+        assert (found.missing, found.on_link) == ({}, True)
         assert routes.lines == ["route add 172.18.0.2/32 via 192.0.2.1 dev eth0 proto 186"]
     assert routes.lines[1:] == ["route del 172.18.0.2/32 via 192.0.2.1 dev eth0 proto 186"]
     assert routes.routes == [SEGMENT, DEFAULT]
 
 
 def test_another_address_of_the_host_itself_is_reached_through_it_too(routes: Routes) -> None:
-    with probe_routes.ways_to(["192.0.2.1", "203.0.113.1", "fe80::1", "fd00::1"], []) as found:
-        assert found.ways[2:] == (Way("203.0.113.1", "eth0", "192.0.2.1"), Way("fd00::1", "eth0", "fe80::1"))
+    with probe_routes.temporary_routes(["192.0.2.1", "203.0.113.1", "fe80::1", "fd00::1"], []) as found:
+        assert found.next_hops[2:] == (
+            NextHop("203.0.113.1", "eth0", "192.0.2.1"),
+            NextHop("fd00::1", "eth0", "fe80::1"),
+        )
         assert "route add fd00::1/128 via fe80::1 dev eth0 proto 186" in routes.lines
 
 
 def test_a_route_that_leads_there_already_is_taken_and_stays(routes: Routes) -> None:
     mine = {"dst": "172.18.0.0/16", "dev": "eth0", "gateway": "192.0.2.1"}
     routes.routes.append(mine)
-    with probe_routes.ways_to(["192.0.2.1"], ["172.18.0.2"]) as found:
-        assert found.ways[1] == Way("172.18.0.2", "eth0", "192.0.2.1")
+    with probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]) as found:
+        assert found.next_hops[1] == NextHop("172.18.0.2", "eth0", "192.0.2.1")
     assert routes.lines == []
     assert mine in routes.routes
 
@@ -97,33 +100,33 @@ def test_a_route_that_leads_there_already_is_taken_and_stays(routes: Routes) -> 
 def test_an_address_of_this_host_is_not_the_other_ones(routes: Routes) -> None:
     # The kernel asks its own addresses before any route: max() takes the first of two that fit as well.
     routes.routes.append({"dst": "172.17.0.1/32", "dev": "lo", "type": "local"})
-    with probe_routes.ways_to(["192.0.2.1"], ["172.17.0.1"]) as found:
+    with probe_routes.temporary_routes(["192.0.2.1"], ["172.17.0.1"]) as found:
         assert found.missing == {"172.17.0.1": OWN_NETWORK}
-        assert found.ways == (Way("192.0.2.1", "eth0"),)
+        assert found.next_hops == (NextHop("192.0.2.1", "eth0"),)
 
 
 def test_from_behind_a_router_own_routes_are_taken(routes: Routes) -> None:
     routes.routes.append({"dst": "172.18.0.0/16", "dev": "docker0"})
-    with probe_routes.ways_to(["198.51.100.1", "fe80::1", "fd00::1"], ["172.18.0.2", "10.1.0.2"]) as found:
-        assert found.ways == (
-            Way("198.51.100.1", "eth0", "192.0.2.254"),
-            Way("10.1.0.2", "eth0", "192.0.2.254"),
+    with probe_routes.temporary_routes(["198.51.100.1", "fe80::1", "fd00::1"], ["172.18.0.2", "10.1.0.2"]) as found:
+        assert found.next_hops == (
+            NextHop("198.51.100.1", "eth0", "192.0.2.254"),
+            NextHop("10.1.0.2", "eth0", "192.0.2.254"),
         )
         assert found.missing == {"fd00::1": NO_ROUTE, "172.18.0.2": OWN_NETWORK}
-        assert found.near is False
+        assert found.on_link is False
     assert routes.lines == []
 
 
 def test_a_next_hop_of_the_other_family_is_seen(routes: Routes) -> None:
     routes.routes.append({"dst": "198.51.100.0/24", "dev": "eth0", "via": {"family": "inet6", "host": "fe80::9"}})
-    with probe_routes.ways_to(["198.51.100.1"], []) as found:
-        assert found.ways == (Way("198.51.100.1", "eth0", "fe80::9"),)
+    with probe_routes.temporary_routes(["198.51.100.1"], []) as found:
+        assert found.next_hops == (NextHop("198.51.100.1", "eth0", "fe80::9"),)
 
 
 def test_what_a_killed_run_has_left_goes_first(routes: Routes) -> None:
     for address, gateway in (("10.9.0.1", "192.0.2.7"), ("fd00::9", "fe80::7")):
         routes.routes.append({"dst": address, "gateway": gateway, "dev": "eth0", "proto": "186"})
-    with probe_routes.ways_to(["192.0.2.1"], []):
+    with probe_routes.temporary_routes(["192.0.2.1"], []):
         assert routes.lines == [
             "route del 10.9.0.1 via 192.0.2.7 dev eth0 proto 186",
             "route del fd00::9 via fe80::7 dev eth0 proto 186",
@@ -131,14 +134,14 @@ def test_what_a_killed_run_has_left_goes_first(routes: Routes) -> None:
 
 
 def test_routes_go_also_when_what_they_were_for_fails(routes: Routes) -> None:
-    with pytest.raises(KeyError), probe_routes.ways_to(["192.0.2.1"], ["172.18.0.2"]):
+    with pytest.raises(KeyError), probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]):
         raise KeyError
     assert routes.routes == [SEGMENT, DEFAULT]
 
 
 def test_a_route_that_cannot_be_made_is_an_error_and_the_others_go(routes: Routes) -> None:
     routes.fails = True
-    with pytest.raises(NetworkError, match="File exists"), probe_routes.ways_to(["192.0.2.1"], ["172.18.0.2"]):
+    with pytest.raises(NetworkError, match="File exists"), probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]):
         raise AssertionError("it is not tried")
     assert routes.routes == [SEGMENT, DEFAULT]
 
@@ -148,5 +151,5 @@ def test_a_host_is_there_when_it_has_told_its_hardware_address(
     routes: Routes, known: dict[str, Any], there: bool
 ) -> None:
     routes.routes.append({"neighbour": "192.0.2.1", **known})
-    assert is_there(Way("192.0.2.1", "eth0")) == there
-    assert is_there(Way("192.0.2.2", "eth0")) is False
+    assert is_resolved(NextHop("192.0.2.1", "eth0")) == there
+    assert is_resolved(NextHop("192.0.2.2", "eth0")) is False

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit import (
-    Surroundings,
+    NetworkExposure,
+    audit,
     filters_ipv6,
-    findings_of,
 )
 
-GOOD = Surroundings(("10.77.9.11", "fd00::1", "100.64.0.1", "169.254.0.7"), ("10.77.9.0/24",), (), ("eth0",), True)
+GOOD = NetworkExposure(("10.77.9.11", "fd00::1", "100.64.0.1", "169.254.0.7"), ("10.77.9.0/24",), (), ("eth0",), True)
 ADVICE = "put agents on a private network that only managers and gateways reach from elsewhere"
 APART = {"managers": {"manager1": "10.1.0.1"}, "users": {"user1": "10.2.0.1"}}
 
 
 def said(others: dict[str, dict[str, str]] | None = None, **changes: Any) -> list[tuple[str, str]]:
-    found = findings_of(dataclasses.replace(GOOD, **changes), APART if others is None else others)
+    found = audit(dataclasses.replace(GOOD, **changes), APART if others is None else others)
     return [(one.kind, one.message) for one in found]
 
 

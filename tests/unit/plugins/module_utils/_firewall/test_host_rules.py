@@ -11,10 +11,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_r
     FirewallRules,
     firewall_rules,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import Isolation, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
 
-NOTHING = Isolation((), (), (), {})
+NOTHING = IsolationPolicy((), (), (), {})
 MINE = Firewall(
     managers=("192.0.2.7/32", "2001:db8::7/128"),
     gateways=("198.51.100.7/32",),
@@ -34,7 +34,7 @@ def chain(name: str, text: str) -> list[str]:
     return [line.strip() for line in found[1].splitlines() if not line.strip().startswith("#")]
 
 
-def allowing(*allow: Allowance) -> list[str]:
+def allowing(*allow: AllowRule) -> list[str]:
     """Return the rules that allowances add, before everything else is dropped."""
     own = chain("firewall", rules(dataclasses.replace(MINE, allow=allow)).chain)
     usual = chain("firewall", rules().chain)
@@ -179,7 +179,7 @@ def test_whoever_is_left_is_dropped_and_nobody_is_accepted() -> None:
 
 
 def test_an_allowance_of_both_families_is_a_rule_for_each() -> None:
-    both = Allowance("tcp", ("80", "9100-9199"), ("192.0.2.0/24", "198.51.100.7/32", "2001:db8::/32"))
+    both = AllowRule("tcp", ("80", "9100-9199"), ("192.0.2.0/24", "198.51.100.7/32", "2001:db8::/32"))
     assert allowing(both) == [
         "ip saddr { 192.0.2.0/24, 198.51.100.7/32 } tcp dport { 80, 9100-9199 } return",
         "ip6 saddr { 2001:db8::/32 } tcp dport { 80, 9100-9199 } return",
@@ -189,20 +189,20 @@ def test_an_allowance_of_both_families_is_a_rule_for_each() -> None:
 @pytest.mark.parametrize(
     ("one", "rule"),
     [
-        (Allowance("udp", ("161",), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } udp dport { 161 } return"),
-        (Allowance("udp", ("161",), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } udp dport { 161 } return"),
-        (Allowance("tcp", ("80",), ()), "tcp dport { 80 } return"),
-        (Allowance("any", (), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } return"),
-        (Allowance("any", (), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } return"),
+        (AllowRule("udp", ("161",), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } udp dport { 161 } return"),
+        (AllowRule("udp", ("161",), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } udp dport { 161 } return"),
+        (AllowRule("tcp", ("80",), ()), "tcp dport { 80 } return"),
+        (AllowRule("any", (), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } return"),
+        (AllowRule("any", (), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } return"),
     ],
     ids=["IPv4", "IPv6", "anybody", "any protocol over IPv4", "any protocol over IPv6"],
 )
-def test_an_allowance_is_a_rule_of_its_family(one: Allowance, rule: str) -> None:
+def test_an_allowance_is_a_rule_of_its_family(one: AllowRule, rule: str) -> None:
     assert allowing(one) == [rule]
 
 
 def test_allowances_stay_in_their_order() -> None:
-    assert allowing(Allowance("tcp", ("2",), ()), Allowance("tcp", ("1",), ())) == [
+    assert allowing(AllowRule("tcp", ("2",), ()), AllowRule("tcp", ("1",), ())) == [
         "tcp dport { 2 } return",
         "tcp dport { 1 } return",
     ]

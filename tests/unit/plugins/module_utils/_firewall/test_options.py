@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import (
-    Allowance,
+    AllowRule,
     Firewall,
-    of_family,
+    filter_family,
     parse_firewall,
     parse_timeout,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 
 CONNECTION = ["203.0.113.7", "51234", "192.0.2.1", "2222"]
 NO_MANAGER = (
@@ -33,7 +33,7 @@ RANGE_RULE = "must be ports from 1 to 65535, ranges from low to high"
 
 texts = st.tuples(st.sampled_from(["192.0.2.0/24", "2001:db8::/32", "198.51.100.7/32"]))
 allowances = st.builds(
-    Allowance, st.sampled_from(["tcp", "udp"]), st.tuples(st.sampled_from(["22", "9100-9199"])), texts
+    AllowRule, st.sampled_from(["tcp", "udp"]), st.tuples(st.sampled_from(["22", "9100-9199"])), texts
 )
 firewalls = st.builds(
     Firewall,
@@ -53,12 +53,12 @@ def parsed(known: tuple[str, ...] = (), connection: list[str] | None = None, **o
 
 def refusal(**options: Any) -> str:
     """Return why these options are refused."""
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         parsed(**options)
     return str(refused.value)
 
 
-def allowed(**entry: Any) -> Allowance:
+def allowed(**entry: Any) -> AllowRule:
     """Return the one allowance that an entry of ``firewall_allow`` makes."""
     (one,) = parsed(allow=[entry]).allow
     return one
@@ -92,7 +92,7 @@ def test_a_neighbour_that_runs_ansible_is_known_without_its_interface() -> None:
 
 
 def test_nobody_who_could_log_in_is_refused() -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         parsed((), [])
     assert str(refused.value) == NO_MANAGER
 
@@ -130,7 +130,7 @@ def test_what_is_no_network_is_refused_by_its_option(option: str, named: Any, se
 
 
 def test_managers_that_are_no_networks_are_not_taken_for_none() -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         parsed((), [], managers=["agent1"])
     assert str(refused.value) == f"firewall_managers: 'agent1' {NETWORK_RULE}."
 
@@ -188,14 +188,14 @@ def test_an_interface_that_is_no_text_is_refused() -> None:
 
 
 def test_an_allowance_is_tcp_from_anybody_unless_it_says_otherwise() -> None:
-    assert allowed(ports=[9100]) == Allowance("tcp", ("9100",), ())
-    assert allowed(protocol="udp", ports="161", sources=["10.0.0.1", "10.0.0.0"]) == Allowance(
+    assert allowed(ports=[9100]) == AllowRule("tcp", ("9100",), ())
+    assert allowed(protocol="udp", ports="161", sources=["10.0.0.1", "10.0.0.0"]) == AllowRule(
         "udp", ("161",), ("10.0.0.0/31",)
     )
 
 
 def test_an_allowance_of_any_protocol_is_for_its_sources() -> None:
-    assert allowed(protocol="any", sources=["10.0.0.0/8"]) == Allowance("any", (), ("10.0.0.0/8",))
+    assert allowed(protocol="any", sources=["10.0.0.0/8"]) == AllowRule("any", (), ("10.0.0.0/8",))
 
 
 def test_allowances_may_be_json_text_and_stay_in_their_order() -> None:
@@ -285,14 +285,14 @@ def test_a_trial_lasts_some_seconds_to_an_hour(given_as: Any, seconds: int) -> N
 
 @pytest.mark.parametrize("given_as", [4, 3601, -1, "soon", True, 5.5])
 def test_a_trial_that_nobody_could_confirm_or_would_wait_for_is_refused(given_as: Any) -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(ValidationError) as refused:
         parse_timeout(given_as)
     assert str(refused.value) == (f"firewall_confirm_timeout: {given_as!r} must be a whole number from 5 to 3600.")
 
 
 @given(st.lists(st.ip_addresses().map(str)))
 def test_every_address_is_of_one_family(addresses: list[str]) -> None:
-    four, six = of_family(addresses, 4), of_family(addresses, 6)
+    four, six = filter_family(addresses, 4), filter_family(addresses, 6)
     assert sorted([*four, *six]) == sorted(addresses)
     assert {ipaddress.ip_address(one).version for one in four} <= {4}
     assert {ipaddress.ip_address(one).version for one in six} <= {6}

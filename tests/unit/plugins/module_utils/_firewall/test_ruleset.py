@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import (
     LOG_RATE,
-    Isolation,
-    isolation_of,
+    IsolationPolicy,
+    build_isolation_policy,
     render,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from tests.unit.builders import agent_facts, plan
 
-NOTHING = Isolation((), (), (), {})
+NOTHING = IsolationPolicy((), (), (), {})
 COUNTS = {"agent1": 1, "agent2": 1, "agent3": 1}
 
 
@@ -57,18 +57,18 @@ def elements(text: str, name: str) -> list[str]:
 def test_peers_on_the_same_segment_are_known_by_address_mac_and_identifier() -> None:
     made = across()
     vni = str(network_of(made).vni)
-    assert isolation_of([(made, "agent2")], routed=()) == Isolation(
+    assert build_isolation_policy([(made, "agent2")], routed=()) == IsolationPolicy(
         agents=("192.0.2.1/32", "192.0.2.2/31"),
         bridges=(bridge_of(made),),
         ports=(4789,),
-        senders={"pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni), ("192.0.2.3", "02:00:00:00:00:03", vni))},
+        peers={"pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni), ("192.0.2.3", "02:00:00:00:00:03", vni))},
     )
 
 
 def test_a_peer_behind_a_router_is_known_by_its_address() -> None:
     made = across()
     vni = str(network_of(made).vni)
-    assert isolation_of([(made, "agent2")], routed={"192.0.2.3"}).senders == {
+    assert build_isolation_policy([(made, "agent2")], routed={"192.0.2.3"}).peers == {
         "pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni),),
         "routed4": (("192.0.2.3", vni),),
     }
@@ -77,14 +77,14 @@ def test_a_peer_behind_a_router_is_known_by_its_address() -> None:
 def test_a_peer_whose_interface_has_no_mac_is_known_by_its_address() -> None:
     made = across(mac="")
     vni = str(network_of(made).vni)
-    found = isolation_of([(made, "agent2")], routed=())
-    assert found.senders == {"routed4": (("192.0.2.1", vni), ("192.0.2.3", vni))}
+    found = build_isolation_policy([(made, "agent2")], routed=())
+    assert found.peers == {"routed4": (("192.0.2.1", vni), ("192.0.2.3", vni))}
 
 
 def test_a_peer_in_the_encrypted_underlay_is_known_by_address_and_interface() -> None:
     made = across(interface="backendai-wg", mac="", public_key="KEY")
     vni = str(network_of(made).vni)
-    assert isolation_of([(made, "agent2")], routed=()).senders == {
+    assert build_isolation_policy([(made, "agent2")], routed=()).peers == {
         "encrypted4": (("192.0.2.1", "backendai-wg", vni), ("192.0.2.3", "backendai-wg", vni))
     }
 
@@ -104,17 +104,19 @@ def test_ipv6_underlays_have_sets_of_their_own(
     agents = [agent(number, address=f"2001:db8::{number}", **underlay) for number in (1, 2)]
     made = plan({"agent1": 1, "agent2": 1}, agents)
     sender = ("2001:db8::1", *beside, str(network_of(made).vni))
-    assert isolation_of([(made, "agent2")], routed).senders == {known_by: (sender,)}
+    assert build_isolation_policy([(made, "agent2")], routed).peers == {known_by: (sender,)}
 
 
 def test_a_session_on_one_agent_has_a_bridge_and_nobody_who_sends() -> None:
     made = plan({"agent1": 2})
-    found = isolation_of([(made, "agent1")], routed=())
-    assert (found.bridges, found.ports, found.senders) == ((bridge_of(made),), (), {})
+    found = build_isolation_policy([(made, "agent1")], routed=())
+    assert (found.bridges, found.ports, found.peers) == ((bridge_of(made),), (), {})
 
 
 def test_a_session_of_one_has_the_addresses_of_agents_only() -> None:
-    assert isolation_of([(plan({"agent1": 1}), "agent1")], routed=()) == Isolation(("192.0.2.1/32",), (), (), {})
+    assert build_isolation_policy([(plan({"agent1": 1}), "agent1")], routed=()) == IsolationPolicy(
+        ("192.0.2.1/32",), (), (), {}
+    )
 
 
 def test_on_the_agents_own_network_each_sshd_is_open_to_the_agents_of_its_session() -> None:
@@ -124,7 +126,7 @@ def test_on_the_agents_own_network_each_sshd_is_open_to_the_agents_of_its_sessio
     peer = ("192.0.2.2", "02:00:00:00:00:02")
     pinned = tuple(sorted((*peer, str(port)) for port in ports))
     senders = {"host_pinned4": (peer,), "ssh_pinned4": pinned}
-    assert isolation_of([(made, "agent1")], routed=()) == Isolation(
+    assert build_isolation_policy([(made, "agent1")], routed=()) == IsolationPolicy(
         ("192.0.2.1/32", "192.0.2.2/32"), (), (), senders, tuple(sorted(ports))
     )
 
@@ -132,7 +134,7 @@ def test_on_the_agents_own_network_each_sshd_is_open_to_the_agents_of_its_sessio
 def test_nobody_sends_to_an_agent_of_a_session_that_has_no_container_of_it() -> None:
     made = plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
     empty = dataclasses.replace(made, kernels=made.kernels[:1])
-    assert isolation_of([(empty, "agent2")], routed=()).senders == {}
+    assert build_isolation_policy([(empty, "agent2")], routed=()).peers == {}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_who_logs_in_is_known_as_whoever_sends_into_a_tunnel(
     made = plan({"agent1": 1, "agent2": 1}, [agent(1, **underlay), agent(2, **underlay)], network_driver="host")
     known_by, *rest = sender
     (port,) = made.host_ports("agent1")
-    assert isolation_of([(made, "agent1")], routed).senders == {
+    assert build_isolation_policy([(made, "agent1")], routed).peers == {
         f"host_{known_by}": (tuple(rest),),
         f"ssh_{known_by}": ((*rest, str(port)),),
     }
@@ -169,10 +171,10 @@ def published(*ways: tuple[str, int], on: str = "agent1", gateways: tuple[str, .
 def test_what_an_agent_publishes_is_that_of_the_main1s_that_it_has() -> None:
     first = published(("192.0.2.1", 30009), ("2001:db8::1", 30001), gateways=("198.51.100.7", "198.51.100.6"))
     second = published(("192.0.2.1", 30002), gateways=("198.51.100.6", "2001:db8::9"))
-    found = isolation_of([(first, "agent1"), (second, "agent1")], routed=())
+    found = build_isolation_policy([(first, "agent1"), (second, "agent1")], routed=())
     assert found.published == (("192.0.2.1", "30002"), ("192.0.2.1", "30009"), ("2001:db8::1", "30001"))
     assert found.gateways == ("198.51.100.6/31", "2001:db8::9/128")
-    assert isolation_of([(first, "agent9")], routed=()).published == ()
+    assert build_isolation_policy([(first, "agent9")], routed=()).published == ()
 
 
 def test_the_ports_of_the_encryption_are_those_of_the_agents_own_endpoints() -> None:
@@ -180,32 +182,36 @@ def test_the_ports_of_the_encryption_are_those_of_the_agents_own_endpoints() -> 
         return agent(number, interface="wg0", public_key="k", endpoint=endpoint)
 
     made = plan({"agent1": 1, "agent2": 1}, [encrypted(1, "198.51.100.1:51820"), encrypted(2, "[2001:db8::2]:51999")])
-    assert isolation_of([(made, "agent1")], routed=()).wireguard_ports == (51820,)
-    assert isolation_of([(made, "agent2"), (made, "agent2")], routed=()).wireguard_ports == (51999,)
-    assert isolation_of([(across(), "agent1")], routed=()).wireguard_ports == ()
+    assert build_isolation_policy([(made, "agent1")], routed=()).wireguard_ports == (51820,)
+    assert build_isolation_policy([(made, "agent2"), (made, "agent2")], routed=()).wireguard_ports == (51999,)
+    assert build_isolation_policy([(across(), "agent1")], routed=()).wireguard_ports == ()
 
 
 def test_an_identifier_is_open_to_the_agents_of_its_own_session_only() -> None:
     first = across()
     other = dataclasses.replace(network_of(first), vni=77, bridge="bai-other")
     second = dataclasses.replace(plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)]), network=other)
-    found = isolation_of([(first, "agent1"), (second, "agent1")], routed=())
-    assert [sender for sender in found.senders["pinned4"] if sender[-1] == "77"] == [
+    found = build_isolation_policy([(first, "agent1"), (second, "agent1")], routed=())
+    assert [sender for sender in found.peers["pinned4"] if sender[-1] == "77"] == [
         ("192.0.2.2", "02:00:00:00:00:02", "77")
     ]
-    assert len(found.senders["pinned4"]) == 3
+    assert len(found.peers["pinned4"]) == 3
     assert found.bridges == tuple(sorted((bridge_of(first), "bai-other")))
     assert found.ports == (4789,)
 
 
 def test_the_peers_of_a_session_count_as_agents_whatever_its_plan_knows_of_them() -> None:
     made = dataclasses.replace(across(), agent_addresses=("10.0.0.0/24", "10.0.0.9", "2001:db8::1"))
-    assert isolation_of([(made, "agent1")], routed=()).agents == ("10.0.0.0/24", "192.0.2.1/32", "192.0.2.2/31")
+    assert build_isolation_policy([(made, "agent1")], routed=()).agents == (
+        "10.0.0.0/24",
+        "192.0.2.1/32",
+        "192.0.2.2/31",
+    )
 
 
 def test_the_same_sessions_give_the_same_text_in_any_order() -> None:
     one, two = (across(), "agent1"), (plan({"agent1": 2}), "agent1")
-    assert render(isolation_of([one, two], ())) == render(isolation_of([two, one], ()))
+    assert render(build_isolation_policy([one, two], ())) == render(build_isolation_policy([two, one], ()))
 
 
 def test_the_text_replaces_the_table_and_touches_no_other() -> None:
@@ -341,11 +347,11 @@ def test_every_set_is_asked_by_a_rule(text: str) -> None:
 
 def test_sets_have_their_elements_as_nft_writes_them() -> None:
     text = render(
-        Isolation(
+        IsolationPolicy(
             agents=("192.0.2.1/32", "192.0.2.2/31"),
             bridges=("bai-1", "bai-2"),
             ports=(4789, 4790),
-            senders={
+            peers={
                 "pinned4": (("192.0.2.1", "02:00:00:00:00:01", "4711"),),
                 "encrypted6": (("2001:db8::1", "wg0", "4711"),),
                 "routed4": (("192.0.2.3", "4711"), ("192.0.2.3", "4712")),

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Allowance, Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import (
     FirewallState,
     Trial,
-    seconds_up,
+    read_uptime,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import boot_id
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 OLD = Firewall(("192.0.2.7/32",))
 NEW = Firewall(
-    ("192.0.2.0/24",), ("198.51.100.7/32",), (), (22, 2222), (Allowance("tcp", ("9100",), ("10.0.0.0/8",)),), ("eth0",)
+    ("192.0.2.0/24",), ("198.51.100.7/32",), (), (22, 2222), (AllowRule("tcp", ("9100",), ("10.0.0.0/8",)),), ("eth0",)
 )
 UNTIL = 1000.0
 
@@ -42,7 +42,7 @@ def trial_of(boot: str, firewall: Firewall | None = NEW) -> Trial:
 
 def test_a_host_that_never_had_a_firewall_has_none(store: Store) -> None:
     state = FirewallState(store)
-    assert (state.confirmed, state.trial, state.in_force()) == (None, None, None)
+    assert (state.confirmed, state.trial, state.active()) == (None, None, None)
     assert not store.firewall_file.exists()
 
 
@@ -63,9 +63,9 @@ def test_only_root_reads_who_may_come_in(store: Store) -> None:
 def test_what_is_on_trial_holds_until_its_time_is_over(store: Store, uptime: Uptime, tried: Firewall | None) -> None:
     state = FirewallState(store)
     state.save(OLD, trial_of(uptime.boot, tried))
-    assert state.in_force() == FirewallState(store).in_force() == tried
+    assert state.active() == FirewallState(store).active() == tried
     uptime.up = UNTIL
-    assert state.in_force() == FirewallState(store).in_force() == OLD
+    assert state.active() == FirewallState(store).active() == OLD
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_is_on_trial_holds_until_its_time_is_over(store: Store, uptime: Upt
 )
 def test_a_trial_is_over_once_the_host_has_been_up_for_so_long(uptime: Uptime, up: float, over: bool) -> None:
     uptime.up = up
-    assert trial_of(uptime.boot).over is over
+    assert trial_of(uptime.boot).expired is over
 
 
 @pytest.mark.parametrize("up", [0.0, UNTIL - 1, UNTIL])
@@ -81,10 +81,10 @@ def test_a_trial_of_another_boot_is_over(store: Store, uptime: Uptime, up: float
     state = FirewallState(store)
     state.save(OLD, trial_of(uptime.boot))
     uptime.reboot(up)
-    assert trial_of(boot_id()).over is (up == UNTIL)
+    assert trial_of(boot_id()).expired is (up == UNTIL)
     assert state.trial is not None
-    assert state.trial.over is True
-    assert state.in_force() == FirewallState(store).in_force() == OLD
+    assert state.trial.expired is True
+    assert state.active() == FirewallState(store).active() == OLD
 
 
 @pytest.mark.parametrize("now", [0.0, 9e12])
@@ -94,19 +94,19 @@ def test_a_clock_that_is_set_ends_no_trial_and_lengthens_none(
     state = FirewallState(store)
     state.save(OLD, trial_of(uptime.boot))
     monkeypatch.setattr(time, "time", lambda: now)
-    assert state.in_force() == NEW
+    assert state.active() == NEW
     uptime.up = UNTIL
-    assert state.in_force() == OLD
+    assert state.active() == OLD
 
 
 def test_a_host_knows_its_boot_and_for_how_long_it_is_up(uptime: Uptime) -> None:
-    assert (boot_id(), seconds_up()) == (uptime.boot, UNTIL - 1)
+    assert (boot_id(), read_uptime()) == (uptime.boot, UNTIL - 1)
 
 
 def test_without_a_trial_what_is_confirmed_holds(store: Store) -> None:
     state = FirewallState(store)
     state.save(OLD, None)
-    assert state.in_force() == OLD
+    assert state.active() == OLD
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_without_a_trial_what_is_confirmed_holds(store: Store) -> None:
 )
 def test_a_file_that_cannot_be_read_says_what_to_do(store: Store, text: str) -> None:
     store.firewall_file.write_text(text)
-    with pytest.raises(Damaged) as damaged:
+    with pytest.raises(CorruptStateError) as damaged:
         FirewallState(store)
     said = str(damaged.value)
     assert said.startswith(f"{store.firewall_file} is damaged (")
@@ -138,7 +138,9 @@ def test_a_file_that_cannot_be_read_says_what_to_do(store: Store, text: str) -> 
 
 def test_a_file_that_is_none_says_what_to_do(store: Store) -> None:
     store.firewall_file.mkdir()
-    with pytest.raises(Damaged, match=r"is damaged \(\[Errno 21\] Is a directory: '.*'\): remove it, and provision"):
+    with pytest.raises(
+        CorruptStateError, match=r"is damaged \(\[Errno 21\] Is a directory: '.*'\): remove it, and provision"
+    ):
         FirewallState(store)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import surroundings
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import (
-    engine_sockets,
-    look_around,
+    docker_listeners,
+    read_exposure,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host as host_survey
 
@@ -69,21 +69,21 @@ def processes(tmp_path: Path) -> Path:
 
 
 def test_the_engines_listening_sockets_are_found_by_their_inodes(processes: Path) -> None:
-    assert engine_sockets(processes) == [("127.0.0.1", 2375), ("fd00::1", 2375)]
+    assert docker_listeners(processes) == [("127.0.0.1", 2375), ("fd00::1", 2375)]
 
 
 def test_without_an_engine_or_without_ipv6_there_is_nothing_to_find(processes: Path) -> None:
     (processes / "net" / "tcp6").unlink()
-    assert engine_sockets(processes) == [("127.0.0.1", 2375)]
+    assert docker_listeners(processes) == [("127.0.0.1", 2375)]
     (processes / "7" / "comm").write_text("dockerd-rootless\n")
-    assert engine_sockets(processes) == []
+    assert docker_listeners(processes) == []
 
 
 def test_an_engine_that_ends_meanwhile_has_no_sockets(processes: Path) -> None:
     for handle in (processes / "7" / "fd").iterdir():
         handle.unlink()
     (processes / "7" / "fd").rmdir()
-    assert engine_sockets(processes) == []
+    assert docker_listeners(processes) == []
 
 
 def test_a_real_socket_of_this_host_is_read_as_the_kernel_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +94,8 @@ def test_a_real_socket_of_this_host_is_read_as_the_kernel_has_it(monkeypatch: py
         socket.create_server(("::1", 0), family=socket.AF_INET6) as six,
     ):
         expected = {("127.0.0.1", four.getsockname()[1]), ("::1", six.getsockname()[1])}
-        assert expected <= set(engine_sockets())
-    assert not expected & set(engine_sockets())
+        assert expected <= set(docker_listeners())
+    assert not expected & set(docker_listeners())
 
 
 @pytest.fixture
@@ -107,24 +107,24 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (surroundings, host_survey):
         monkeypatch.setattr(module, "show", show)
-    monkeypatch.setattr(surroundings, "engine_sockets", lambda: [("0.0.0.0", 2375)])
+    monkeypatch.setattr(surroundings, "docker_listeners", lambda: [("0.0.0.0", 2375)])
     monkeypatch.setattr(surroundings, "_ruleset", dict)
 
 
 @pytest.mark.usefixtures("host")
 def test_an_agents_surroundings_are_those_of_its_underlay() -> None:
-    around = look_around("")
+    around = read_exposure("")
     assert around.addresses == ("192.0.2.1", "192.0.2.2", "198.51.100.1")
     assert around.networks == ("192.0.2.0/24",)
     assert around.engine == (("0.0.0.0", 2375),)
     assert around.local_ipv6 == ("eth0",)
     assert around.filtered6 is False
-    assert look_around("198.51.100.1").networks == ("198.51.100.0/24",)
+    assert read_exposure("198.51.100.1").networks == ("198.51.100.0/24",)
 
 
 @pytest.mark.usefixtures("host")
 def test_without_an_underlay_no_network_is_the_agents() -> None:
-    assert look_around("203.0.113.9").networks == ()
+    assert read_exposure("203.0.113.9").networks == ()
 
 
 @pytest.mark.parametrize(

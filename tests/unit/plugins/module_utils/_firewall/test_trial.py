@@ -14,18 +14,22 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial as trying
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import (
-    NotConfirmed,
-    Tried,
+    ConfirmError,
+    TrialResult,
+    apply_with_rollback,
     confirm,
-    try_firewall,
-    withdraw,
+    roll_back,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, NotProvisioned, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
+    CorruptStateError,
+    NotProvisionedError,
+    Store,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from tests.unit.builders import SESSION_ID, held, plan
@@ -64,8 +68,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 def tried(
     store: Store, host: Host, wanted: Firewall | None, connection: str = CONNECTION, *, dry: bool = False
-) -> Tried:
-    return try_firewall(store, wanted, 60, connection, host.start, dry=dry)
+) -> TrialResult:
+    return apply_with_rollback(store, wanted, 60, connection, host.start, dry=dry)
 
 
 def confirmed(store: Store, host: Host, wanted: Firewall | None) -> None:
@@ -76,11 +80,11 @@ def confirmed(store: Store, host: Host, wanted: Firewall | None) -> None:
 
 def text(firewall: Firewall | None) -> str:
     """Return the rules of a host without sessions."""
-    return render(isolation_of([], ()), firewall, ["eth0"])
+    return render(build_isolation_policy([], ()), firewall, ["eth0"])
 
 
 def refusal(store: Store, nonce: str, connection: str = LATER) -> str:
-    with pytest.raises(NotConfirmed) as refused:
+    with pytest.raises(ConfirmError) as refused:
         confirm(store, nonce, connection, unproven=False)
     return str(refused.value)
 
@@ -95,9 +99,9 @@ def test_what_is_tried_holds_until_its_time_is_over(
     assert host.timers == [(made.nonce, 60)]
     assert kernel.table == text(wanted)
     host.uptime.up += 59.9
-    assert isolate(store, dry=False) == []
+    assert sync_ruleset(store, dry=False) == []
     host.uptime.up += 0.1
-    assert isolate(store, dry=False) == CHANGED
+    assert sync_ruleset(store, dry=False) == CHANGED
     assert kernel.table == text(OLD)
 
 
@@ -112,7 +116,7 @@ def test_a_host_that_boots_again_has_what_is_confirmed(store: Store, kernel: Ker
     nonce = tried(store, host, NEW).nonce
     host.uptime.reboot(up)
     kernel.table = ""
-    assert isolate(store, dry=False) == CHANGED
+    assert sync_ruleset(store, dry=False) == CHANGED
     assert kernel.table == text(OLD)
     assert refusal(store, nonce) == TOO_LATE
     assert FirewallState(store).confirmed == OLD
@@ -124,7 +128,7 @@ def test_a_clock_that_is_set_ends_no_trial(
 ) -> None:
     nonce = tried(store, host, NEW).nonce
     monkeypatch.setattr(time, "time", lambda: now)
-    assert isolate(store, dry=False) == []
+    assert sync_ruleset(store, dry=False) == []
     confirm(store, nonce, LATER, unproven=False)
     assert FirewallState(store).confirmed == NEW
 
@@ -138,7 +142,7 @@ def test_each_trial_has_a_nonce_of_its_own(store: Store, host: Host) -> None:
 def test_what_is_confirmed_stays(store: Store, kernel: Kernel, host: Host) -> None:
     confirm(store, tried(store, host, NEW).nonce, LATER, unproven=False)
     host.uptime.up += 1e9
-    assert isolate(store, dry=False) == []
+    assert sync_ruleset(store, dry=False) == []
     assert kernel.table == text(NEW)
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (NEW, None)
 
@@ -146,7 +150,7 @@ def test_what_is_confirmed_stays(store: Store, kernel: Kernel, host: Host) -> No
 def test_to_have_no_firewall_any_more_is_confirmed_too(store: Store, kernel: Kernel, host: Host) -> None:
     confirmed(store, host, OLD)
     confirmed(store, host, None)
-    assert (FirewallState(store).in_force(), kernel.table) == (None, text(None))
+    assert (FirewallState(store).active(), kernel.table) == (None, text(None))
 
 
 @pytest.mark.parametrize("wanted", [NEW, None], ids=["a firewall", "none"])
@@ -156,9 +160,9 @@ def test_what_is_confirmed_already_is_made_true_again_without_a_trial(
     if wanted:
         confirmed(store, host, wanted)
     kernel.table = "flushed"
-    assert tried(store, host, wanted) == Tried(CHANGED, "")
+    assert tried(store, host, wanted) == TrialResult(CHANGED, "")
     assert (kernel.table, host.timers) == (text(wanted), [])
-    assert tried(store, host, wanted) == Tried([], "")
+    assert tried(store, host, wanted) == TrialResult([], "")
 
 
 def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
@@ -171,7 +175,7 @@ def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
     assert kernel.table == text(OLD)
     assert refusal(store, lost) == TOO_LATE
     confirm(store, again.nonce, LATER, unproven=False)
-    assert FirewallState(store).in_force() == OLD
+    assert FirewallState(store).active() == OLD
 
 
 @pytest.mark.parametrize("late", [60, 61, 9e9])
@@ -179,7 +183,7 @@ def test_a_trial_whose_time_is_over_is_not_confirmed(store: Store, host: Host, l
     nonce = tried(store, host, NEW).nonce
     host.uptime.up += late
     assert refusal(store, nonce) == TOO_LATE
-    assert FirewallState(store).in_force() is None
+    assert FirewallState(store).active() is None
 
 
 def test_a_trial_is_confirmed_until_its_last_moment(store: Store, host: Host) -> None:
@@ -229,7 +233,7 @@ def test_a_new_connection_of_ssh_confirms_what_began_in_another_way(store: Store
 def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: Kernel, host: Host) -> None:
     confirmed(store, host, OLD)
     nonce = tried(store, host, NEW).nonce
-    assert withdraw(store, nonce) == CHANGED
+    assert roll_back(store, nonce) == CHANGED
     assert kernel.table == text(OLD)
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (OLD, None)
     assert refusal(store, nonce) == TOO_LATE
@@ -238,7 +242,7 @@ def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: Ke
 @pytest.mark.parametrize("nonce", ["", "0" * 32])
 def test_another_trial_is_not_withdrawn(store: Store, kernel: Kernel, host: Host, nonce: str) -> None:
     tried(store, host, NEW)
-    assert withdraw(store, nonce) == []
+    assert roll_back(store, nonce) == []
     assert kernel.table == text(NEW)
 
 
@@ -246,7 +250,7 @@ def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: Kerne
     nonce = tried(store, host, NEW).nonce
     confirm(store, nonce, LATER, unproven=False)
     kernel.table = "flushed"
-    assert withdraw(store, nonce) == CHANGED
+    assert roll_back(store, nonce) == CHANGED
     assert kernel.table == text(NEW)
 
 
@@ -256,7 +260,7 @@ def test_the_way_back_is_prepared_before_the_rules_are_replaced(store: Store, ke
     def start(_nonce: str, _seconds: int) -> None:
         seen.append((kernel.table, store.firewall_file.exists()))
 
-    try_firewall(store, NEW, 60, CONNECTION, start, dry=False)
+    apply_with_rollback(store, NEW, 60, CONNECTION, start, dry=False)
     assert seen == [("", False)]
     assert (kernel.table, host.timers) == (text(NEW), [])
 
@@ -273,14 +277,14 @@ def test_a_trial_is_begun_under_the_lock_of_the_rules(store: Store) -> None:
         finally:
             os.close(folder)
 
-    try_firewall(store, NEW, 60, CONNECTION, start, dry=False)
+    apply_with_rollback(store, NEW, 60, CONNECTION, start, dry=False)
     assert held_by_others == [True]
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        NotProvisioned("restore.pyz is missing"),
+        NotProvisionedError("restore.pyz is missing"),
         subprocess.CalledProcessError(1, ["systemd-run"], stderr="Failed"),
         OSError("fork"),
     ],
@@ -290,7 +294,7 @@ def test_without_a_way_back_nothing_is_tried(store: Store, kernel: Kernel, error
         raise error
 
     with pytest.raises(type(error)):
-        try_firewall(store, NEW, 60, CONNECTION, start, dry=False)
+        apply_with_rollback(store, NEW, 60, CONNECTION, start, dry=False)
     assert (kernel.table, store.firewall_file.exists()) == ("", False)
 
 
@@ -311,13 +315,13 @@ def test_an_interface_that_is_not_there_is_refused(store: Store, kernel: Kernel,
 
 
 def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: Kernel, host: Host) -> None:
-    assert tried(store, host, NEW, dry=True) == Tried(CHANGED, "")
+    assert tried(store, host, NEW, dry=True) == TrialResult(CHANGED, "")
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
 def test_a_dry_run_of_what_holds_tells_nothing(store: Store, host: Host) -> None:
     confirmed(store, host, NEW)
-    assert tried(store, host, NEW, dry=True) == Tried([], "")
+    assert tried(store, host, NEW, dry=True) == TrialResult([], "")
 
 
 @pytest.mark.parametrize("error", [FirewallError("nft: no"), KeyboardInterrupt()], ids=["nft", "interrupted"])
@@ -358,7 +362,7 @@ def test_sessions_of_the_host_are_part_of_what_is_tried(store: Store, kernel: Ke
     made = plan({"agent1": 1, "agent2": 1})
     store.save(held(made))
     tried(store, host, NEW)
-    assert kernel.table == render(isolation_of([(made, "agent1")], ()), NEW, ["eth0"])
+    assert kernel.table == render(build_isolation_policy([(made, "agent1")], ()), NEW, ["eth0"])
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -368,22 +372,22 @@ def test_while_a_session_cannot_be_read_nothing_is_tried_because_the_rules_would
     confirmed(store, host, OLD)
     store.save(held(plan({"agent1": 1})))
     (store.folder(SESSION_ID) / "session.json").write_text("{")
-    with pytest.raises(Damaged, match=r"session\.json is damaged \("):
+    with pytest.raises(CorruptStateError, match=r"session\.json is damaged \("):
         tried(store, host, NEW, dry=dry)
     assert (kernel.table, host.timers, FirewallState(store).trial) == (text(OLD), [], None)
-    assert tried(store, host, OLD, dry=dry) == Tried([], "")
+    assert tried(store, host, OLD, dry=dry) == TrialResult([], "")
 
 
 @pytest.mark.parametrize(
     "act",
     [
-        lambda store: try_firewall(store, NEW, 60, CONNECTION, lambda _nonce, _seconds: None, dry=False),
+        lambda store: apply_with_rollback(store, NEW, 60, CONNECTION, lambda _nonce, _seconds: None, dry=False),
         lambda store: confirm(store, "n", LATER, unproven=False),
-        lambda store: withdraw(store, "n"),
+        lambda store: roll_back(store, "n"),
     ],
     ids=["try", "confirm", "withdraw"],
 )
 def test_a_host_that_is_not_provisioned_says_so(store: Store, act: Any) -> None:
     store.folder(SESSION_ID).parent.rmdir()
-    with pytest.raises(NotProvisioned, match=r"is not ready \(No such file or directory\): run backendai"):
+    with pytest.raises(NotProvisionedError, match=r"is not ready \(No such file or directory\): run backendai"):
         act(store)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import trial
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import start_withdrawal
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.trial import schedule_rollback
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError
 
 NONCE = "0123456789abcdef" * 2
 
@@ -46,7 +46,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def detached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[], None], str]]:
     """Return what is to be done in a process of its own, each with the file that it keeps open."""
     found: list[tuple[Callable[[], None], str]] = []
-    monkeypatch.setattr(trial, "detach", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}"))))
+    monkeypatch.setattr(trial, "daemonize", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}"))))
     return found
 
 
@@ -57,13 +57,13 @@ def command(program: Path) -> list[str]:
 
 
 def start() -> None:
-    start_withdrawal("/state", "unix:///engine.sock", NONCE, 60)
+    schedule_rollback("/state", "unix:///engine.sock", NONCE, 60)
 
 
 def test_systemd_withdraws_a_trial_by_a_timer_of_its_own(
     program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(trial, "detach")
+    monkeypatch.delattr(trial, "daemonize")
     start()
     unit = ["--unit=backendai-firewall-01234567", "--on-active=60", "--timer-property=AccuracySec=100ms"]
     assert ran == [["systemd-run", "--quiet", *unit, *command(program)]]
@@ -116,7 +116,7 @@ def test_without_the_program_no_way_back_is_promised(
         (program.parent / "systemd").rmdir()
     found = detached(monkeypatch)
     program.unlink()
-    with pytest.raises(NotProvisioned) as refused:
+    with pytest.raises(NotProvisionedError) as refused:
         start()
     assert str(refused.value) == f"{program} is missing: apply the role backendai.cluster.firewall to this host."
     assert (ran, found) == ([], [])

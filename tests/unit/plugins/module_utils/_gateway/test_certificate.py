@@ -11,8 +11,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import facts_of, install, make
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import (
+    facts_of,
+    install_certificate,
+    make_self_signed,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 
 NAMES = ["door.example.org", "*.apps.example.org", "192.0.2.7", "2001:db8::1"]
 NOW = time.time()
@@ -31,27 +35,27 @@ def parts(pem: str) -> tuple[str, str]:
 
 
 def test_what_is_made_says_for_whom_it_is_and_who_made_it() -> None:
-    facts = facts_of(make(NAMES, NOW))
+    facts = facts_of(make_self_signed(NAMES, NOW))
     assert facts is not None
-    assert (sorted(facts.names), facts.own) == (sorted(NAMES), True)
+    assert (sorted(facts.names), facts.self_signed) == (sorted(NAMES), True)
     assert 396 * DAY < facts.expires_at - NOW < 397 * DAY
 
 
 def test_a_long_name_is_no_trouble() -> None:
     long = f"{'a' * 60}.{'b' * 60}.example.org"
-    facts = facts_of(make([long], NOW))
+    facts = facts_of(make_self_signed([long], NOW))
     assert facts is not None
     assert facts.names == [long]
 
 
 def test_it_is_made_once_for_root_alone(path: Path) -> None:
-    would, _facts = install(path, NAMES, None, NOW, dry=True)
+    would, _facts = install_certificate(path, NAMES, None, NOW, dry=True)
     assert ([change.before for change in would], path.exists()) == ([None], False)
-    (change,), facts = install(path, NAMES, None, NOW, dry=False)
+    (change,), facts = install_certificate(path, NAMES, None, NOW, dry=False)
     assert str(change.after).startswith("for door.example.org, *.apps.example.org, 192.0.2.7, 2001:db8::1 until ")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert facts.fingerprint == x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(SHA256()).hex()
-    assert install(path, NAMES, None, NOW, dry=False) == ([], facts)
+    assert install_certificate(path, NAMES, None, NOW, dry=False) == ([], facts)
 
 
 @pytest.mark.parametrize(
@@ -67,44 +71,44 @@ def test_it_is_made_once_for_root_alone(path: Path) -> None:
 def test_one_that_was_made_is_good_until_the_names_change_or_it_ends_soon(
     path: Path, names: list[str], now: float, anew: bool
 ) -> None:
-    _changes, first = install(path, NAMES, None, NOW, dry=False)
-    changes, facts = install(path, names, None, now, dry=False)
+    _changes, first = install_certificate(path, NAMES, None, NOW, dry=False)
+    changes, facts = install_certificate(path, names, None, now, dry=False)
     assert (bool(changes), facts != first, sorted(facts.names)) == (anew, anew, sorted(names))
 
 
 def test_what_is_no_certificate_is_replaced(path: Path) -> None:
     path.write_text("x")
-    (change,), _facts = install(path, NAMES, None, NOW, dry=False)
+    (change,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
     assert change.before == "(no certificate)"
 
 
 def test_a_given_one_takes_its_place_and_gives_it_back(path: Path) -> None:
-    pem = make(["given.example.org"], NOW)
-    install(path, NAMES, None, NOW, dry=False)
-    changes, facts = install(path, NAMES, parts(pem), NOW, dry=False)
+    pem = make_self_signed(["given.example.org"], NOW)
+    install_certificate(path, NAMES, None, NOW, dry=False)
+    changes, facts = install_certificate(path, NAMES, parts(pem), NOW, dry=False)
     assert len(changes) == 1
     assert "PRIVATE" not in f"{changes}{facts}"
     assert path.read_text() == pem
-    assert install(path, NAMES, parts(pem), NOW, dry=False) == ([], facts)
-    (back,), _facts = install(path, NAMES, None, NOW, dry=False)
+    assert install_certificate(path, NAMES, parts(pem), NOW, dry=False) == ([], facts)
+    (back,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
     assert str(back.before).startswith("for given.example.org until")
 
 
 def test_a_mode_that_is_too_open_is_put_right(path: Path) -> None:
-    install(path, NAMES, None, NOW, dry=False)
+    install_certificate(path, NAMES, None, NOW, dry=False)
     path.chmod(0o644)
-    (change,), _facts = install(path, NAMES, None, NOW, dry=False)
+    (change,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
     assert change.subject == f"certificate in {path}"
     assert (change.before, change.after) == ("mode 0644", "mode 0600")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_given_text_that_is_no_certificate_is_told(path: Path) -> None:
-    with pytest.raises(GatewayFault, match="holds no certificate in PEM form"):
-        install(path, NAMES, ("x", "y"), NOW, dry=False)
+    with pytest.raises(GatewayError, match="holds no certificate in PEM form"):
+        install_certificate(path, NAMES, ("x", "y"), NOW, dry=False)
 
 
 def test_a_host_without_cryptography_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crypto, "_missing", ImportError("No module named 'cryptography'"))
-    with pytest.raises(GatewayFault, match=r"^the Python package cryptography is missing on this host \(No module"):
-        install(path, NAMES, None, NOW, dry=False)
+    with pytest.raises(GatewayError, match=r"^the Python package cryptography is missing on this host \(No module"):
+        install_certificate(path, NAMES, None, NOW, dry=False)

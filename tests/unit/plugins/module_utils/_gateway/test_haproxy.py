@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy, MapChange, NotRunning
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import (
+    Haproxy,
+    HaproxyNotRunningError,
+    MapChange,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.haproxy import AdminSocket
 
@@ -67,19 +71,19 @@ def test_a_key_that_is_there_twice_is_made_one(admin: AdminSocket, haproxy: Hapr
 
 @pytest.mark.usefixtures("admin")
 def test_a_map_that_is_unknown_is_told_in_one_sentence(haproxy: Haproxy) -> None:
-    with pytest.raises(GatewayFault, match=r"^HAProxy says: Unknown map identifier\. .*; run backendai\.cluster\."):
+    with pytest.raises(GatewayError, match=r"^HAProxy says: Unknown map identifier\. .*; run backendai\.cluster\."):
         haproxy.read(Path("/maps/other.map"))
 
 
 def test_a_change_that_is_refused_is_told(admin: AdminSocket, haproxy: Haproxy) -> None:
     admin.answers["add"] = "Permission denied"
-    with pytest.raises(GatewayFault, match=r"^HAProxy says: Permission denied; run"):
+    with pytest.raises(GatewayError, match=r"^HAProxy says: Permission denied; run"):
         haproxy.apply([MapChange(SSH, (), (("31001", "x"),))])
 
 
 def test_where_nobody_listens_haproxy_does_not_run(tmp_path: Path, haproxy: Haproxy) -> None:
-    with pytest.raises(NotRunning):
+    with pytest.raises(HaproxyNotRunningError):
         haproxy.read(APPS)
     AdminSocket(tmp_path / "socket", {}).close()
-    with pytest.raises(NotRunning):
+    with pytest.raises(HaproxyNotRunningError):
         haproxy.read(APPS)

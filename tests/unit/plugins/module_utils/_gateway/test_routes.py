@@ -17,14 +17,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     Endpoint,
     Route,
     RoutedApp,
-    host_of,
-    links_of,
-    maps_of,
-    next_routes,
+    app_hostname,
+    app_links,
+    haproxy_maps,
+    merge_routes,
     parse_routes,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 
 GATEWAY = Gateway("door.example.org", "", 443, 31001, 31004)
 NAMED = dataclasses.replace(GATEWAY, domain="apps.example.org", https_port=8443)
@@ -50,7 +50,7 @@ def route(number: int, **changes: Any) -> Route:
 
 
 def added(held: dict[str, Route], *new: Route, ended: tuple[str, ...] = (), exact: bool = False) -> dict[str, Route]:
-    return next_routes(held, new, ended, exact, GATEWAY)
+    return merge_routes(held, new, ended, exact, GATEWAY)
 
 
 def test_what_is_given_is_read() -> None:
@@ -79,7 +79,7 @@ def test_what_was_stored_is_read_back() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SpecError) as refusal:
+    with pytest.raises(ValidationError) as refusal:
         parse_routes([{**ASKED, **changes}])
     assert str(refusal.value).startswith(sentence)
     assert "\n" not in str(refusal.value)
@@ -87,10 +87,10 @@ def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sent
 
 def test_two_of_one_name_are_refused() -> None:
     other = {**ASKED, "id": IDS[1], "apps": [], "ssh": None}
-    with pytest.raises(SpecError, match="routes: 'train-llm' is the name of more than one"):
+    with pytest.raises(ValidationError, match="routes: 'train-llm' is the name of more than one"):
         parse_routes([ASKED, other])
     app = {"name": "web", "address": "192.0.2.12", "port": 1}
-    with pytest.raises(SpecError, match=r"routes\[0\]\.apps: 'web' is the name of more than one app"):
+    with pytest.raises(ValidationError, match=r"routes\[0\]\.apps: 'web' is the name of more than one app"):
         parse_routes([{**ASKED, "apps": [app, {**app, "port": 2}]}])
 
 
@@ -138,7 +138,9 @@ def test_a_port_outside_of_a_range_that_changed_is_replaced() -> None:
 def test_no_port_left_is_one_sentence() -> None:
     full = added({}, *(route(number) for number in range(4)))
     assert sorted(one.ssh_port or 0 for one in full.values()) == [31001, 31002, 31003, 31004]
-    with pytest.raises(SpecError, match=r"^gateway_ssh_ports: 31001-31004 has no port left for session session-4\.$"):
+    with pytest.raises(
+        ValidationError, match=r"^gateway_ssh_ports: 31001-31004 has no port left for session session-4\.$"
+    ):
         added(full, route(4))
     assert len(added(full, route(4), ended=(IDS[0],))) == 4
 
@@ -149,7 +151,7 @@ def test_no_two_sessions_ever_share_a_name_an_endpoint_or_a_port(steps: list[tup
     wide = dataclasses.replace(GATEWAY, last_ssh_port=31010)
     for number, other, ends in steps:
         new = route(number, name=f"session-{other}", apps=route(other).apps)
-        held = next_routes(held, [new], [IDS[other]] if ends else [], False, wide)
+        held = merge_routes(held, [new], [IDS[other]] if ends else [], False, wide)
         endpoints = [end for one in held.values() for end in one.endpoints]
         ports = [one.ssh_port for one in held.values() if one.ssh]
         assert len(endpoints) == len(set(endpoints))
@@ -162,7 +164,7 @@ def test_the_maps_say_session_and_place_in_one_entry() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
     six = RoutedApp("six", "http", Endpoint("2001:db8::1", 30009))
     made = route(1, ssh_port=31002, apps=(*route(1).apps, db, six))
-    assert maps_of([made, route(2, ssh=None, apps=())], GATEWAY) == {
+    assert haproxy_maps([made, route(2, ssh=None, apps=())], GATEWAY) == {
         APPS: {
             "session-1/web": f"{IDS[1]}@30002@192.0.2.11",
             "session-1/six": f"{IDS[1]}@30009@2001:db8::1",
@@ -170,7 +172,7 @@ def test_the_maps_say_session_and_place_in_one_entry() -> None:
         HOSTS: {},
         SSH: {"31002": f"{IDS[1]}@30003@192.0.2.11"},
     }
-    assert maps_of([made], NAMED)[HOSTS] == {
+    assert haproxy_maps([made], NAMED)[HOSTS] == {
         "session-1--web.apps.example.org": "session-1/web",
         "session-1--six.apps.example.org": "session-1/six",
     }
@@ -186,14 +188,14 @@ def test_the_maps_say_session_and_place_in_one_entry() -> None:
     ],
 )
 def test_an_app_has_a_host_name_where_dns_allows_it_and_it_means_one_app(session: str, app: str, host: str) -> None:
-    assert host_of(session, app, NAMED) == host
-    assert host_of(session, app, GATEWAY) == ""
+    assert app_hostname(session, app, NAMED) == host
+    assert app_hostname(session, app, GATEWAY) == ""
 
 
 def test_links_say_where_users_find_a_session() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
     made = route(1, ssh_port=31002, apps=(*route(1).apps, db))
-    links = links_of(made, GATEWAY)
+    links = app_links(made, GATEWAY)
     assert links == {
         "id": IDS[1],
         "name": "session-1",
@@ -203,7 +205,7 @@ def test_links_say_where_users_find_a_session() -> None:
             {"name": "db", "protocol": "tcp", "url": None},
         ],
     }
-    assert links_of(made, NAMED)["apps"][0]["url"] == "https://session-1--web.apps.example.org:8443/"
+    assert app_links(made, NAMED)["apps"][0]["url"] == "https://session-1--web.apps.example.org:8443/"
     long = dataclasses.replace(made, name="a" * 64)
-    assert links_of(long, NAMED)["apps"][0]["url"] == f"https://door.example.org:8443/s/{'a' * 64}/web/"
-    assert links_of(route(1, ssh=None), GATEWAY)["ssh"] is None
+    assert app_links(long, NAMED)["apps"][0]["url"] == f"https://door.example.org:8443/s/{'a' * 64}/web/"
+    assert app_links(route(1, ssh=None), GATEWAY)["ssh"] is None

@@ -13,9 +13,13 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import routing
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy import Haproxy
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import Outcome, Wish, route
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import (
+    RoutesRequest,
+    RoutesResult,
+    apply_routes,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
 from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
 from tests.unit.haproxy import AdminSocket
@@ -38,9 +42,9 @@ def admin(folder: Path) -> Iterator[AdminSocket]:
     running.close()
 
 
-def routed(folder: Path, *routes: dict[str, Any], dry: bool = False, **wish: Any) -> Outcome:
-    asked = Wish(parse_routes(list(routes)), wish.get("ended", ()), wish.get("exact", False))
-    return route(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), asked, dry=dry)
+def routed(folder: Path, *routes: dict[str, Any], dry: bool = False, **wish: Any) -> RoutesResult:
+    asked = RoutesRequest(parse_routes(list(routes)), wish.get("ended", ()), wish.get("purge", False))
+    return apply_routes(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), asked, dry=dry)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -79,7 +83,7 @@ def test_an_end_takes_everything_of_it_and_nothing_of_others(folder: Path, table
     assert admin.maps[str(folder / "maps/apps.map")] == admin.maps[str(folder / "maps/hosts.map")] == []
     assert [key for key, _value in admin.maps[str(folder / "maps/ssh.map")]] == [str(links[1]["ssh"]["port"])]
     assert str(links[0]["ssh"]["port"]) not in table.text
-    routed(folder, exact=True)
+    routed(folder, purge=True)
     assert [text for name, text in files(folder).items() if name.startswith(("routes/", "maps/"))] == [""] * 3
 
 
@@ -124,10 +128,10 @@ def test_where_haproxy_does_not_run_the_files_wait_for_it(folder: Path) -> None:
 @pytest.mark.usefixtures("table", "admin")
 def test_a_host_that_is_no_gateway_is_told_in_one_sentence(tmp_path: Path, folder: Path) -> None:
     said = r"is not ready \(No such file or directory\): run backendai\.cluster\.provision_gateways on this host\.$"
-    with pytest.raises(GatewayFault, match=said):
+    with pytest.raises(GatewayError, match=said):
         routed(tmp_path / "nowhere")
     (folder / "gateway.json").unlink()
-    with pytest.raises(GatewayFault, match=said):
+    with pytest.raises(GatewayError, match=said):
         routed(folder)
 
 
@@ -135,8 +139,8 @@ def test_a_host_that_is_no_gateway_is_told_in_one_sentence(tmp_path: Path, folde
 @pytest.mark.parametrize("content", ["x", "{}", '{"id": 1}', "[]"])
 def test_what_was_stored_and_is_damaged_is_named(folder: Path, content: str) -> None:
     (folder / "routes" / f"{ONE}.json").write_text(content)
-    with pytest.raises(GatewayFault, match=rf"{ONE}\.json is damaged: remove it, and run"):
+    with pytest.raises(GatewayError, match=rf"{ONE}\.json is damaged: remove it, and run"):
         routed(folder)
     (folder / "gateway.json").write_text(content)
-    with pytest.raises(GatewayFault, match=r"gateway\.json is damaged: remove it, and run"):
+    with pytest.raises(GatewayError, match=r"gateway\.json is damaged: remove it, and run"):
         routed(folder)

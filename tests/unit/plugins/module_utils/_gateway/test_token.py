@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
-from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayFault
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import (
     claims_of,
-    make_key,
+    make_token_key,
     public_key,
     sign,
 )
@@ -43,8 +43,8 @@ def verify(token: str, public: str) -> dict[str, Any]:
 
 
 def test_a_token_is_signed_with_the_key_of_the_gateway(tmp_path: Path) -> None:
-    make_key(tmp_path / "key")
-    make_key(tmp_path / "other")
+    make_token_key(tmp_path / "key")
+    make_token_key(tmp_path / "other")
     claims = claims_of("id-1", "train-llm", 1000, 60)
     # Numbers of a signature may begin with zeros, which have to stay.
     for _time in range(20):
@@ -60,22 +60,22 @@ def test_a_token_is_signed_with_the_key_of_the_gateway(tmp_path: Path) -> None:
 
 
 def test_the_key_is_for_root_alone(tmp_path: Path) -> None:
-    make_key(tmp_path / "key")
+    make_token_key(tmp_path / "key")
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     assert "PRIVATE" not in public_key(tmp_path / "key")
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
 
 def test_a_key_that_is_missing_or_damaged_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(GatewayFault, match=r"key cannot be read \(No such file or directory\): run backendai\.cluster"):
+    with pytest.raises(GatewayError, match=r"key cannot be read \(No such file or directory\): run backendai\.cluster"):
         sign(tmp_path / "key", {})
     (tmp_path / "key").write_text("x")
-    with pytest.raises(GatewayFault, match=r"key is damaged: remove it, and run backendai\.cluster.provision_gateways"):
+    with pytest.raises(GatewayError, match=r"key is damaged: remove it, and run backendai\.cluster.provision_gateways"):
         public_key(tmp_path / "key")
 
 
 def test_a_host_without_cryptography_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crypto, "_missing", ImportError("No module named 'cryptography'"))
-    for act in (make_key, public_key):
-        with pytest.raises(GatewayFault, match=r"^the Python package cryptography is missing on this host"):
+    for act in (make_token_key, public_key):
+        with pytest.raises(GatewayError, match=r"^the Python package cryptography is missing on this host"):
             act(tmp_path / "key")

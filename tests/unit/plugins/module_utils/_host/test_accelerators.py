@@ -213,7 +213,7 @@ def test_a_driver_that_does_not_answer_offers_nothing_and_is_warned_of(
     root: Path, nvidia_smi: Driver, monkeypatch: pytest.MonkeyPatch, script: str, patience: float, warning: str
 ) -> None:
     nvidia_smi(script)
-    monkeypatch.setattr(accelerators, "PATIENCE", patience)
+    monkeypatch.setattr(accelerators, "TIMEOUT_SECONDS", patience)
     amd(root, 1, 128)
     found = find_accelerators(slot("/dev/fuse"), root)
     assert [one.slot for one in found.devices] == ["lab.device", "rocm.device"]

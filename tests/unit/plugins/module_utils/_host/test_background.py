@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import detach
+from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import daemonize
 
 
 def done(tmp_path: Path, act: Callable[[], str]) -> str:
@@ -20,7 +20,7 @@ def done(tmp_path: Path, act: Callable[[], str]) -> str:
     def say() -> None:
         said.write_text(act())
 
-    detach(say, handle)
+    daemonize(say, handle)
     os.close(handle)
     # Its lock is what is waited for.
     again = os.open(lock, os.O_RDWR)
@@ -60,7 +60,7 @@ def test_it_is_not_waited_for(tmp_path: Path) -> None:
             time.sleep(0.01)
         (tmp_path / "ended").touch()
 
-    detach(wait, handle)
+    daemonize(wait, handle)
     os.close(handle)
     assert not (tmp_path / "ended").exists()
     (tmp_path / "enough").touch()
@@ -73,7 +73,7 @@ def test_what_goes_wrong_there_ends_it_and_nothing_here(tmp_path: Path) -> None:
     def fail() -> None:
         raise ValueError("not here")
 
-    detach(fail, handle)
+    daemonize(fail, handle)
     os.close(handle)
     again = os.open(tmp_path / "lock", os.O_RDWR)
     fcntl.flock(again, fcntl.LOCK_EX)

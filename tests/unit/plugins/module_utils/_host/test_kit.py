@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import kit
-from ansible_collections.backendai.cluster.plugins.module_utils._host.kit import Kit, KitFile, KitUnbuildable
+from ansible_collections.backendai.cluster.plugins.module_utils._host.kit import Kit, KitBuildError, KitFile
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
 AMD64 = """\
@@ -33,7 +33,7 @@ def changed(**contents: bytes) -> Kit:
 
 
 def put(wanted: Kit, root: Path) -> None:
-    kit.install(wanted, str(root), kit.kit_changes(wanted, str(root)))
+    kit.install_kit(wanted, str(root), kit.kit_changes(wanted, str(root)))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_libraries_and_the_loader_are_found_on_every_architecture(
     ],
 )
 def test_a_program_that_cannot_be_carried_is_named(output: str, sentence: str) -> None:
-    with pytest.raises(KitUnbuildable, match=sentence):
+    with pytest.raises(KitBuildError, match=sentence):
         kit.parse_ldd("/usr/sbin/dropbear", output)
 
 
@@ -112,7 +112,7 @@ def test_a_damaged_file_is_mended_in_its_folder(tmp_path: Path) -> None:
 
     changes = kit.kit_changes(SMALL, str(tmp_path))
     assert [change.subject for change in changes] == [f"{SMALL.version}/bin/ssh"]
-    kit.install(SMALL, str(tmp_path), changes)
+    kit.install_kit(SMALL, str(tmp_path), changes)
 
     assert kit.kit_changes(SMALL, str(tmp_path)) == []
     assert (tmp_path / SMALL.version).stat().st_ino == folder
@@ -136,7 +136,7 @@ def test_a_version_is_kept_while_it_is_mounted_or_was_current_until_now(tmp_path
     (tmp_path / "notes").mkdir()
 
     unused = kit.unused_versions(new, str(tmp_path), {str(tmp_path / older.version)})
-    kit.remove(str(tmp_path), unused)
+    kit.remove_kit(str(tmp_path), unused)
 
     assert unused == [oldest.version]
     assert sorted(os.listdir(tmp_path)) == sorted(["current", "notes", older.version, old.version])

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.limits import SOCKETS, given_limits, read_limits
+from ansible_collections.backendai.cluster.plugins.module_utils._host.limits import (
+    SOCKETS,
+    effective_limits,
+    read_limits,
+)
 
 ALL, WITHOUT = "000001ffffffffff", "000001fffeffffff"
 HOST, INNER = "         0          0 4294967295\n", "         0     100000      65536\n"
@@ -43,18 +47,18 @@ def status(bounding: str) -> str:
 def test_an_engine_that_may_not_raise_limits_gives_what_it_has_itself(
     nofile: str, memlock: str, given: dict[str, int]
 ) -> None:
-    assert given_limits(limits(nofile, memlock), status(WITHOUT), HOST, 1 << 30) == given
+    assert effective_limits(limits(nofile, memlock), status(WITHOUT), HOST, 1 << 30) == given
 
 
 @pytest.mark.parametrize(
     ("nr_open", "nofile"), [(1 << 30, 1048576), (524288, 524288)], ids=["as wished", "no more than the kernel allows"]
 )
 def test_an_engine_that_may_raise_limits_gives_what_is_wished(nr_open: int, nofile: int) -> None:
-    assert given_limits(limits("1024", "65536"), status(ALL), HOST, nr_open) == {**WISHED, "nofile": nofile}
+    assert effective_limits(limits("1024", "65536"), status(ALL), HOST, nr_open) == {**WISHED, "nofile": nofile}
 
 
 def test_in_a_user_namespace_of_its_own_nobody_raises_limits() -> None:
-    assert given_limits(limits("1024", "65536"), status(ALL), INNER, 1 << 30) == {"nofile": 1024, "memlock": 65536}
+    assert effective_limits(limits("1024", "65536"), status(ALL), INNER, 1 << 30) == {"nofile": 1024, "memlock": 65536}
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import store as storing
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import (
-    Damaged,
-    NotProvisioned,
+    CorruptStateError,
+    NotProvisionedError,
     Store,
     deadline,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from tests.unit.builders import SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 2}, mounts=[{"source": "/mnt", "target": "/data"}])
@@ -48,7 +48,10 @@ def test_a_session_comes_back_as_it_was_saved(store: Store, expires_at: float | 
 
 
 def test_cores_and_devices_of_containers_come_back_as_they_were_saved(store: Store) -> None:
-    pinned = {"main1": Pinned([0, 2], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}), "sub1": Pinned()}
+    pinned = {
+        "main1": PinnedResources([0, 2], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}),
+        "sub1": PinnedResources(),
+    }
     store.save(held(MADE, pinned=pinned))
     stored = store.session(SESSION_ID)
     assert stored is not None
@@ -95,7 +98,7 @@ def test_a_session_that_cannot_be_read_names_its_file(store: Store, tmp_path: Pa
     path = tmp_path / "sessions" / SESSION_ID / "session.json"
     path.parent.mkdir()
     path.write_text(content)
-    with pytest.raises(Damaged) as refused:
+    with pytest.raises(CorruptStateError) as refused:
         store.sessions()
     assert str(refused.value).startswith(f"{path} is damaged (")
     assert str(refused.value).endswith(f"): move {path.parent} away, then end what it held.")
@@ -159,7 +162,7 @@ def test_containers_that_differ_are_added_up() -> None:
 
 
 def test_a_lock_needs_a_provisioned_host(tmp_path: Path) -> None:
-    with pytest.raises(NotProvisioned) as refused, Store(str(tmp_path)).lock():
+    with pytest.raises(NotProvisionedError) as refused, Store(str(tmp_path)).lock():
         pass
     assert str(refused.value) == (
         f"{tmp_path} is not ready (No such file or directory): run backendai.cluster.provision_agents on this host."
@@ -204,7 +207,7 @@ def test_a_lock_keeps_others_out_until_its_holder_is_gone(store: Store, tmp_path
 
 
 def test_the_lock_of_the_rules_needs_a_provisioned_host(tmp_path: Path) -> None:
-    with pytest.raises(NotProvisioned) as refused, Store(str(tmp_path)).isolation_lock():
+    with pytest.raises(NotProvisionedError) as refused, Store(str(tmp_path)).isolation_lock():
         pass
     assert str(refused.value) == (
         f"{tmp_path} is not ready (No such file or directory): run backendai.cluster.provision_agents on this host."
@@ -223,7 +226,7 @@ def test_the_kit_in_use_is_the_one_that_current_names(store: Store, tmp_path: Pa
 
 
 def test_an_agent_without_a_kit_is_not_provisioned(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(NotProvisioned) as refused:
+    with pytest.raises(NotProvisionedError) as refused:
         store.kit()
     assert str(refused.value) == (
         f"{tmp_path}/kit/current is missing: run backendai.cluster.provision_agents on this host."

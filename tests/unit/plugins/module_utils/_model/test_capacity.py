@@ -18,14 +18,14 @@ ONE_CORE = {"cpu": 1, "mem": GIB}
 
 def room_for(agent: AgentFacts, request_of_one: dict[str, int]) -> int:
     """Return how many containers that ask the same an agent can still hold."""
-    return Bundle.of([(request_of_one, 1)]).rooms([agent])[0]
+    return Bundle.of([(request_of_one, 1)]).capacities([agent])[0]
 
 
 @given(described_agents, st.lists(requests, min_size=1, max_size=5))
 def test_containers_fit_together_when_each_rule_is_kept(
     described: list[dict[str, int]], asked: list[dict[str, int]]
 ) -> None:
-    for agent in cluster(described, taken={"cpu": 1}):
+    for agent in cluster(described, allocated={"cpu": 1}):
         assert fits(agent, asked) == holds(agent, asked)
 
 
@@ -43,8 +43,8 @@ def test_room_is_the_most_that_fit_together(described: list[dict[str, int]], req
         (ONE_CORE, {}, 8),
         ({"cpu": 3, "mem": GIB}, {}, 2),
         ({"cpu": 1, "mem": 5 * GIB}, {}, 3),
-        (ONE_CORE, {"taken": {"cpu": 5}}, 3),
-        (ONE_CORE, {"taken": {"cpu": 99}}, 0),
+        (ONE_CORE, {"allocated": {"cpu": 5}}, 3),
+        (ONE_CORE, {"allocated": {"cpu": 99}}, 0),
         (ONE_CORE, {"max_containers": 3}, 3),
         (ONE_CORE, {"max_containers": 3, "containers": 2}, 1),
         (ONE_CORE, {"max_containers": 3, "containers": 5}, 0),
@@ -85,4 +85,4 @@ def test_room_is_how_many_more_containers_fit(
 def test_a_bundle_fits_as_often_as_all_its_containers_together() -> None:
     bundle = Bundle.of([({"cpu": 2, "mem": GIB}, 1), ({"cpu": 1}, 2)])
     limited = agent_facts("agent2", 8, max_containers=5)
-    assert bundle.rooms([agent_facts("agent1", 8), limited, agent_facts("agent3", 1)]) == [2, 1, 0]
+    assert bundle.capacities([agent_facts("agent1", 8), limited, agent_facts("agent3", 1)]) == [2, 1, 0]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
     MPI_SELECTIONS,
-    complete,
-    derived,
+    build_environment,
+    derived_variables,
     environment_text,
     parse_environment,
     session_environment,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from tests.unit.builders import IMAGE, SESSION_ID, plan, spec
 
 TWO_AND_TWO = {"agent1": 2, "agent2": 2}
@@ -109,7 +109,7 @@ def test_four_on_one_agent_are_told_the_mode_in_effect() -> None:
 
 
 def test_frameworks_find_the_main_container_and_their_place() -> None:
-    whole = complete({}, of(2))
+    whole = build_environment({}, of(2))
     assert {name: whole[name] for name in DERIVED if name != "TF_CONFIG"} == {
         "MASTER_ADDR": "main1",
         "MASTER_PORT": "29500",
@@ -120,7 +120,7 @@ def test_frameworks_find_the_main_container_and_their_place() -> None:
 
 
 def test_open_mpi_is_told_the_networks_at_which_all_meet() -> None:
-    whole = complete({"OMPI_MCA_btl_tcp_if_include": "ib0"}, of(1), networks="10.128.3.0/29")
+    whole = build_environment({"OMPI_MCA_btl_tcp_if_include": "ib0"}, of(1), networks="10.128.3.0/29")
     assert {name: value for name, value in whole.items() if "MCA" in name} == {
         "OMPI_MCA_oob_tcp_if_include": "10.128.3.0/29",
         "OMPI_MCA_btl_tcp_if_include": "ib0",
@@ -130,40 +130,40 @@ def test_open_mpi_is_told_the_networks_at_which_all_meet() -> None:
 
 @pytest.mark.parametrize("selection", MPI_SELECTIONS)
 def test_open_mpi_that_is_told_what_to_leave_out_is_not_told_what_to_take(selection: str) -> None:
-    whole = complete({}, {**of(1), f"{selection}exclude": "lo"}, networks="10.128.3.0/29")
+    whole = build_environment({}, {**of(1), f"{selection}exclude": "lo"}, networks="10.128.3.0/29")
     assert f"{selection}include" not in whole
     assert len([name for name in whole if name.endswith("_include")]) == len(MPI_SELECTIONS) - 1
 
 
 def test_an_interface_that_is_not_known_before_the_start_is_left_to_it() -> None:
     names = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
-    assert names & complete({}, of(1), "").keys() == set()
-    assert complete({}, {**of(1), "NCCL_SOCKET_IFNAME": "ib0"}, "")["NCCL_SOCKET_IFNAME"] == "ib0"
+    assert names & build_environment({}, of(1), "").keys() == set()
+    assert build_environment({}, {**of(1), "NCCL_SOCKET_IFNAME": "ib0"}, "")["NCCL_SOCKET_IFNAME"] == "ib0"
 
 
 def test_a_session_of_two_is_distributed_already() -> None:
-    assert complete({}, of(1, {"agent1": 2}))["MASTER_ADDR"] == "main1"
+    assert build_environment({}, of(1, {"agent1": 2}))["MASTER_ADDR"] == "main1"
 
 
 def test_a_session_of_one_has_nothing_derived() -> None:
     given_to_it = of(0, {"agent1": 1})
-    assert complete({"PATH": "/bin"}, given_to_it) == {"PATH": "/bin", **given_to_it}
+    assert build_environment({"PATH": "/bin"}, given_to_it) == {"PATH": "/bin", **given_to_it}
 
 
 @pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
 def test_what_launchers_own_is_never_set(size: int, name: str) -> None:
-    assert name not in complete({}, of(0, {"agent1": size}))
+    assert name not in build_environment({}, of(0, {"agent1": size}))
 
 
 @pytest.mark.parametrize("name", DERIVED)
 def test_what_the_user_sets_stays(name: str) -> None:
-    assert complete({name: "image"}, {**of(1), name: "user"})[name] == "user"
+    assert build_environment({name: "image"}, {**of(1), name: "user"})[name] == "user"
 
 
 @pytest.mark.parametrize("name", DERIVED)
 def test_what_the_image_sets_stays(name: str) -> None:
-    assert complete({name: "image"}, of(1))[name] == "image"
+    assert build_environment({name: "image"}, of(1))[name] == "image"
 
 
 @pytest.mark.parametrize("name", DERIVED)
@@ -171,18 +171,18 @@ def test_what_the_image_sets_stays(name: str) -> None:
 def test_an_empty_value_is_replaced(name: str, image: str | None, given_value: str | None) -> None:
     brought = {} if image is None else {name: image}
     asked = of(1) if given_value is None else {**of(1), name: given_value}
-    assert complete(brought, asked)[name] == complete({}, of(1))[name]
+    assert build_environment(brought, asked)[name] == build_environment({}, of(1))[name]
 
 
 def test_a_port_that_the_user_chose_does_not_move_the_workers() -> None:
-    whole = complete({}, {**of(1), "MASTER_PORT": "1234"})
+    whole = build_environment({}, {**of(1), "MASTER_PORT": "1234"})
     assert whole["MASTER_PORT"] == "1234"
     assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"] == WORKERS
 
 
 @pytest.mark.parametrize(("set_to", "base"), [("30000", 30000), ("", 29500)])
 def test_the_image_may_move_the_base_port(set_to: str, base: int) -> None:
-    whole = complete({"BACKENDAI_DIST_MASTER_PORT": set_to}, of(1))
+    whole = build_environment({"BACKENDAI_DIST_MASTER_PORT": set_to}, of(1))
     assert whole["MASTER_PORT"] == str(base)
     assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"][3] == f"sub3:{base + 3}"
 
@@ -190,17 +190,21 @@ def test_the_image_may_move_the_base_port(set_to: str, base: int) -> None:
 @pytest.mark.parametrize("port", ["http", "0", "029500", "65536", "-1", " 1"])
 def test_a_base_port_that_is_none_is_refused_by_its_name(port: str) -> None:
     with pytest.raises(ValueError, match=rf"^BACKENDAI_DIST_MASTER_PORT: '{port}' is not a port$"):
-        complete({"BACKENDAI_DIST_MASTER_PORT": port}, of(1))
+        build_environment({"BACKENDAI_DIST_MASTER_PORT": port}, of(1))
 
 
 def test_what_is_derived_is_what_nobody_has_set() -> None:
     asked = {**of(1), "MASTER_PORT": "1234", "TF_CONFIG": ""}
-    assert list(derived({"GLOO_SOCKET_IFNAME": "eth9"}, asked)) == ["MASTER_ADDR", "TF_CONFIG", "NCCL_SOCKET_IFNAME"]
-    assert derived({}, of(0, {"agent1": 1})) == {}
+    assert list(derived_variables({"GLOO_SOCKET_IFNAME": "eth9"}, asked)) == [
+        "MASTER_ADDR",
+        "TF_CONFIG",
+        "NCCL_SOCKET_IFNAME",
+    ]
+    assert derived_variables({}, of(0, {"agent1": 1})) == {}
 
 
 def test_the_session_has_the_last_word_over_the_image() -> None:
-    assert complete({"BACKENDAI_CLUSTER_SIZE": "9", "HOME": "/root"}, of(1))["BACKENDAI_CLUSTER_SIZE"] == "4"
+    assert build_environment({"BACKENDAI_CLUSTER_SIZE": "9", "HOME": "/root"}, of(1))["BACKENDAI_CLUSTER_SIZE"] == "4"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_an_environment_file_has_a_variable_in_each_line(text: str, variables: d
 def test_every_environment_that_is_taken_comes_back_from_its_file(env: dict[str, str]) -> None:
     try:
         asked = spec(env=env).env
-    except SpecError:
+    except ValidationError:
         return
     assert parse_environment(environment_text(asked)) == asked
 

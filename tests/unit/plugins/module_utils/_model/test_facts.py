@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Holding, Swarm
+from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, SessionUsage, Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import due
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import reconcile
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
-    Readings,
+    ClusterState,
     containers_of,
     plan_of,
     status_of,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import decide
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from tests.unit.builders import (
@@ -64,12 +64,12 @@ def test_an_agent_without_sessions_is_older_than_any() -> None:
 
 
 def test_what_is_free_is_never_negative() -> None:
-    facts = agent_facts("agent1", 4, 4 * GIB, taken={"cpu": 6, "mem": GIB, "cuda.device": 1})
+    facts = agent_facts("agent1", 4, 4 * GIB, allocated={"cpu": 6, "mem": GIB, "cuda.device": 1})
     assert facts.free == {"cpu": 0, "mem": 3 * GIB}
 
 
 def test_a_slot_of_which_there_is_none_is_not_offered() -> None:
-    facts = agent_facts("agent1", capacity={"cpu": 4, "mem": GIB, "cuda.device": 0}, taken={"cpu": 4})
+    facts = agent_facts("agent1", capacity={"cpu": 4, "mem": GIB, "cuda.device": 0}, allocated={"cpu": 4})
     assert [slot for slot in ("cpu", "mem", "cuda.device", "tpu") if facts.offers(slot)] == ["cpu", "mem"]
 
 
@@ -80,13 +80,15 @@ def test_an_agent_holds_what_the_containers_of_sessions_ask_that_it_runs() -> No
         dataclasses.replace(bare_session("given-up", 40.0, {"agent1": [plain]}), expired=True),
     ]
     facts = agent_facts("agent1", sessions=sessions)
-    assert facts.holdings == (Holding("id-train", "train", 30.0, {"cpu": 3, "mem": 2 * GIB, "cuda.device": 1}, 2),)
+    assert facts.session_usage == (
+        SessionUsage("id-train", "train", 30.0, {"cpu": 3, "mem": 2 * GIB, "cuda.device": 1}, 2),
+    )
     assert facts.latest_session == 40.0
 
 
 def test_what_is_free_follows_from_what_is_taken_alone() -> None:
     facts = agent_facts("agent1", 4, 4 * GIB)
-    taken = dataclasses.replace(facts, taken={"cpu": 1})
+    taken = dataclasses.replace(facts, allocated={"cpu": 1})
     assert (facts.free, taken.free) == ({"cpu": 4, "mem": 4 * GIB}, {"cpu": 3, "mem": 4 * GIB})
 
 
@@ -207,12 +209,12 @@ def test_whatever_is_damaged_is_one_sentence_or_facts_that_can_be_used(way: tupl
         return
     assert facts.to_dict().keys() == data.keys()
     assert facts.to_dict() == AgentFacts.from_dict("agent1", facts.to_dict()).to_dict()
-    seen = Readings({"agent1": facts}, {})
+    seen = ClusterState({"agent1": facts}, {})
     for parts in seen.sessions.values():
         assert status_of(parts) in ("CREATING", "DEGRADED", "ERROR", "RUNNING")
         assert session_record(plan_of(parts), "RUNNING", containers_of(parts))["id"] == plan_of(parts).id
-    due([], seen.sessions, (), True, NOW)
+    reconcile([], seen.sessions, (), True, NOW)
     for driver in ("vxlan", "host", "swarm"):
         asked = spec(name="another", cluster_size=12, cluster_mode="multi-node", network_driver=driver)
-        with contextlib.suppress(SpecError, PlanError):
+        with contextlib.suppress(ValidationError, PlanningError):
             decide(asked, seen, POOLS, OTHER_ID, USER, NOW)

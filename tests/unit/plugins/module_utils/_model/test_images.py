@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import (
-    KnownImage,
-    disagreement,
-    found_images,
-    reference_to,
+    ImageIdentity,
+    image_mismatch,
+    images_from_dict,
+    pull_reference,
 )
 from tests.unit.builders import IMAGE, image_data
 
-LOADED, OTHER = KnownImage("sha256:1", "sha256:1"), KnownImage("sha256:2", "sha256:2")
-PULLED = KnownImage("sha256:1", "sha256:a", "lab/python@sha256:a")
-KEPT_OTHERWISE = KnownImage("sha256:a", "sha256:a", "lab/python@sha256:a")
+LOADED, OTHER = ImageIdentity("sha256:1", "sha256:1"), ImageIdentity("sha256:2", "sha256:2")
+PULLED = ImageIdentity("sha256:1", "sha256:a", "lab/python@sha256:a")
+KEPT_OTHERWISE = ImageIdentity("sha256:a", "sha256:a", "lab/python@sha256:a")
 
 
 def test_plain_data_of_agents_is_read() -> None:
     data = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
-    assert found_images(data) == {"agent1": {IMAGE: PULLED}, "agent2": {}}
+    assert images_from_dict(data) == {"agent1": {IMAGE: PULLED}, "agent2": {}}
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_plain_data_of_agents_is_read() -> None:
     ids=["no agents", "none has it", "it was loaded", "it was pulled"],
 )
 def test_what_another_agent_has_from_a_registry_is_what_is_pulled(
-    there: dict[str, dict[str, KnownImage]], reference: str
+    there: dict[str, dict[str, ImageIdentity]], reference: str
 ) -> None:
-    assert reference_to(IMAGE, there) == reference
+    assert pull_reference(IMAGE, there) == reference
 
 
 def test_a_name_that_is_a_digest_is_pulled_as_it_is() -> None:
     name = "lab/python:1@sha256:b"
-    assert reference_to(name, {"agent1": {name: PULLED}}) == name
+    assert pull_reference(name, {"agent1": {name: PULLED}}) == name
 
 
 @pytest.mark.parametrize(
@@ -48,23 +48,23 @@ def test_a_name_that_is_a_digest_is_pulled_as_it_is() -> None:
     [[], [LOADED], [LOADED, LOADED], [LOADED, PULLED], [PULLED, KEPT_OTHERWISE]],
     ids=["none", "one", "loaded on both", "loaded and pulled", "kept in different ways"],
 )
-def test_the_same_bits_are_agreed_upon(images: list[KnownImage]) -> None:
-    assert disagreement({f"agent{number}": {IMAGE: one} for number, one in enumerate(images)}) == ""
+def test_the_same_bits_are_agreed_upon(images: list[ImageIdentity]) -> None:
+    assert image_mismatch({f"agent{number}": {IMAGE: one} for number, one in enumerate(images)}) == ""
 
 
 def test_other_bits_of_one_name_are_told_with_who_has_them() -> None:
-    long = KnownImage("sha256:3", f"sha256:{'c' * 64}")
+    long = ImageIdentity("sha256:3", f"sha256:{'c' * 64}")
     found = {"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: long}, "agent3": {IMAGE: LOADED}, "agent4": {}}
-    assert disagreement(found) == (
+    assert image_mismatch(found) == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1 and agent3,"
         " sha256:cccccccccccc… on agent2; remove it there (docker rmi) or name it by its digest"
     )
 
 
 def test_images_of_different_names_may_differ() -> None:
-    assert disagreement({"agent1": {IMAGE: LOADED}, "agent2": {"other:1": OTHER}}) == ""
+    assert image_mismatch({"agent1": {IMAGE: LOADED}, "agent2": {"other:1": OTHER}}) == ""
 
 
 def test_each_name_is_looked_at() -> None:
     found = {"agent1": {IMAGE: LOADED, "other:1": LOADED}, "agent2": {IMAGE: LOADED, "other:1": OTHER}}
-    assert disagreement(found).startswith("session_image: 'other:1' is not the same on all agents: ")
+    assert image_mismatch(found).startswith("session_image: 'other:1' is not the same on all agents: ")

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import (
-    as_text,
+    chunks,
     count,
-    each,
+    format_ranges,
+    iter_ports,
     parse_ranges,
     ranges_of,
-    slices,
 )
 
 PORTS = st.sets(st.integers(1, 65535), min_size=1, max_size=50)
@@ -46,13 +46,13 @@ def test_what_is_out_of_range_is_refused(text: str) -> None:
 @given(PORTS)
 def test_text_gives_back_the_same_ports(ports: set[int]) -> None:
     ranges = ranges_of(ports)
-    assert parse_ranges(as_text(ranges)) == ranges
-    assert list(each(ranges)) == sorted(ports)
+    assert parse_ranges(format_ranges(ranges)) == ranges
+    assert list(iter_ports(ranges)) == sorted(ports)
     assert count(ranges) == len(ports)
 
 
 @given(PORTS, st.integers(1, 20))
 def test_slices_hold_all_ports_once_and_none_is_too_long(ports: set[int], size: int) -> None:
-    parts = slices(ranges_of(ports), size)
-    assert [port for part in parts for port in each(part)] == sorted(ports)
+    parts = chunks(ranges_of(ports), size)
+    assert [port for part in parts for port in iter_ports(part)] == sorted(ports)
     assert all(0 < count(part) <= size for part in parts)

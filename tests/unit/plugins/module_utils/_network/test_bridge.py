@@ -13,24 +13,24 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.bridge 
     plan_bridge,
     plan_filtering,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, LinkState
 from tests.unit.builders import plan
 
 WANTED = Bridge("bai-1", 1450)
 LINK = {"ifname": "bai-1", "flags": ["BROADCAST", "UP"], "mtu": 1450, "inet6_addr_gen_mode": "none"}
 
-FILTER = Step(
+FILTER = LinkOperation(
     Change("bridge bai-1", "frames not filtered", "filtered"),
     ("link set dev bai-1 type bridge nf_call_iptables 1 nf_call_ip6tables 1",),
 )
 
 
-def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addresses: str) -> list[Step]:
+def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addresses: str) -> list[LinkOperation]:
     """Return what must change where the bridge is such a link with these addresses."""
     entries = [dict(zip(("local", "prefixlen"), address.split("/"), strict=True)) for address in addresses]
-    look = Look()
-    monkeypatch.setattr(Look, "links", {"bai-1": link} if link else {})
-    monkeypatch.setattr(Look, "addresses", {"bai-1": entries})
+    look = LinkState()
+    monkeypatch.setattr(LinkState, "links", {"bai-1": link} if link else {})
+    monkeypatch.setattr(LinkState, "addresses", {"bai-1": entries})
     return plan_bridge(WANTED, look)
 
 
@@ -44,7 +44,7 @@ def test_a_wider_bridge_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_bridge_is_made_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ("link add bai-1 mtu 1450 type bridge", "link set dev bai-1 addrgenmode none up")
-    assert planned(monkeypatch, None) == [Step(Change("bridge bai-1", None, "mtu 1450"), lines)]
+    assert planned(monkeypatch, None) == [LinkOperation(Change("bridge bai-1", None, "mtu 1450"), lines)]
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_a_missing_bridge_is_made_without_an_address(monkeypatch: pytest.MonkeyP
 def test_what_drifted_is_put_right(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
-    assert planned(monkeypatch, {**LINK, **drift}) == [Step(Change("bridge bai-1", *change), (line,))]
+    assert planned(monkeypatch, {**LINK, **drift}) == [LinkOperation(Change("bridge bai-1", *change), (line,))]
 
 
 def test_an_address_on_the_bridge_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, LINK, "10.128.3.1/29", "fe80::1/64") == [
-        Step(Change("address 10.128.3.1/29 on bai-1", "there", None), ("addr del 10.128.3.1/29 dev bai-1",)),
-        Step(Change("address fe80::1/64 on bai-1", "there", None), ("addr del fe80::1/64 dev bai-1",)),
+        LinkOperation(Change("address 10.128.3.1/29 on bai-1", "there", None), ("addr del 10.128.3.1/29 dev bai-1",)),
+        LinkOperation(Change("address fe80::1/64 on bai-1", "there", None), ("addr del fe80::1/64 dev bai-1",)),
     ]
 
 
@@ -91,8 +91,8 @@ def test_the_plan_names_the_bridge() -> None:
     ids=["filtered", "IPv4 alone", "not filtered"],
 )
 def test_frames_of_a_bridge_pass_the_firewall_whatever_the_host_is_set_to(
-    monkeypatch: pytest.MonkeyPatch, data: dict[str, int], steps: list[Step]
+    monkeypatch: pytest.MonkeyPatch, data: dict[str, int], steps: list[LinkOperation]
 ) -> None:
-    monkeypatch.setattr(Look, "links", {"bai-1": {**LINK, "linkinfo": {"info_kind": "bridge", "info_data": data}}})
-    assert plan_filtering("bai-1", Look()) == steps
-    assert plan_filtering("bai-2", Look()) == []
+    monkeypatch.setattr(LinkState, "links", {"bai-1": {**LINK, "linkinfo": {"info_kind": "bridge", "info_data": data}}})
+    assert plan_filtering("bai-1", LinkState()) == steps
+    assert plan_filtering("bai-2", LinkState()) == []

@@ -72,7 +72,7 @@ def test_identifiers_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) ->
         ("", [], "UNKNOWN 65535 UNKNOWN 65535", None),
         ("", [], "203.0.113.7 51234 198.51.100.1", None),
         ("", [], "", None),
-        ("", [{"dst": "default", "dev": "gone"}], "", None),
+        ("", [{"dst": "default", "dev": "stale_sessions"}], "", None),
     ],
     ids=[
         "asked for",
@@ -127,7 +127,7 @@ def test_interfaces_are_outside_that_have_an_address_others_know(monkeypatch: py
         link("bai-5f0c6a523c", None, "bridge"),
     ]
     answer(monkeypatch, addr=links)
-    assert host.outer_interfaces() == ["eth0", "eth1", "veth0"]
+    assert host.external_interfaces() == ["eth0", "eth1", "veth0"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_bridge_that_leads_to_a_router_is_outside(monkeypatch: pytest.MonkeyPa
     inside = {"dst": "172.18.0.0/16", "dev": "br1"}
     nowhere = {"type": "blackhole", "dst": "10.9.0.0/16"}
     answer(monkeypatch, addr=links, route=[route, inside, nowhere, {**route, "dev": "br2"}])
-    assert host.outer_interfaces() == ["br0"]
+    assert host.external_interfaces() == ["br0"]
 
 
 def test_routers_of_both_families_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_routers_of_both_families_are_asked_for(monkeypatch: pytest.MonkeyPatch)
         return [link("br6", "2001:db8::1", "bridge")]
 
     monkeypatch.setattr(host, "show", show)
-    assert host.outer_interfaces() == ["br6"]
+    assert host.external_interfaces() == ["br6"]
 
 
 def test_all_interfaces_are_known_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import (
-    Look,
+    LinkOperation,
+    LinkState,
     NetworkError,
-    ProcessGone,
-    Step,
-    apply,
+    ProcessExitedError,
+    apply_operations,
     show,
 )
 
@@ -68,7 +68,7 @@ def test_a_container_that_has_ended_is_an_error_of_its_own(
     ran(monkeypatch, code=1, err="nsenter: cannot open\n")
     with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as told:
         show("ip", "-j", "link", pid=pid)
-    assert isinstance(told.value, ProcessGone) is gone
+    assert isinstance(told.value, ProcessExitedError) is gone
 
 
 def test_a_listing_can_be_that_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,11 +80,11 @@ def test_a_listing_can_be_that_of_a_container(monkeypatch: pytest.MonkeyPatch) -
 def test_all_steps_take_a_process_for_each_tool_and_one_for_each_container(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
     change = Change("link a", None, "there")
-    apply(
+    apply_operations(
         [
-            Step(change, ("link set c mtu 9",), pid=42),
-            Step(change, ("link add a", "link set a up"), ("fdb add b",)),
-            Step(change, ("link set d up",), pid=42),
+            LinkOperation(change, ("link set c mtu 9",), pid=42),
+            LinkOperation(change, ("link add a", "link set a up"), ("fdb add b",)),
+            LinkOperation(change, ("link set d up",), pid=42),
         ]
     )
     assert processes.seen == [
@@ -96,21 +96,21 @@ def test_all_steps_take_a_process_for_each_tool_and_one_for_each_container(monke
 
 def test_no_steps_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
-    apply([])
+    apply_operations([])
     assert processes.seen == []
 
 
 def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
     with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
-        apply([Step(Change("entry b", None, "there"), bridge=("fdb add",))])
+        apply_operations([LinkOperation(Change("entry b", None, "there"), bridge=("fdb add",))])
 
 
 def test_a_look_reads_each_listing_once_and_sorts_it_by_link(monkeypatch: pytest.MonkeyPatch) -> None:
     one: dict[str, Any] = {"ifname": "a", "dev": "a", "addr_info": [{"local": "::1"}]}
     other: dict[str, Any] = {"ifname": "b", "dev": "a", "addr_info": []}
     processes = ran(monkeypatch, out=json.dumps([one, other]))
-    look = Look()
+    look = LinkState()
     assert look.links == {"a": one, "b": other}
     assert look.addresses == {"a": [{"local": "::1"}], "b": []}
     assert look.forwarding == {"a": [one], "b": [other]}

@@ -9,26 +9,26 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._network import latency
 from ansible_collections.backendai.cluster.plugins.module_utils._network.latency import latencies
-from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import PeerTarget, ProbeSource
 
-HERE = Endpoint("main1", os.getpid())
-LOOPBACK = Target("sub1", "127.0.0.1")
+HERE = ProbeSource("main1", os.getpid())
+LOOPBACK = PeerTarget("sub1", "127.0.0.1")
 
 
 def test_the_best_of_a_few_echoes_is_told_in_milliseconds() -> None:
     taken = latencies([(HERE, LOOPBACK)])
     assert list(taken) == [("main1", "sub1")]
-    assert 0 < taken["main1", "sub1"] < latency.PATIENCE * 1000
+    assert 0 < taken["main1", "sub1"] < latency.ECHO_TIMEOUT * 1000
 
 
 def test_a_peer_that_does_not_answer_has_no_latency(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "PATIENCE", 0.05)
+    monkeypatch.setattr(latency, "ECHO_TIMEOUT", 0.05)
     monkeypatch.setattr(latency, "echo_request", lambda _size, _sequence: b"\x0d\0" + bytes(18))
     assert latencies([(HERE, LOOPBACK)]) == {}
 
 
 def test_a_container_that_died_hides_no_other() -> None:
-    gone = Endpoint("sub2", 2**22 + 1)
+    gone = ProbeSource("sub2", 2**22 + 1)
     assert list(latencies([(gone, LOOPBACK), (HERE, LOOPBACK)])) == [("main1", "sub1")]
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
-    Endpoint,
-    Met,
-    Target,
-    meetings,
+    PeerTarget,
+    ProbeSource,
+    Reachability,
+    check_reachability,
 )
 
-HERE = Endpoint("main1", os.getpid())
+HERE = ProbeSource("main1", os.getpid())
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def says() -> list[bytes]:
 
 
 @pytest.fixture
-def peer(says: list[bytes]) -> Iterator[Target]:
+def peer(says: list[bytes]) -> Iterator[PeerTarget]:
     """Return a container at the loopback address, with somebody who listens where its sshd would be."""
     server = socket.create_server(("127.0.0.1", 0))
 
@@ -42,36 +42,43 @@ def peer(says: list[bytes]) -> Iterator[Target]:
                 client.sendall(says[0])
 
     threading.Thread(target=serve, daemon=True).start()
-    yield Target("sub1", "127.0.0.1", server.getsockname()[1])
+    yield PeerTarget("sub1", "127.0.0.1", server.getsockname()[1])
     server.shutdown(socket.SHUT_RDWR)
     server.close()
 
 
-def test_a_peer_that_greets_and_echoes_is_met(peer: Target) -> None:
-    assert meetings([HERE], [peer, Target("main1", "192.0.2.9")], 1500, 5) == [Met("main1", "sub1", True, True)]
+def test_a_peer_that_greets_and_echoes_is_met(peer: PeerTarget) -> None:
+    assert check_reachability([HERE], [peer, PeerTarget("main1", "192.0.2.9")], 1500, 5) == [
+        Reachability("main1", "sub1", True, True)
+    ]
 
 
-def test_a_peer_that_is_no_sshd_is_told(peer: Target, says: list[bytes]) -> None:
+def test_a_peer_that_is_no_sshd_is_told(peer: PeerTarget, says: list[bytes]) -> None:
     says[0] = b"HTTP/1.1 400\r\n"
-    assert meetings([HERE], [peer], 1500, 0.2) == [Met("main1", "sub1", False, True)]
+    assert check_reachability([HERE], [peer], 1500, 0.2) == [Reachability("main1", "sub1", False, True)]
 
 
-def test_a_frame_that_does_not_fit_is_told(peer: Target) -> None:
-    assert meetings([HERE], [peer], 65537, 0.2) == [Met("main1", "sub1", True, False)]
+def test_a_frame_that_does_not_fit_is_told(peer: PeerTarget) -> None:
+    assert check_reachability([HERE], [peer], 65537, 0.2) == [Reachability("main1", "sub1", True, False)]
 
 
-def test_every_source_meets_every_other_target_one_after_the_other(peer: Target) -> None:
-    sources = [HERE, Endpoint("sub1", os.getpid())]
-    targets = [peer, Target("main1", "127.0.0.1", peer.port)]
-    assert meetings(sources, targets, 1500, 5) == [Met("main1", "sub1", True, True), Met("sub1", "main1", True, True)]
+def test_every_source_meets_every_other_target_one_after_the_other(peer: PeerTarget) -> None:
+    sources = [HERE, ProbeSource("sub1", os.getpid())]
+    targets = [peer, PeerTarget("main1", "127.0.0.1", peer.port)]
+    assert check_reachability(sources, targets, 1500, 5) == [
+        Reachability("main1", "sub1", True, True),
+        Reachability("sub1", "main1", True, True),
+    ]
 
 
-def test_a_container_that_died_meets_nobody(peer: Target) -> None:
-    assert meetings([Endpoint("main1", 2**22 + 1)], [peer], 1500, 0.2) == [Met("main1", "sub1", False, False)]
+def test_a_container_that_died_meets_nobody(peer: PeerTarget) -> None:
+    assert check_reachability([ProbeSource("main1", 2**22 + 1)], [peer], 1500, 0.2) == [
+        Reachability("main1", "sub1", False, False)
+    ]
 
 
 def test_a_container_need_not_meet_itself() -> None:
-    assert meetings([HERE], [Target("main1", "192.0.2.9")], 1500, 0.2) == []
+    assert check_reachability([HERE], [PeerTarget("main1", "192.0.2.9")], 1500, 0.2) == []
 
 
 @contextmanager
@@ -80,8 +87,8 @@ def asked(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=[server])
         thread.start()
-        target = Target("sub1", "127.0.0.1", server.getsockname()[1])
-        assert meetings([HERE], [target], 1500, 10) == [Met("main1", "sub1", True, True)]
+        target = PeerTarget("sub1", "127.0.0.1", server.getsockname()[1])
+        assert check_reachability([HERE], [target], 1500, 10) == [Reachability("main1", "sub1", True, True)]
         thread.join()
         yield server
 

@@ -96,7 +96,7 @@ def test_variables_that_are_no_text_do_not_hide_it(runs: Runs) -> None:
     assert ssh_connection() == CONNECTION
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["gone", "unreadable"])
+@pytest.mark.parametrize("there", [False, True], ids=["stale_sessions", "unreadable"])
 def test_a_process_whose_variables_cannot_be_read_is_passed_over(runs: Runs, there: bool) -> None:
     runs(OURS, SUDO)
     hidden = runs(SUDO, SHELL) / "environ"
@@ -107,7 +107,7 @@ def test_a_process_whose_variables_cannot_be_read_is_passed_over(runs: Runs, the
     assert ssh_connection() == CONNECTION
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["gone", "unreadable"])
+@pytest.mark.parametrize("there", [False, True], ids=["stale_sessions", "unreadable"])
 def test_behind_a_process_whose_parent_is_not_known_nothing_is_found(runs: Runs, there: bool) -> None:
     runs(OURS, SUDO)
     hidden = runs(SUDO, SHELL) / "stat"

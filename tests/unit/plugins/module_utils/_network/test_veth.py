@@ -9,12 +9,15 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import veth
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import ProcessGone, Step
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Port, Ports, plan_ports
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import (
+    LinkOperation,
+    ProcessExitedError,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Ports, VethInterface, plan_ports
 
 MAC = "02:ba:0a:80:03:02"
-SESSION = Port("main1", 42, "cluster0", "bai-1", "10.128.3.2/29", MAC, 1450)
-DEFAULT = Port("main1", 42, "eth0", "backendai0")
+SESSION = VethInterface("main1", 42, "cluster0", "bai-1", "10.128.3.2/29", MAC, 1450)
+DEFAULT = VethInterface("main1", 42, "eth0", "backendai0")
 INSIDE: list[dict[str, Any]] = [
     {
         "ifname": "cluster0",
@@ -53,11 +56,11 @@ def test_containers_as_planned_are_no_change(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_container_that_has_ended_meanwhile_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_command: str, pid: int | None = None) -> list[dict[str, Any]]:
         if pid == 43:
-            raise ProcessGone("nsenter: cannot open /proc/43/ns/net: No such file or directory")
+            raise ProcessExitedError("nsenter: cannot open /proc/43/ns/net: No such file or directory")
         return [] if pid == 42 else OUTSIDE
 
     monkeypatch.setattr(veth, "show", look)
-    ended = Port("sub1", 43, "eth0", "backendai0")
+    ended = VethInterface("sub1", 43, "eth0", "backendai0")
     assert plan_ports([ended, DEFAULT]) == Ports([], {"main1": "eth0"})
 
 
@@ -87,7 +90,7 @@ def test_no_containers_need_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_drifted_inside_is_put_right_inside(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], lines: tuple[str, ...]
 ) -> None:
-    step = Step(Change("cluster0 of main1", *change), lines, pid=42)
+    step = LinkOperation(Change("cluster0 of main1", *change), lines, pid=42)
     assert planned(monkeypatch, drift, {}) == Ports([step], {})
 
 
@@ -104,7 +107,7 @@ def test_what_drifted_inside_is_put_right_inside(
 def test_what_drifted_outside_is_put_right_outside(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
-    step = Step(Change("port of main1 on bai-1", *change), (line,))
+    step = LinkOperation(Change("port of main1 on bai-1", *change), (line,))
     assert planned(monkeypatch, {}, drift) == Ports([step], {})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, LinkState
 from ansible_collections.backendai.cluster.plugins.module_utils._network.vxlan import Peer, Vxlan, desired_vxlan
 from tests.unit.builders import plan
 
@@ -46,19 +46,19 @@ FILL = (
 )
 PHRASE = "vni 4711, mtu 1450, on bai-1, 2 remote containers"
 
-Planned = Callable[..., list[Step]]
+Planned = Callable[..., list[LinkOperation]]
 
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     """Return what plans the wanted link on a host whose commands of iproute2 answer as told."""
 
-    def plan_it(**differently: Any) -> list[Step]:
+    def plan_it(**differently: Any) -> list[LinkOperation]:
         seen = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}
-        monkeypatch.setattr(Look, "links", {"bax-1": seen["link"]} if seen["link"] else {})
-        monkeypatch.setattr(Look, "forwarding", {"bax-1": seen["forwarding"]})
-        monkeypatch.setattr(Look, "neighbours", {"bax-1": seen["neighbours"]})
-        return vxlan.plan_vxlan(WANTED, Look())
+        monkeypatch.setattr(LinkState, "links", {"bax-1": seen["link"]} if seen["link"] else {})
+        monkeypatch.setattr(LinkState, "forwarding", {"bax-1": seen["forwarding"]})
+        monkeypatch.setattr(LinkState, "neighbours", {"bax-1": seen["neighbours"]})
+        return vxlan.plan_vxlan(WANTED, LinkState())
 
     return plan_it
 
@@ -68,7 +68,7 @@ def test_a_link_as_planned_is_no_change(planned: Planned) -> None:
 
 
 def test_a_missing_link_is_made_with_every_remote_container(planned: Planned) -> None:
-    assert planned(link=None) == [Step(Change("link bax-1", None, PHRASE), CREATE, FILL)]
+    assert planned(link=None) == [LinkOperation(Change("link bax-1", None, PHRASE), CREATE, FILL)]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,9 @@ def test_what_cannot_be_changed_in_place_makes_the_link_anew_and_says_why(
     planned: Planned, drift: dict[str, Any], why: str
 ) -> None:
     link = {**LINK, "linkinfo": {"info_data": {**SETTINGS, **drift}}}
-    assert planned(link=link) == [Step(Change("link bax-1", why, PHRASE), ("link del dev bax-1", *CREATE), FILL)]
+    assert planned(link=link) == [
+        LinkOperation(Change("link bax-1", why, PHRASE), ("link del dev bax-1", *CREATE), FILL)
+    ]
 
 
 def test_something_else_under_the_same_name_is_replaced(planned: Planned) -> None:
@@ -112,18 +114,18 @@ def test_an_ipv6_underlay_is_compared_under_its_own_key(planned: Planned) -> Non
 def test_what_can_be_changed_in_place_is(
     planned: Planned, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
-    assert planned(link={**LINK, **drift}) == [Step(Change("link bax-1", *change), (line,))]
+    assert planned(link={**LINK, **drift}) == [LinkOperation(Change("link bax-1", *change), (line,))]
 
 
 def test_a_missing_forwarding_entry_comes_back(planned: Planned) -> None:
     assert planned(forwarding=FORWARDING[1:]) == [
-        Step(Change(f"forwarding entry {MAC2} on bax-1", None, "to 192.0.2.2"), bridge=(FILL[0],))
+        LinkOperation(Change(f"forwarding entry {MAC2} on bax-1", None, "to 192.0.2.2"), bridge=(FILL[0],))
     ]
 
 
 def test_a_missing_neighbour_comes_back(planned: Planned) -> None:
     assert planned(neighbours=NEIGHBOURS[:1]) == [
-        Step(Change("neighbour 10.128.3.5 on bax-1", None, MAC3), (CREATE[4],))
+        LinkOperation(Change("neighbour 10.128.3.5 on bax-1", None, MAC3), (CREATE[4],))
     ]
 
 
@@ -133,15 +135,15 @@ def test_entries_that_are_not_in_the_plan_go(planned: Planned) -> None:
         forwarding=[*FORWARDING, {"mac": stray, "dst": "192.0.2.9"}, {"mac": "00:00:00:00:00:00", "dst": "192.0.2.9"}],
         neighbours=[*NEIGHBOURS, {"dst": "10.128.3.9", "lladdr": stray}],
     ) == [
-        Step(
+        LinkOperation(
             Change("forwarding entry 00:00:00:00:00:00 on bax-1", "to 192.0.2.9", None),
             bridge=("fdb del 00:00:00:00:00:00 dev bax-1 dst 192.0.2.9",),
         ),
-        Step(
+        LinkOperation(
             Change(f"forwarding entry {stray} on bax-1", "to 192.0.2.9", None),
             bridge=(f"fdb del {stray} dev bax-1 dst 192.0.2.9",),
         ),
-        Step(Change("neighbour 10.128.3.9 on bax-1", stray, None), ("neigh del 10.128.3.9 dev bax-1",)),
+        LinkOperation(Change("neighbour 10.128.3.9 on bax-1", stray, None), ("neigh del 10.128.3.9 dev bax-1",)),
     ]
 
 
@@ -196,12 +198,14 @@ def test_a_session_on_one_agent_needs_no_link(counts: dict[str, int]) -> None:
     assert desired_vxlan(plan(counts), "agent1") is None
 
 
-@pytest.mark.parametrize(("there", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["there", "gone"])
+@pytest.mark.parametrize(
+    ("there", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["there", "stale_sessions"]
+)
 def test_removing_a_link_may_be_repeated(
     monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, ...]]
 ) -> None:
     seen: list[tuple[str, ...]] = []
     monkeypatch.setattr(vxlan, "show", lambda *_command: there)
-    monkeypatch.setattr(vxlan, "apply", lambda steps: seen.extend(step.ip for step in steps))
+    monkeypatch.setattr(vxlan, "apply_operations", lambda steps: seen.extend(step.ip for step in steps))
     vxlan.remove_link("bax-1")
     assert seen == ran

@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings, FactsQuery
 from tests.unit.builders import IMAGE, agent_facts
 from tests.unit.phases import NOWHERE, result_of
 
@@ -40,13 +40,13 @@ def test_facts_are_those_of_the_agent_that_the_inventory_describes(
 ) -> None:
     asked: list[Any] = []
 
-    def survey(client: str, store: Store, settings: Settings, questions: Questions) -> AgentFacts:
+    def survey(client: str, store: Store, settings: AgentSettings, questions: FactsQuery) -> AgentFacts:
         asked.extend([client, store.firewall_file, settings, questions])
         return FACTS
 
     monkeypatch.setattr(agent, "survey_agent", survey)
-    assert result_of("survey", options(tmp_path)) == {"agent": FACTS.to_dict(), "unfit": None}
-    settings, questions = Settings(**{**SETTINGS, "resource_group": "gpu"}), Questions([IMAGE], ["/mnt"])
+    assert result_of("survey", options(tmp_path)) == {"agent": FACTS.to_dict(), "error": None}
+    settings, questions = AgentSettings(**{**SETTINGS, "resource_group": "gpu"}), FactsQuery([IMAGE], ["/mnt"])
     assert asked == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
 
 
@@ -58,12 +58,12 @@ def test_agent_that_declares_what_is_not_there_is_unfit(tmp_path: Path, monkeypa
         raise ValueError(sentence)
 
     monkeypatch.setattr(agent, "survey_agent", survey)
-    assert result_of("survey", options(tmp_path)) == {"agent": None, "unfit": sentence}
+    assert result_of("survey", options(tmp_path)) == {"agent": None, "error": sentence}
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 def test_agent_whose_engine_is_down_is_unfit_and_no_failure(tmp_path: Path, check_mode: bool) -> None:
     result = result_of("survey", options(tmp_path), check_mode=check_mode)
     assert result["agent"] is None
-    assert result["unfit"].startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
+    assert result["error"].startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert list(tmp_path.iterdir()) == []

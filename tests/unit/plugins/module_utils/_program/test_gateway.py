@@ -15,7 +15,7 @@ from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provis
 from tests.unit.haproxy import AdminSocket
 from tests.unit.phases import failure_of, result_of
 
-NOTHING: dict[str, Any] = {"routes": [], "ended": [], "exact": False}
+NOTHING: dict[str, Any] = {"routes": [], "ended": [], "purge": False}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_ended_and_exact_close_doors(folder: Path) -> None:
     assert len(list((folder / "routes").iterdir())) == 2
     routes(folder, ended=[ONE])
     assert [path.stem for path in (folder / "routes").iterdir()] == [TWO]
-    routes(folder, routes=[ROUTE], exact=True)
+    routes(folder, routes=[ROUTE], purge=True)
     assert [path.stem for path in (folder / "routes").iterdir()] == [ONE]
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable, Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImagePullError, Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._program import image
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, PullStatus
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.engine import Engine
 from tests.unit.phases import NOWHERE, failure_of, result_of
@@ -41,17 +41,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return what is asked of the agent: claims that go on, and looks; a pull is under way."""
     calls: list[Any] = []
 
-    def renew(_store: Any, *claim: Any) -> Held:
+    def renew(_store: Any, *claim: Any) -> LocalSession:
         calls.append(claim)
         return HELD
 
-    def look_at(_client: Any, docker_host: str, _store: Any, of: Held, wanted: Pull) -> Seen:
+    def look_at(_client: Any, docker_host: str, _store: Any, of: LocalSession, wanted: Pull) -> PullStatus:
         calls.append((docker_host, of, wanted))
-        return Seen(None, Progress(10_000_000, 30_000_000, 0, 1), started=True)
+        return PullStatus(None, Progress(10_000_000, 30_000_000, 0, 1), started=True)
 
     monkeypatch.setattr(image, "connect", lambda _address: Engine())
-    monkeypatch.setattr(image, "renew", renew)
-    monkeypatch.setattr(image, "look", look_at)
+    monkeypatch.setattr(image, "renew_claim", renew)
+    monkeypatch.setattr(image, "ensure_pull", look_at)
     return calls
 
 
@@ -79,18 +79,18 @@ def test_without_a_password_none_is_used(asked: list[Any], pull: dict[str, Any])
 
 
 def test_image_that_is_there_is_told(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image, "look", lambda *_look: Seen(KnownImage("sha256:1", "sha256:1")))
+    monkeypatch.setattr(image, "ensure_pull", lambda *_look: PullStatus(ImageIdentity("sha256:1", "sha256:1")))
     result = result_of("pull", pull)
     assert (result["changed"], result["images"], result["under_way"]) == (False, {IMAGE: image_data()}, [])
     assert result["diff"] == NOTHING
 
 
-@pytest.mark.parametrize("step", ["look", "renew"])
-@pytest.mark.parametrize("error", [ImageUnavailable("no"), NotClaimed("no")])
+@pytest.mark.parametrize("step", ["ensure_pull", "renew_claim"])
+@pytest.mark.parametrize("error", [ImagePullError("no"), ClaimLostError("no")])
 def test_what_goes_wrong_is_one_sentence(
     pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:
-    def fail(*_given: Any) -> Seen:
+    def fail(*_given: Any) -> PullStatus:
         raise error
 
     monkeypatch.setattr(image, step, fail)

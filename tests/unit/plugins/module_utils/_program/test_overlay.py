@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import overlay
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.phases import NOWHERE, failure_of, result_of
 
@@ -54,7 +54,7 @@ def test_overlay_that_cannot_be_made_stops_no_other(asked: dict[str, Any], monke
     def make(_client: None, _store: Store, of: SessionPlan, _nonce: str, *, dry: bool) -> list[Change]:
         assert not dry
         if of.id == SESSION_ID:
-            raise NotClaimed("this one gives way")
+            raise ClaimLostError("this one gives way")
         return [Change("network", None, "made")]
 
     monkeypatch.setattr(overlay, "connect", lambda _address: None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
 from tests.unit.builders import SESSION_ID, held, plan
@@ -141,14 +141,14 @@ def test_every_part_of_that_name_or_id_is_verified(
     named: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def verify(client: Engine, there: Store, of: Held, seconds: int) -> dict[str, Any]:
+    def verify(client: Engine, there: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
         assert (client, there.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
         return {"verified": of.plan.name, "seconds": seconds}
 
     store.save(held(BATCH))
     monkeypatch.setattr(session, "verify_part", verify)
-    wanted = {"verified": "train-llm", "seconds": session.PATIENCE}
-    assert parts("verify", {**agent, **named}, check_mode=check_mode) == {"parts": [wanted], "unfit": None}
+    wanted = {"verified": "train-llm", "seconds": session.TIMEOUT_SECONDS}
+    assert parts("verify", {**agent, **named}, check_mode=check_mode) == {"parts": [wanted], "error": None}
 
 
 @NAMED
@@ -161,14 +161,14 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
     named: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def logs_of(client: Engine, of: Held, kernel: str, lines: int) -> dict[str, Any]:
+    def logs_of(client: Engine, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
         assert client is engine
         return {"asked": [of.plan.name, kernel, lines]}
 
     store.save(held(BATCH, expires_at=1.0))
     monkeypatch.setattr(session, "logs_of", logs_of)
     asked = {**agent, **named}
-    assert parts("logs", asked, check_mode=check_mode) == {"parts": [{"asked": ["train-llm", "", 100]}], "unfit": None}
+    assert parts("logs", asked, check_mode=check_mode) == {"parts": [{"asked": ["train-llm", "", 100]}], "error": None}
     result = parts("logs", {**asked, "kernel": "sub1", "lines": 7}, check_mode=check_mode)
     assert result["parts"] == [{"asked": ["train-llm", "sub1", 7]}]
 
@@ -181,7 +181,7 @@ def test_agent_that_holds_nothing_of_the_session_needs_no_engine(
     agent: dict[str, Any], store: Store, phase: str
 ) -> None:
     store.save(held(BATCH))
-    assert parts(phase, {**agent, "name": "other"}) == {"parts": [], "unfit": None}
+    assert parts(phase, {**agent, "name": "other"}) == {"parts": [], "error": None}
 
 
 @LOOKS
@@ -191,7 +191,7 @@ def test_agent_whose_engine_is_down_is_unfit_and_no_failure(
 ) -> None:
     store.save(held(BATCH))
     result = parts(phase, {**agent, "session_id": SESSION_ID}, check_mode=check_mode)
-    assert (result["parts"], result["unfit"].startswith(DOWN)) == ([], True)
+    assert (result["parts"], result["error"].startswith(DOWN)) == ([], True)
 
 
 @LOOKS
@@ -200,7 +200,7 @@ def test_session_that_cannot_be_read_makes_the_agent_unfit(agent: dict[str, Any]
     (store.folder(SESSION_ID) / "session.json").write_text("{")
     result = parts(phase, {**agent, "name": "train-llm"})
     assert result["parts"] == []
-    assert "session.json is damaged" in result["unfit"]
+    assert "session.json is damaged" in result["error"]
 
 
 # ---- marks
@@ -224,19 +224,23 @@ def test_check_mode_leaves_no_mark(
 
         monkeypatch.setattr(session.mount_markers, name, act)
 
-    acting("leave", ["/data"])
-    acting("look", {"main1": {}})
-    acting("remove", ["/data"])
+    acting("create_marker", ["/data"])
+    acting("find_markers", {"main1": {}})
+    acting("remove_marker", ["/data"])
     store.save(held(BATCH))
-    results = [result_of("mark", marking(act, agent), check_mode=check_mode) for act in ("leave", "look", "remove")]
+    results = [result_of("mark", marking(act, agent), check_mode=check_mode) for act in ("create", "find", "remove")]
     there = [] if check_mode else ["/data"]
-    assert results == [{"left": there}, {"seen": {"main1": {}}}, {"stays": there}]
+    assert results == [{"marked": there}, {"observed": {"main1": {}}}, {"leftover": there}]
     named = "m of train-llm"
-    assert acts == ([f"look {named}"] if check_mode else [f"leave {named}", f"look {named}", f"remove {named}"])
+    assert acts == (
+        [f"find_markers {named}"]
+        if check_mode
+        else [f"{act} {named}" for act in ("create_marker", "find_markers", "remove_marker")]
+    )
 
 
 def test_mark_for_a_session_that_is_not_here_is_refused(agent: dict[str, Any]) -> None:
-    assert failure_of("mark", marking("look", agent)) == f"the session {SESSION_ID} is not on this agent."
+    assert failure_of("mark", marking("find", agent)) == f"the session {SESSION_ID} is not on this agent."
 
 
 # ---- an engine that is down
@@ -249,7 +253,7 @@ def test_mark_for_a_session_that_is_not_here_is_refused(agent: dict[str, Any]) -
         ("remove", {"sessions": [{"id": SESSION_ID, "nonce": None}]}),
         ("reap", {"end": [], "restart": []}),
         ("wait", {"session_id": SESSION_ID, "patience": 1}),
-        ("mark", {"session_id": SESSION_ID, "mark": "m", "act": "look"}),
+        ("mark", {"session_id": SESSION_ID, "mark": "m", "act": "find"}),
     ],
 )
 def test_engine_that_is_down_fails_with_one_sentence(

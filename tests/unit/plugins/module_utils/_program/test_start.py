@@ -10,15 +10,19 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import start
-from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked
-from ansible_collections.backendai.cluster.plugins.module_utils._session.check import Unhealthy
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, Claimed, ClaimRefused
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest
+from ansible_collections.backendai.cluster.plugins.module_utils._session.check import CheckFailedError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
+    ClaimRefusedError,
+    ClaimRequest,
+    ClaimResult,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
 
@@ -48,8 +52,8 @@ def of_session(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan =
         "plan": {**of.to_dict(), "id": session_id},
         "request": {"name": "train-llm"},
         "seconds": 60,
-        "clear": [OTHER_ID],
-        "unproven": True,
+        "stale_sessions": [OTHER_ID],
+        "never_completed": True,
         "public_keys": THEIRS,
         "images": {"agent2": {IMAGE: image_data()}},
         "contents": CONTENTS,
@@ -68,20 +72,22 @@ class Agent:
         self.calls: list[tuple[str, Any, bool]] = []
         self.errors: dict[tuple[str, str], Exception] = {}
         patch.setattr(start, "connect", lambda address: f"client of {address}")
-        for name in ("claim", "apply_claimed", "prove", "start_command"):
+        for name in ("claim", "apply_claimed", "check_and_commit", "start_command"):
             patch.setattr(start, name, getattr(self, name))
 
-    def claim(self, client: str, _store: Store, settings: Settings, wanted: Claim, *, dry: bool) -> Claimed:
-        assert (client, settings) == (f"client of {NOWHERE}", Settings(**SETTINGS))
+    def claim(
+        self, client: str, _store: Store, settings: AgentSettings, wanted: ClaimRequest, *, dry: bool
+    ) -> ClaimResult:
+        assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS))
         self._take("claim", wanted.plan.id, wanted, dry)
         changes = [Change(f"claim {wanted.plan.name} on agent1", None, "1 containers")]
-        return Claimed(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
+        return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
 
-    def apply_claimed(self, _client: str, _store: Store, wanted: Asked, *, dry: bool) -> list[Change]:
+    def apply_claimed(self, _client: str, _store: Store, wanted: ApplyRequest, *, dry: bool) -> list[Change]:
         self._take("apply", wanted.plan.id, wanted, dry)
         return [Change("container main1", None, "running")]
 
-    def prove(self, _client: str, _store: Store, *proof: Any, commit: bool) -> dict[str, Any]:
+    def check_and_commit(self, _client: str, _store: Store, *proof: Any, commit: bool) -> dict[str, Any]:
         self._take("prove", proof[0], proof, not commit)
         return RUNNING
 
@@ -115,7 +121,7 @@ def test_claim_gives_keys_and_what_it_changes(agent: Agent) -> None:
         "diff": {"before": "", "after": "claim train-llm on agent1: 1 containers\n"},
         "sessions": {SESSION_ID: {"steps": ["claim"], "public_keys": {"main1": {"user": "USER-1", "host": "HOST-1"}}}},
     }
-    wanted = Claim(MADE, {"name": "train-llm"}, "agent1", "n", 60, [OTHER_ID], True)
+    wanted = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "n", 60, [OTHER_ID], True)
     assert agent.calls == [("claim", wanted, False)]
 
 
@@ -124,7 +130,7 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
     result = result_of("start", asking(of_session(["claim", "apply"] if claimed else ["apply"])))
     assert (result["changed"], result["sessions"][SESSION_ID]["steps"][-1]) == (True, "apply")
     own = {"main1": PublicKeys("USER-1", "HOST-1")} if claimed else {}
-    contents = Contents(
+    contents = RenderedFiles(
         hosts="127.0.0.1 localhost\n",
         ssh_config="Host *\n",
         environments={"main1": {"TOKEN": "hunter2"}},
@@ -132,21 +138,21 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
         user_keys=("ssh-ed25519 ALICE",),
         bootstrap="export A=1",
     )
-    images = {"agent2": {IMAGE: KnownImage("sha256:1", "sha256:1")}}
-    assert agent.calls[-1] == ("apply", Asked(MADE, "agent1", "n", contents, "world", images), False)
+    images = {"agent2": {IMAGE: ImageIdentity("sha256:1", "sha256:1")}}
+    assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images), False)
 
 
 def test_proof_commits_and_tells_containers(agent: Agent) -> None:
     result = result_of("start", asking(of_session(["prove"])))
     assert (result["changed"], result["sessions"][SESSION_ID]) == (False, {"steps": ["prove"], "containers": RUNNING})
-    assert agent.calls == [("prove", (SESSION_ID, "n", start.PROOF_SECONDS), False)]
+    assert agent.calls == [("prove", (SESSION_ID, "n", start.CHECK_SECONDS), False)]
 
 
 def test_proof_that_comes_too_early_is_not_a_failure(agent: Agent) -> None:
-    agent.errors["prove", SESSION_ID] = Unhealthy("main1 does not reach sub2 with ssh over tcp")
+    agent.errors["prove", SESSION_ID] = CheckFailedError("main1 does not reach sub2 with ssh over tcp")
     early = {**of_session(["apply", "prove"]), "may_prove_later": True}
     assert result_of("start", asking(early))["sessions"][SESSION_ID] == {"steps": ["apply"]}
-    assert agent.calls[-1] == ("prove", (SESSION_ID, "n", start.FIRST_PROOF_SECONDS), False)
+    assert agent.calls[-1] == ("prove", (SESSION_ID, "n", start.FIRST_CHECK_SECONDS), False)
 
 
 def test_session_of_one_agent_takes_all_steps_in_order(agent: Agent) -> None:
@@ -172,7 +178,7 @@ def test_check_mode_claims_and_applies_dry_and_proves_nothing(agent: Agent) -> N
 
 
 def test_claim_that_is_refused_says_why_and_is_no_failure(agent: Agent) -> None:
-    agent.errors["claim", SESSION_ID] = ClaimRefused("agent1 no longer has room for 1 container of cpu 1, mem 1g")
+    agent.errors["claim", SESSION_ID] = ClaimRefusedError("agent1 no longer has room for 1 container of cpu 1, mem 1g")
     assert result_of("start", asking(of_session(ALL))) == {
         "changed": False,
         "diff": {"before": "", "after": ""},
@@ -192,7 +198,7 @@ def test_step_that_fails_is_the_last_one_and_says_why(agent: Agent, step: str) -
     assert [taken for taken, _dry in agent.taken] == [*result["steps"], step] == ALL[: ALL.index(step) + 1]
 
 
-@pytest.mark.parametrize("error", [ClaimRefused("full"), ValueError("no")], ids=["refused", "failed"])
+@pytest.mark.parametrize("error", [ClaimRefusedError("full"), ValueError("no")], ids=["refused", "failed"])
 def test_what_goes_wrong_with_one_session_stops_no_other(agent: Agent, error: Exception) -> None:
     agent.errors["claim", SESSION_ID] = error
     result = result_of("start", asking(of_session(ALL), of_session(ALL, OTHER_ID)))

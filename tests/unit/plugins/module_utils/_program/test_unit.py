@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState, Trial
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
@@ -136,7 +136,7 @@ def test_engine_that_takes_its_time_is_waited_for_at_boot_and_not_for_ever(
 
     def connect(_address: str) -> Any:
         if clock.now < up_at:
-            raise EngineUnavailable("the engine does not answer.")
+            raise DockerUnavailableError("the engine does not answer.")
         return engine
 
     monkeypatch.setattr(unit, "connect", connect)
@@ -169,7 +169,7 @@ def uptime(tmp_path: Path) -> Iterator[Uptime]:
 
 
 def rules(firewall: Firewall | None) -> str:
-    return render(isolation_of([(MADE, "agent1")], ()), firewall, ["eth0"])
+    return render(build_isolation_policy([(MADE, "agent1")], ()), firewall, ["eth0"])
 
 
 @pytest.mark.usefixtures("alone")

@@ -12,21 +12,25 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImageUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import isolation_of, render
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image, ImagePullError
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import build_isolation_policy, render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
-from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, ImagesDiffer, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import (
+    ApplyRequest,
+    ImageMismatchError,
+    apply_claimed,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Host
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
@@ -36,7 +40,7 @@ MADE = plan(
     resources={"cpu": 1, "mem": GIB, "shmem": "64m"},
     mounts=[{"source": "/mnt/a", "target": "/a"}, {"source": "/mnt/b", "target": "/b", "read_only": True}],
 )
-CONTENTS = Contents(
+CONTENTS = RenderedFiles(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
     environments={"main1": {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"TOKEN": "hunter2"}},
@@ -45,12 +49,12 @@ CONTENTS = Contents(
 )
 FILES = ("derived", "environment", "hosts", "ssh/authorized_keys", "ssh/config", "ssh/known_hosts")
 
-HOST = Host({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
+HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}), ("/dev/infiniband/uverbs0",))
 
 
 def apply(engine: Engine, store: Store, nonce: str = "nonce-1", *, dry: bool = False, **changes: Any) -> list[Change]:
     client: Any = engine
-    asked = Asked(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
+    asked = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
     return apply_claimed(client, store, asked, dry=dry)
 
 
@@ -131,7 +135,7 @@ def test_what_drifted_is_repaired_and_nothing_else(
 def test_a_command_that_was_started_never_runs_a_second_time(engine: Engine, store: Store, there: bool) -> None:
     store.save(held(MADE))
     apply(engine, store)
-    store.go_file(SESSION_ID).touch()
+    store.start_marker(SESSION_ID).touch()
     if there:
         engine.made[0]["State"] = "exited"
     else:
@@ -175,7 +179,7 @@ def test_no_change_of_a_slice_shows_a_secret(engine: Engine, store: Store) -> No
 def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(store: Store) -> None:
     engine = Engine({})
     store.save(held(MADE, expires_at=9e12))
-    with pytest.raises(ImageUnavailable) as refused:
+    with pytest.raises(ImagePullError) as refused:
         apply(engine, store)
     assert str(refused.value) == "session_image: 'lab/python:1' is not on agent1"
     assert engine.calls == []
@@ -193,14 +197,14 @@ def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(stor
             "session_name: 'train-llm' was taken over by a later run; this one gives way",
         ),
     ],
-    ids=["gone", "taken over"],
+    ids=["stale_sessions", "taken over"],
 )
 def test_a_run_without_a_claim_changes_nothing(
     engine: Engine, store: Store, state: dict[str, Any] | None, sentence: str
 ) -> None:
     if state:
         store.save(held(MADE, **state))
-    with pytest.raises(NotClaimed) as refused:
+    with pytest.raises(ClaimLostError) as refused:
         apply(engine, store)
     assert str(refused.value) == sentence
     assert engine.calls == []
@@ -307,13 +311,16 @@ def test_containers_whose_folder_was_lost_go_too(engine: Any, store: Store) -> N
 
 
 def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
-    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}), "sub1": Pinned([3])}
+    pinned = {
+        "main1": PinnedResources([0], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}),
+        "sub1": PinnedResources([3]),
+    }
     images = {IMAGE: Image("sha256:1", {"PATH": "/bin"})}
     wanted = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
     main, sub = wanted.containers
     folder = store.kernel_folder(SESSION_ID, "main1")
     assert (main.name, main.hostname, main.image) == ("backendai-train-llm-main1", "main1", "lab/python:1")
-    assert main.given == {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
+    assert main.explicit_environment == {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     assert main.image_environment == {"PATH": "/bin"}
     assert main.kit == store.kit()
     assert main.binds == (
@@ -341,7 +348,7 @@ def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
 
 
 def test_a_container_is_told_the_nodes_of_its_devices(store: Store) -> None:
-    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
+    pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
     wanted = desired_slice(
         store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST
     )
@@ -352,7 +359,7 @@ def test_a_container_is_told_the_nodes_of_its_devices(store: Store) -> None:
 
 def test_a_container_that_shares_infiniband_has_its_folder_and_is_told_its_nodes(store: Store) -> None:
     shared = dataclasses.replace(MADE, infiniband=True)
-    pinned = {"main1": Pinned([0], {"lab.device": ["/dev/fuse"]}), "sub1": Pinned([3])}
+    pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/fuse"]}), "sub1": PinnedResources([3])}
     images = {IMAGE: Image("sha256:1", {})}
     wanted = desired_slice(store, held(shared, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
     assert [one.devices for one in wanted.containers] == [("/dev/fuse", "/dev/infiniband"), ("/dev/infiniband",)]
@@ -364,14 +371,16 @@ def test_containers_get_what_their_agent_can_give(
     engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "read_host", lambda _client: HOST)
-    store.save(held(MADE, pinned={"main1": Pinned([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": Pinned([3])}))
+    store.save(
+        held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": PinnedResources([3])})
+    )
     apply(engine, store)
     main, sub = (one["host_config"] for one in engine.asked if "host_config" in one)
     limits = [("nofile", 20000, 20000), ("memlock", -1, -1)]
     assert [[tuple(limit.values()) for limit in host["ulimits"]] for host in (main, sub)] == [limits, limits]
     assert (main["device_requests"][0]["Driver"], sub["device_requests"]) == ("cdi", None)
     # An agent that can give less today leaves them as they are.
-    monkeypatch.setattr(slicing, "read_host", lambda _client: Host())
+    monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     assert apply(engine, store) == []
 
 
@@ -399,9 +408,11 @@ def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
     store.save(held(MADE, expires_at=9e12))
     client: Any = engine
     # What this agent was told to have is no matter: what it has now is.
-    said = {agent: {IMAGE: KnownImage("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
-    with pytest.raises(ImagesDiffer) as refused:
-        apply_claimed(client, store, Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said), dry=dry)
+    said = {agent: {IMAGE: ImageIdentity("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
+    with pytest.raises(ImageMismatchError) as refused:
+        apply_claimed(
+            client, store, ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said), dry=dry
+        )
     assert str(refused.value) == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent2;"
         " remove it there (docker rmi) or name it by its digest"
@@ -411,9 +422,9 @@ def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
 
 def test_an_image_that_check_mode_would_pull_differs_from_none(store: Store) -> None:
     client: Any = Engine({})
-    said = {"agent2": {IMAGE: KnownImage("sha256:2", "sha256:2")}}
+    said = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
     store.save(held(MADE, expires_at=9e12))
-    asked = Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said)
+    asked = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said)
     assert apply_claimed(client, store, asked, dry=True)
 
 
@@ -439,7 +450,7 @@ def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pyt
 
 def test_the_image_that_is_not_there_is_named(store: Store) -> None:
     store.save(held(mixed(), expires_at=9e12))
-    with pytest.raises(ImageUnavailable, match=r"^session_image: 'lab/busybox:1' is not on agent1$"):
+    with pytest.raises(ImagePullError, match=r"^session_image: 'lab/busybox:1' is not on agent1$"):
         apply(Engine(), store)
 
 
@@ -478,7 +489,7 @@ def test_contents_are_read_from_the_options_of_a_module() -> None:
         "bootstrap": "export A=1",
         "state": "present",
     }
-    assert Contents.from_options(options) == dataclasses.replace(CONTENTS, bootstrap="export A=1")
+    assert RenderedFiles.from_options(options) == dataclasses.replace(CONTENTS, bootstrap="export A=1")
 
 
 def test_scripts_of_the_user_are_files_of_those_who_run_them_and_never_shown(store: Store) -> None:
@@ -488,7 +499,7 @@ def test_scripts_of_the_user_are_files_of_those_who_run_them_and_never_shown(sto
         command="train",
     )
     contents = dataclasses.replace(CONTENTS, keys=public_keys(made), bootstrap="export A=1")
-    wanted = desired_slice(store, held(made), contents, {IMAGE: Image("", {})}, "backendai-default", Host())
+    wanted = desired_slice(store, held(made), contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities())
     scripts = {
         str(file.path.relative_to(store.folder(SESSION_ID))): (file.content, file.mode, file.secret)
         for file in wanted.files
@@ -506,7 +517,7 @@ def test_what_depends_on_others_is_derived_again_unless_somebody_has_set_it(stor
     environments = {"main1": {"BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"MASTER_PORT": "1", **SIZE_2}}
     contents = dataclasses.replace(CONTENTS, environments=environments)
     image = Image("", {"TF_CONFIG": "{}"})
-    wanted = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", Host())
+    wanted = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
     assert [file.content for file in wanted.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
 
 
@@ -539,7 +550,7 @@ def test_a_session_that_was_ended_while_its_containers_started_is_no_longer_this
 ) -> None:
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: store.remove(SESSION_ID))
     store.save(held(MADE, expires_at=time.time() + 600))
-    with pytest.raises(NotClaimed, match="its claim expired, or was removed"):
+    with pytest.raises(ClaimLostError, match="its claim expired, or was removed"):
         apply(engine, store)
 
 
@@ -555,7 +566,7 @@ def test_main1_alone_publishes_its_ports(engine: Engine, store: Store, kernel: K
     made = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
     store.save(held(made, expires_at=9e12))
     client: Any = engine
-    apply_claimed(client, store, Asked(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    apply_claimed(client, store, ApplyRequest(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
     assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
-    assert kernel.table == render(isolation_of([(made, "agent1")], ()), None, ["eth0"])
+    assert kernel.table == render(build_isolation_policy([(made, "agent1")], ()), None, ["eth0"])
     assert "192.0.2.1 . 30000" in kernel.table

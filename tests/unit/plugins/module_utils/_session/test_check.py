@@ -9,11 +9,19 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+    PeerTarget,
+    ProbeSource,
+    Reachability,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session import check
-from ansible_collections.backendai.cluster.plugins.module_utils._session.check import Unhealthy, findings, prove
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said
+from ansible_collections.backendai.cluster.plugins.module_utils._session.check import (
+    CheckFailedError,
+    check_and_commit,
+    findings,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import LoginReport
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 
@@ -27,15 +35,15 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
     """Return what lets containers meet like this, and returns what was probed."""
     asked: list[tuple[Any, ...]] = []
 
-    def let_meet(*met: Met) -> list[tuple[Any, ...]]:
-        def meetings(*probe: Any) -> list[Met]:
+    def let_meet(*met: Reachability) -> list[tuple[Any, ...]]:
+        def meetings(*probe: Any) -> list[Reachability]:
             asked.append(probe)
             return list(met)
 
-        monkeypatch.setattr(check, "meetings", meetings)
+        monkeypatch.setattr(check, "check_reachability", meetings)
         return asked
 
-    let_meet(Met("main1", "sub1", True, True))
+    let_meet(Reachability("main1", "sub1", True, True))
     return let_meet
 
 
@@ -44,15 +52,15 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
     """Return what logins from a container to a peer say that fail; those that are not in it succeed."""
     said: dict[tuple[str, str], str] = {}
 
-    def ask(_client: Engine, container: str, peers: list[str]) -> Said:
+    def ask(_client: Engine, container: str, peers: list[str]) -> LoginReport:
         hostname = container.rpartition("-")[2]
-        return Said({}, {peer: said[hostname, peer] for peer in peers if (hostname, peer) in said})
+        return LoginReport({}, {peer: said[hostname, peer] for peer in peers if (hostname, peer) in said})
 
     def passes(_client: Engine, container: str, peers: list[str]) -> bool:
         chain = [container.rpartition("-")[2], *peers]
         return not {*zip(chain, peers, strict=False)} & said.keys()
 
-    monkeypatch.setattr(check, "ask", ask)
+    monkeypatch.setattr(check, "check_logins", ask)
     monkeypatch.setattr(check, "passes", passes)
     return said
 
@@ -81,8 +89,8 @@ def test_every_container_here_is_probed_towards_every_container_anywhere(engine:
     findings(engine, held(MADE), 1)
     assert asked == [
         (
-            [Endpoint("main1", 101), Endpoint("sub1", 102)],
-            [Target(one.hostname, one.address or "") for one in MADE.kernels],
+            [ProbeSource("main1", 101), ProbeSource("sub1", 102)],
+            [PeerTarget(one.hostname, one.address or "") for one in MADE.kernels],
             1450,
             1,
         )
@@ -97,7 +105,11 @@ def test_containers_that_are_missing_or_stopped_are_named(engine: Any) -> None:
 
 def test_pairs_that_do_not_meet_are_named(engine: Any, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
-    probing(Met("main1", "sub1", True, True), Met("main1", "sub2", False, True), Met("sub1", "sub2", False, False))
+    probing(
+        Reachability("main1", "sub1", True, True),
+        Reachability("main1", "sub2", False, True),
+        Reachability("sub1", "sub2", False, False),
+    )
     assert findings(engine, held(MADE), 1) == [
         "main1 does not reach sub2 with ssh over tcp",
         "sub1 does not reach sub2 with ssh over tcp",
@@ -134,7 +146,7 @@ def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: py
     run_containers(engine, "main1")
     said = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
     monkeypatch.setattr(check, "passes", lambda *_login: False)
-    monkeypatch.setattr(check, "ask", lambda *_login: Said({}, said.pop(0)))
+    monkeypatch.setattr(check, "check_logins", lambda *_login: LoginReport({}, said.pop(0)))
     assert findings(engine, held(plan({"agent1": 1})), 5) == []
     assert said == []
 
@@ -180,7 +192,10 @@ def test_a_session_that_proved_itself_is_committed(engine: Any, store: Store, co
     run_containers(engine, "main1", "sub1")
     store.save(held(MADE, expires_at=9e12))
     running = {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}
-    assert prove(engine, store, SESSION_ID, "nonce-1", 1, commit=commit) == {"main1": running, "sub1": running}
+    assert check_and_commit(engine, store, SESSION_ID, "nonce-1", 1, commit=commit) == {
+        "main1": running,
+        "sub1": running,
+    }
     noted = store.session(SESSION_ID)
     assert noted is not None
     assert noted.committed is commit
@@ -189,8 +204,8 @@ def test_a_session_that_proved_itself_is_committed(engine: Any, store: Store, co
 @pytest.mark.usefixtures("probing")
 def test_a_session_that_did_not_prove_itself_is_not_committed(engine: Any, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
-    with pytest.raises(Unhealthy) as refused:
-        prove(engine, store, SESSION_ID, "nonce-1", 1, commit=True)
+    with pytest.raises(CheckFailedError) as refused:
+        check_and_commit(engine, store, SESSION_ID, "nonce-1", 1, commit=True)
     assert str(refused.value) == "main1 is missing on agent1; sub1 is missing on agent1"
     noted = store.session(SESSION_ID)
     assert noted is not None
@@ -201,5 +216,5 @@ def test_a_session_that_did_not_prove_itself_is_not_committed(engine: Any, store
 def test_a_run_that_lost_its_claim_commits_nothing(engine: Any, store: Store) -> None:
     run_containers(engine, "main1", "sub1")
     store.save(held(MADE, nonce="nonce-2", expires_at=9e12))
-    with pytest.raises(NotClaimed):
-        prove(engine, store, SESSION_ID, "nonce-1", 1, commit=True)
+    with pytest.raises(ClaimLostError):
+        check_and_commit(engine, store, SESSION_ID, "nonce-1", 1, commit=True)

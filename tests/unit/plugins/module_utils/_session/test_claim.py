@@ -12,25 +12,25 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
-    Claim,
-    Claimed,
-    ClaimRefused,
-    NameTaken,
+    ClaimRefusedError,
+    ClaimRequest,
+    ClaimResult,
+    ContainerNameConflictError,
     claim,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Questions, Settings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings, FactsQuery
 from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, plan
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
-SETTINGS = Settings("default", True, (), {}, 1, 0, "", False)
+SETTINGS = AgentSettings("default", True, (), {}, 1, 0, "", False)
 KEYS = {name: PublicKeys(f"USER-{name}", f"HOST-{name}") for name in ("main1", "sub1")}
 CHANGES = [Change("claim train-llm on agent1", None, "2 containers")]
 Facts = Callable[..., None]
@@ -41,7 +41,7 @@ def facts(monkeypatch: pytest.MonkeyPatch) -> Facts:
     """Return what sets the facts of the agent; they are those of an empty one until then."""
 
     def let_be(**changes: Any) -> None:
-        monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_facts("agent1", **changes))
+        monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **changes))
 
     let_be()
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
@@ -55,12 +55,12 @@ def labels_of(session_id: str) -> dict[str, str]:
 
 def claimed(
     engine: Any, store: Store, of: SessionPlan = MADE, *, clear: Sequence[str] = (), dry: bool = False
-) -> Claimed:
-    wanted = Claim(of, {"name": "train-llm"}, "agent1", "nonce-1", 600, clear)
+) -> ClaimResult:
+    wanted = ClaimRequest(of, {"name": "train-llm"}, "agent1", "nonce-1", 600, clear)
     return claim(engine, store, SETTINGS, wanted, dry=dry)
 
 
-def pinned(store: Store) -> dict[str, Pinned]:
+def pinned(store: Store) -> dict[str, PinnedResources]:
     noted = store.session(SESSION_ID)
     assert noted is not None
     return noted.pinned
@@ -83,7 +83,7 @@ def device(name: str, numa: int | None = None, *, free: bool = True) -> dict[str
 
 
 def refusal(engine: Any, store: Store, of: SessionPlan = MADE) -> str:
-    with pytest.raises(ClaimRefused) as refused:
+    with pytest.raises(ClaimRefusedError) as refused:
         claimed(engine, store, of)
     assert store.session(SESSION_ID) is None
     return str(refused.value)
@@ -91,11 +91,11 @@ def refusal(engine: Any, store: Store, of: SessionPlan = MADE) -> str:
 
 @pytest.mark.usefixtures("facts")
 def test_a_claim_is_noted_with_cores_of_its_own_and_a_time_limit(engine: Any, store: Store) -> None:
-    assert claimed(engine, store) == Claimed(CHANGES, KEYS)
+    assert claimed(engine, store) == ClaimResult(CHANGES, KEYS)
     noted = store.session(SESSION_ID)
     assert noted is not None
     assert (noted.plan, noted.request, noted.agent, noted.nonce) == (MADE, {"name": "train-llm"}, "agent1", "nonce-1")
-    assert noted.pinned == {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
+    assert noted.pinned == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
     assert noted.expires_at is not None
     assert 0 < noted.expires_at - time.time() <= 600
 
@@ -110,9 +110,9 @@ def test_check_mode_claims_nothing_and_makes_no_key(engine: Any, store: Store) -
 
 @pytest.mark.usefixtures("facts")
 def test_a_later_run_takes_a_claim_over_with_its_cores_and_devices(engine: Any, store: Store) -> None:
-    before = {"main1": Pinned([6, 7], {"tpu": ["a"]}), "sub1": Pinned([4, 5])}
+    before = {"main1": PinnedResources([6, 7], {"tpu": ["a"]}), "sub1": PinnedResources([4, 5])}
     store.save(held(MADE, nonce="nonce-0", expires_at=time.time() + 60, pinned=before, keys={}))
-    assert claimed(engine, store) == Claimed([], KEYS)
+    assert claimed(engine, store) == ClaimResult([], KEYS)
     noted = store.session(SESSION_ID)
     assert noted is not None
     assert (noted.nonce, noted.pinned, noted.keys) == ("nonce-1", before, KEYS)
@@ -123,18 +123,29 @@ def test_a_later_run_takes_a_claim_over_with_its_cores_and_devices(engine: Any, 
 @pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
 def test_a_claim_for_another_plan_of_the_session_is_made_anew(engine: Any, store: Store, dry: bool) -> None:
     before = dataclasses.replace(MADE, kernels=MADE.kernels[:1])
-    store.save(held(before, nonce="nonce-0", expires_at=time.time() + 60, pinned={"main1": Pinned([6, 7])}))
+    store.save(held(before, nonce="nonce-0", expires_at=time.time() + 60, pinned={"main1": PinnedResources([6, 7])}))
     assert claimed(engine, store, dry=dry).changes == CHANGES
-    given = {"main1": Pinned([6, 7])} if dry else {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
+    given = (
+        {"main1": PinnedResources([6, 7])}
+        if dry
+        else {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
+    )
     assert pinned(store) == given
 
 
 @pytest.mark.usefixtures("facts")
 def test_a_claim_whose_time_is_over_is_removed_and_made_anew(engine: Any, store: Store) -> None:
-    store.save(held(MADE, nonce="nonce-0", expires_at=1.0, pinned={"main1": Pinned([6, 7]), "sub1": Pinned([4, 5])}))
+    store.save(
+        held(
+            MADE,
+            nonce="nonce-0",
+            expires_at=1.0,
+            pinned={"main1": PinnedResources([6, 7]), "sub1": PinnedResources([4, 5])},
+        )
+    )
     (store.folder(SESSION_ID) / "remains").touch()
-    assert claimed(engine, store) == Claimed(CHANGES, KEYS)
-    assert pinned(store) == {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
+    assert claimed(engine, store) == ClaimResult(CHANGES, KEYS)
+    assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
     assert not (store.folder(SESSION_ID) / "remains").exists()
 
 
@@ -142,7 +153,7 @@ def test_a_claim_whose_time_is_over_is_refused_where_its_room_was_given_away(
     engine: Any, store: Store, facts: Facts
 ) -> None:
     store.save(held(MADE, nonce="nonce-0", expires_at=1.0))
-    facts(taken={"cpu": 5})
+    facts(allocated={"cpu": 5})
     assert refusal(engine, store) == "agent1 no longer has room for 2 containers of cpu 2, mem 1g"
 
 
@@ -150,7 +161,7 @@ def test_a_claim_whose_time_is_over_is_refused_where_its_room_was_given_away(
 def test_a_committed_session_stays_as_it_is(engine: Any, store: Store) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
-    assert claimed(engine, store) == Claimed([], before.keys)
+    assert claimed(engine, store) == ClaimResult([], before.keys)
     assert store.session(SESSION_ID) == before
 
 
@@ -161,15 +172,15 @@ def test_what_a_killed_run_has_committed_belongs_to_the_run_that_finishes_it(
 ) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
-    wanted = Claim(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, unproven=True)
-    assert claim(engine, store, SETTINGS, wanted, dry=dry) == Claimed([], before.keys)
+    wanted = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, never_completed=True)
+    assert claim(engine, store, SETTINGS, wanted, dry=dry) == ClaimResult([], before.keys)
     assert store.session(SESSION_ID) == dataclasses.replace(before, nonce="nonce-0" if dry else "nonce-1")
 
 
 @pytest.mark.parametrize(
     ("seen", "sentence"),
     [
-        ({"taken": {"cpu": 5}}, "agent1 no longer has room for 2 containers of cpu 2, mem 1g"),
+        ({"allocated": {"cpu": 5}}, "agent1 no longer has room for 2 containers of cpu 2, mem 1g"),
         (
             {"missing_paths": ["/mnt/a", "/mnt/b"]},
             "session_mounts: /mnt/a, /mnt/b is not a folder on agent1",
@@ -236,7 +247,7 @@ def test_infiniband_that_is_gone_since_the_facts_were_read_is_refused(engine: An
 
 
 def test_containers_that_differ_are_told_apart_where_there_is_no_room(engine: Any, store: Store, facts: Facts) -> None:
-    facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 1}, taken={"tpu": 1}, devices=[device("a", free=False)])
+    facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 1}, allocated={"tpu": 1}, devices=[device("a", free=False)])
     assert refusal(engine, store, asking(tpu=1)) == (
         "agent1 no longer has room for 1 container of cpu 2, mem 1g and 1 container of cpu 2, mem 1g, tpu 1"
     )
@@ -255,7 +266,7 @@ def test_the_name_of_a_container_that_is_not_of_this_session_is_refused(
 ) -> None:
     name = MADE.kernels[0].container
     engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labelled, "State": "exited"}]
-    with pytest.raises(NameTaken) as taken:
+    with pytest.raises(ContainerNameConflictError) as taken:
         claimed(engine, store)
     assert str(taken.value) == f"container {name} exists on agent1 already and is not of this session"
     assert (store.session(SESSION_ID), engine.calls) == (None, [])
@@ -267,7 +278,7 @@ def test_containers_of_this_session_whose_folder_was_lost_are_removed_and_do_not
 ) -> None:
     name = MADE.kernels[0].container
     engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labels_of(SESSION_ID), "State": "exited"}]
-    assert claimed(engine, store) == Claimed(CHANGES, KEYS)
+    assert claimed(engine, store) == ClaimResult(CHANGES, KEYS)
     assert engine.calls == ["remove a"]
 
 
@@ -287,12 +298,12 @@ def test_check_mode_leaves_even_what_was_given_up(engine: Any, store: Store) -> 
 
 @pytest.mark.usefixtures("facts")
 def test_what_ended_while_the_agent_was_away_is_removed_first(engine: Any, store: Store) -> None:
-    store.save(held(another(name="train-llm"), pinned={"main1": Pinned([0, 1])}))
+    store.save(held(another(name="train-llm"), pinned={"main1": PinnedResources([0, 1])}))
     engine.made = [{"Id": "a", "Names": ["/old"], "Labels": labels_of(OTHER_ID), "State": "running"}]
     changes = [Change("container old", "running", None), Change("session train-llm", "held", None), *CHANGES]
-    assert claimed(engine, store, clear=[OTHER_ID]) == Claimed(changes, KEYS)
+    assert claimed(engine, store, clear=[OTHER_ID]) == ClaimResult(changes, KEYS)
     assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
-    assert pinned(store) == {"main1": Pinned([0, 1]), "sub1": Pinned([2, 3])}
+    assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
 
 
 @pytest.mark.usefixtures("facts")
@@ -305,7 +316,7 @@ def test_what_ended_is_removed_although_the_session_needs_no_claim(engine: Any, 
 
 @pytest.mark.usefixtures("facts")
 def test_check_mode_tells_what_would_be_removed_and_leaves_it(engine: Any, store: Store) -> None:
-    store.save(held(another(name="train-llm"), pinned={"main1": Pinned([0, 1])}))
+    store.save(held(another(name="train-llm"), pinned={"main1": PinnedResources([0, 1])}))
     assert claimed(engine, store, clear=[OTHER_ID], dry=True).changes == [
         Change("session train-llm", "held", None),
         *CHANGES,
@@ -325,22 +336,22 @@ def test_what_is_to_be_removed_counts_as_gone_in_the_facts(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
-    asked: list[Questions] = []
+    asked: list[FactsQuery] = []
 
     def survey(*reading: Any) -> AgentFacts:
         asked.append(reading[3])
         return agent_facts("agent1")
 
-    monkeypatch.setattr(claiming, "survey", survey)
+    monkeypatch.setattr(claiming, "collect_facts", survey)
     claimed(engine, store, clear=[OTHER_ID])
-    assert asked == [Questions(paths=[], gone=[OTHER_ID, SESSION_ID])]
+    assert asked == [FactsQuery(paths=[], gone=[OTHER_ID, SESSION_ID])]
 
 
 @pytest.mark.usefixtures("facts")
 def test_cores_of_living_sessions_are_avoided(engine: Any, store: Store) -> None:
-    store.save(held(another(), pinned={"main1": Pinned([0, 2])}))
+    store.save(held(another(), pinned={"main1": PinnedResources([0, 2])}))
     claimed(engine, store)
-    assert pinned(store) == {"main1": Pinned([1, 3]), "sub1": Pinned([4, 5])}
+    assert pinned(store) == {"main1": PinnedResources([1, 3]), "sub1": PinnedResources([4, 5])}
 
 
 def test_cores_and_devices_are_of_one_node(
@@ -349,14 +360,14 @@ def test_cores_and_devices_are_of_one_node(
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: {cpu: cpu // 4 for cpu in cpus})
     facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 3}, devices=[device("a", 0, free=False), device("b", 1)])
     claimed(engine, store, asking(tpu=1))
-    assert pinned(store) == {"main1": Pinned([0, 1]), "sub1": Pinned([4, 5], {"tpu": ["b"]})}
+    assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([4, 5], {"tpu": ["b"]})}
 
 
 def test_a_core_is_shared_by_no_more_containers_than_the_overcommit_says(
     engine: Any, store: Store, facts: Facts
 ) -> None:
     facts(online_cpus=[0, 1, 2], capacity={"cpu": 6, "mem": 16 * GIB})
-    store.save(held(another(), pinned={"main1": Pinned([0]), "sub1": Pinned([0])}))
-    wanted = Claim(MADE, {}, "agent1", "nonce-1", 600)
+    store.save(held(another(), pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([0])}))
+    wanted = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
     claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), wanted, dry=False)
-    assert pinned(store) == {"main1": Pinned([1, 2]), "sub1": Pinned([1, 2])}
+    assert pinned(store) == {"main1": PinnedResources([1, 2]), "sub1": PinnedResources([1, 2])}

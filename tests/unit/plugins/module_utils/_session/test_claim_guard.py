@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed, claimed, renew
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
+    ClaimLostError,
+    renew_claim,
+    require_claim,
+)
 from tests.unit.builders import SESSION_ID, held, plan
 
 MADE = plan({"agent1": 1})
@@ -19,13 +23,13 @@ MADE = plan({"agent1": 1})
 )
 def test_a_run_may_change_what_it_claimed_and_what_is_committed(store: Store, state: dict[str, Any]) -> None:
     store.save(held(MADE, **state))
-    assert claimed(store, SESSION_ID, "nonce-1") == held(MADE, **state)
+    assert require_claim(store, SESSION_ID, "nonce-1") == held(MADE, **state)
 
 
 def test_a_claim_goes_on_from_now(store: Store) -> None:
     store.save(held(MADE, expires_at=time.time() - 5))
     before = time.time()
-    assert renew(store, SESSION_ID, "nonce-1", 60) == store.session(SESSION_ID)
+    assert renew_claim(store, SESSION_ID, "nonce-1", 60) == store.session(SESSION_ID)
     there = store.session(SESSION_ID)
     assert there is not None
     assert before + 60 <= (there.expires_at or 0) <= time.time() + 60
@@ -34,15 +38,15 @@ def test_a_claim_goes_on_from_now(store: Store) -> None:
 @pytest.mark.parametrize("state", [{"expires_at": 9e12}, {}], ids=["a long claim", "committed"])
 def test_what_lasts_longer_stays_as_it_is(store: Store, state: dict[str, Any]) -> None:
     store.save(held(MADE, **state))
-    assert renew(store, SESSION_ID, "nonce-1", 60) == held(MADE, **state)
+    assert renew_claim(store, SESSION_ID, "nonce-1", 60) == held(MADE, **state)
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["taken over", "gone"])
+@pytest.mark.parametrize("there", [True, False], ids=["taken over", "stale_sessions"])
 def test_a_claim_that_is_no_longer_ours_is_not_renewed(store: Store, there: bool) -> None:
     if there:
         store.save(held(MADE, nonce="nonce-2", expires_at=9e12))
     before = store.session(SESSION_ID)
-    with pytest.raises(NotClaimed):
-        renew(store, SESSION_ID, "nonce-1", 60)
+    with pytest.raises(ClaimLostError):
+        renew_claim(store, SESSION_ID, "nonce-1", 60)
     assert store.session(SESSION_ID) == before

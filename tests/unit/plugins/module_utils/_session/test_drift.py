@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels, networks
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Ports
 from ansible_collections.backendai.cluster.plugins.module_utils._session import drift, links
 from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import drift_of
@@ -23,7 +23,7 @@ MADE = plan({"agent1": 2, "agent2": 1})
 
 
 @pytest.fixture
-def slice_here(engine: Any, store: Store) -> Held:
+def slice_here(engine: Any, store: Store) -> LocalSession:
     """Return a session that is on this agent as it should be."""
     here = held(MADE)
     store.save(here)
@@ -35,16 +35,16 @@ def slice_here(engine: Any, store: Store) -> Held:
         engine.made.append(
             {"Id": kernel.hostname, "Names": [f"/{kernel.container}"], "Labels": bears, "State": "running"}
         )
-    isolate(store, dry=False)
-    iproute.apply(plan_links(MADE, "agent1", iproute.Look()))
+    sync_ruleset(store, dry=False)
+    iproute.apply_operations(plan_links(MADE, "agent1", iproute.LinkState()))
     return here
 
 
-def test_a_healthy_slice_has_no_drift(engine: Any, store: Store, slice_here: Held) -> None:
+def test_a_healthy_slice_has_no_drift(engine: Any, store: Store, slice_here: LocalSession) -> None:
     assert drift_of(engine, store, slice_here) == []
 
 
-def test_containers_that_do_not_run_or_are_gone_are_named(engine: Any, store: Store, slice_here: Held) -> None:
+def test_containers_that_do_not_run_or_are_gone_are_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     engine.made[0]["State"] = "exited"
     del engine.made[1]
     assert drift_of(engine, store, slice_here) == [
@@ -54,7 +54,7 @@ def test_containers_that_do_not_run_or_are_gone_are_named(engine: Any, store: St
 
 
 def test_a_container_that_lost_an_interface_is_named(
-    engine: Any, store: Store, slice_here: Held, kernel: Kernel
+    engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
 ) -> None:
     kernel.unplugged = {"sub1": "cluster0"}
     assert drift_of(engine, store, slice_here) == [
@@ -63,34 +63,40 @@ def test_a_container_that_lost_an_interface_is_named(
 
 
 def test_ports_that_differ_are_named(
-    engine: Any, store: Store, slice_here: Held, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detached = Change("port of sub1 on bai-5f0c6a523c", "detached", "attached")
-    monkeypatch.setattr(drift, "plan_plugs", lambda _client, _held: Ports([Step(detached)], {}))
+    monkeypatch.setattr(drift, "plan_interfaces", lambda _client, _held: Ports([LinkOperation(detached)], {}))
     assert drift_of(engine, store, slice_here) == [detached]
 
 
 def test_a_link_that_is_gone_is_named_as_a_repair_would(
-    engine: Any, store: Store, slice_here: Held, kernel: Kernel
+    engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
 ) -> None:
     kernel.links.clear()
-    assert drift_of(engine, store, slice_here) == [step.change for step in plan_links(MADE, "agent1", iproute.Look())]
+    assert drift_of(engine, store, slice_here) == [
+        step.change for step in plan_links(MADE, "agent1", iproute.LinkState())
+    ]
     assert kernel.links == set()
 
 
-def test_rules_that_are_gone_are_named_and_stay_so(engine: Any, store: Store, slice_here: Held, kernel: Kernel) -> None:
+def test_rules_that_are_gone_are_named_and_stay_so(
+    engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
+) -> None:
     kernel.table = ""
     assert [change.subject for change in drift_of(engine, store, slice_here)] == ["firewall table inet backendai"]
     assert kernel.table == ""
 
 
-def test_files_that_hold_something_else_or_are_gone_are_named(engine: Any, store: Store, slice_here: Held) -> None:
+def test_files_that_hold_something_else_or_are_gone_are_named(
+    engine: Any, store: Store, slice_here: LocalSession
+) -> None:
     folder = store.kernel_folder(SESSION_ID, "main1")
     folder.mkdir()
     hosts, environment = folder / "hosts", folder / "environment"
     hosts.write_text("10.128.0.2 main1\n")
     environment.write_text("A=1\n")
-    store.seal(SESSION_ID, [hosts, environment])
+    store.save_checksums(SESSION_ID, [hosts, environment])
     assert drift_of(engine, store, slice_here) == []
     hosts.write_text("10.128.0.9 main1\n")
     environment.unlink()
@@ -100,13 +106,13 @@ def test_files_that_hold_something_else_or_are_gone_are_named(engine: Any, store
     ]
 
 
-def test_a_network_that_is_gone_is_named(engine: Any, store: Store, slice_here: Held) -> None:
+def test_a_network_that_is_gone_is_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     engine.joined.clear()
     (change,) = drift_of(engine, store, slice_here)
     assert (change.subject, change.before) == ("network backendai-train-llm", None)
 
 
-def test_a_session_that_is_not_committed_is_named(engine: Any, store: Store, slice_here: Held) -> None:
+def test_a_session_that_is_not_committed_is_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     assert slice_here.committed
     store.save(held(MADE, expires_at=9e12))
     half = store.session(SESSION_ID)
@@ -115,9 +121,9 @@ def test_a_session_that_is_not_committed_is_named(engine: Any, store: Store, sli
 
 
 def test_what_cannot_be_read_is_named_and_hides_nothing(
-    engine: Any, store: Store, slice_here: Held, monkeypatch: pytest.MonkeyPatch
+    engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_bridge: object, _look: object) -> list[Step]:
+    def fail(_bridge: object, _look: object) -> list[LinkOperation]:
         raise NetworkError("ip -j link show:\nno")
 
     monkeypatch.setattr(links, "plan_bridge", fail)
@@ -131,5 +137,5 @@ def test_what_cannot_be_read_is_named_and_hides_nothing(
 def test_a_session_of_one_has_no_network_to_differ(engine: Any, store: Store) -> None:
     alone = held(plan({"agent1": 1}))
     store.save(alone)
-    isolate(store, dry=False)
+    sync_ruleset(store, dry=False)
     assert drift_of(engine, store, alone) == [Change("container backendai-train-llm-main1", None, "running")]

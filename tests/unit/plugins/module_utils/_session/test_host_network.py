@@ -11,20 +11,24 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import session_environment
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import Look
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkState
 from ansible_collections.backendai.cluster.plugins.module_utils._session import claim as claiming
-from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import Claim, ClaimRefused, claim
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest, apply_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import (
+    ClaimRefusedError,
+    ClaimRequest,
+    claim,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, ports
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Settings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
 
 MADE = plan({"agent1": 2, "agent2": 1}, network_driver="host")
 FIRST, SECOND = MADE.host_ports("agent1")
-CONTENTS = Contents(
+CONTENTS = RenderedFiles(
     hosts="127.0.0.1 localhost\n",
     ssh_config="Host *\n",
     environments={kernel.hostname: session_environment(MADE, kernel) for kernel in MADE.kernels},
@@ -35,18 +39,18 @@ CONTENTS = Contents(
 
 def apply(engine: Engine, store: Store) -> list[str]:
     client: Any = engine
-    asked = Asked(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    asked = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
     return [change.subject for change in apply_claimed(client, store, asked, dry=False)]
 
 
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
     """Claim the session on agent1 with these facts, and return whose keys were made."""
     client: Any = Engine()
-    monkeypatch.setattr(claiming, "survey", lambda *_reading: agent_facts("agent1", **facts))
+    monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **facts))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
-    settings = Settings("default", True, (), {}, 1, 0, "", bool(facts.get("allow_host_network")))
-    return sorted(claim(client, store, settings, Claim(MADE, {}, "agent1", "nonce-1", 600), dry=False).keys)
+    settings = AgentSettings("default", True, (), {}, 1, 0, "", bool(facts.get("allow_host_network")))
+    return sorted(claim(client, store, settings, ClaimRequest(MADE, {}, "agent1", "nonce-1", 600), dry=False).keys)
 
 
 def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, store: Store, kernel: Kernel) -> None:
@@ -60,7 +64,7 @@ def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, 
         "container backendai-train-llm-sub1",
     ]
     assert engine.calls[0].startswith("create backendai-train-llm-")
-    assert (kernel.links, kernel.plugged, plan_links(MADE, "agent1", Look())) == (set(), [], [])
+    assert (kernel.links, kernel.plugged, plan_links(MADE, "agent1", LinkState())) == (set(), [], [])
     assert (store.kernel_folder(SESSION_ID, "sub1") / "ports").read_text() == ports(MADE.kernels)
     assert apply(engine, store) == []
     assert kernel.plugged == []
@@ -82,7 +86,7 @@ def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine:
     made = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
     store.save(held(made, expires_at=9e12))
     client: Any = engine
-    apply_claimed(client, store, Asked(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    apply_claimed(client, store, ApplyRequest(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
     assert [(one["ports"], one["host_config"]["port_bindings"]) for one in engine.asked] == [([], {})] * 2
 
 
@@ -111,7 +115,7 @@ def test_ports_that_nobody_has_taken_are_claimed(store: Store, monkeypatch: pyte
 def test_what_changed_since_the_facts_were_read_is_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(ClaimRefused) as refused:
+    with pytest.raises(ClaimRefusedError) as refused:
         claimed(store, monkeypatch, **facts)
     assert str(refused.value) == sentence
     assert store.session(SESSION_ID) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._session import survey as host_resources
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Host, read_host
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities, read_host
 
 
 def test_an_agent_is_asked_for_its_limits_its_gpus_and_its_nodes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,4 +15,6 @@ def test_an_agent_is_asked_for_its_limits_its_gpus_and_its_nodes(engine: Any, mo
     monkeypatch.setattr(host_resources, "read_limits", lambda: {"nofile": 20000})
     monkeypatch.setattr(host_resources, "named_gpus", frozenset)
     monkeypatch.setattr(host_resources, "infiniband_nodes", lambda: ["/dev/infiniband/uverbs0"])
-    assert read_host(engine) == Host({"nofile": 20000}, frozenset({"/etc/cdi"}), ("/dev/infiniband/uverbs0",))
+    assert read_host(engine) == HostCapabilities(
+        {"nofile": 20000}, frozenset({"/etc/cdi"}), ("/dev/infiniband/uverbs0",)
+    )

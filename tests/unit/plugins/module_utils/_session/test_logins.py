@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._session import logins
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said, ask, passes
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import LoginReport, check_logins, passes
 
 ENGINE: Any = None
 BUSYBOX = "/opt/backendai/bin/busybox"
@@ -29,35 +29,35 @@ esac
 """
 
 
-def told(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> Said:
+def told(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> LoginReport:
     """Return what is made of what a container prints."""
     monkeypatch.setattr(logins, "run_as_work", lambda _client, _container, _line: printed)
-    return ask(ENGINE, "backendai-x-main1", list(peers))
+    return check_logins(ENGINE, "backendai-x-main1", list(peers))
 
 
 def test_names_and_logins_are_read_from_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"sub1 sub1\nmain1 main1\n\n{HOSTS}", "main1", "sub1") == Said(KNOWN, {})
+    assert told(monkeypatch, f"sub1 sub1\nmain1 main1\n\n{HOSTS}", "main1", "sub1") == LoginReport(KNOWN, {})
 
 
 def test_a_login_that_fails_is_told_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
     printed = f"main1 main1\nsub1 Host key verification failed.\n\n{HOSTS}"
-    assert told(monkeypatch, printed, "main1", "sub1").refusals == {"sub1": "Host key verification failed."}
+    assert told(monkeypatch, printed, "main1", "sub1").failures == {"sub1": "Host key verification failed."}
 
 
 def test_a_login_that_ends_up_elsewhere_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"sub1 sub2\n\n{HOSTS}", "sub1").refusals == {"sub1": "sub2"}
+    assert told(monkeypatch, f"sub1 sub2\n\n{HOSTS}", "sub1").failures == {"sub1": "sub2"}
 
 
 def test_a_login_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"sub1\n\n{HOSTS}", "sub1", "sub2").refusals == {"sub1": "", "sub2": ""}
+    assert told(monkeypatch, f"sub1\n\n{HOSTS}", "sub1", "sub2").failures == {"sub1": "", "sub2": ""}
 
 
 def test_names_are_told_where_there_is_nobody_to_log_in_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"\n{HOSTS}") == Said(KNOWN, {})
+    assert told(monkeypatch, f"\n{HOSTS}") == LoginReport(KNOWN, {})
 
 
 def test_what_cannot_be_run_is_a_failure_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, "OCI runtime exec failed", "main1") == Said({}, {"main1": ""})
+    assert told(monkeypatch, "OCI runtime exec failed", "main1") == LoginReport({}, {"main1": ""})
 
 
 def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
@@ -74,8 +74,8 @@ def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
 
     monkeypatch.setattr(logins, "run_as_work", here)
     peers = [f"sub{number}" for number in range(1, 10)]
-    said = ask(ENGINE, "backendai-x-main1", peers)
-    assert said.refusals == {"sub9": "* no"}
+    said = check_logins(ENGINE, "backendai-x-main1", peers)
+    assert said.failures == {"sub9": "* no"}
     assert "localhost" in said.addresses
 
 

@@ -12,7 +12,11 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_markers
-from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_markers import leave, look, remove
+from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_markers import (
+    create_marker,
+    find_markers,
+    remove_marker,
+)
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.engine import Engine
 
@@ -56,10 +60,10 @@ def marked(tmp_path: Path) -> list[str]:
 def test_a_mark_is_left_by_main1_where_it_may_write_and_removed_again(
     engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
 ) -> None:
-    assert leave(engine, made, MARK) == [str(tmp_path / "data"), str(tmp_path / "more data")]
+    assert create_marker(engine, made, MARK) == [str(tmp_path / "data"), str(tmp_path / "more data")]
     assert marked(tmp_path) == ["data", "more data"]
     assert (tmp_path / "data" / f".backendai-verify-{MARK}").read_text() == ""
-    assert remove(engine, made, MARK) == []
+    assert remove_marker(engine, made, MARK) == []
     assert marked(tmp_path) == []
     assert commands == ["backendai-train-llm-main1"] * 2
 
@@ -67,21 +71,21 @@ def test_a_mark_is_left_by_main1_where_it_may_write_and_removed_again(
 def test_a_mark_replaces_nothing_and_one_refusal_hides_no_other(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
     mine = tmp_path / "data" / f".backendai-verify-{MARK}"
     mine.write_text("mine")
-    assert leave(engine, made, MARK) == [str(tmp_path / "more data")]
+    assert create_marker(engine, made, MARK) == [str(tmp_path / "more data")]
     assert mine.read_text() == "mine"
 
 
 def test_a_mark_that_cannot_be_removed_is_named(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
     (tmp_path / "data" / f".backendai-verify-{MARK}").mkdir()
-    assert remove(engine, made, MARK) == [str(tmp_path / "data")]
+    assert remove_marker(engine, made, MARK) == [str(tmp_path / "data")]
 
 
 def test_each_running_container_tells_what_it_sees_of_each_mount(
     engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
 ) -> None:
     runs(engine, main1="running", sub1="exited")
-    leave(engine, made, MARK)
-    seen = look(engine, made, MARK)
+    create_marker(engine, made, MARK)
+    seen = find_markers(engine, made, MARK)
     data, read_only = seen["main1"][str(tmp_path / "data")], seen["main1"][str(tmp_path / "read only")]
     assert list(seen) == ["main1"]
     assert commands == ["backendai-train-llm-main1", "id-main1"]
@@ -95,17 +99,21 @@ def test_the_names_in_a_folder_are_compared_and_marks_are_not_among_them(
 ) -> None:
     runs(engine, main1="running")
     target = str(tmp_path / "data")
-    empty = look(engine, made, MARK)["main1"][target]["names"]
-    leave(engine, made, MARK)
-    assert look(engine, made, MARK)["main1"][target]["names"] == empty
+    empty = find_markers(engine, made, MARK)["main1"][target]["names"]
+    create_marker(engine, made, MARK)
+    assert find_markers(engine, made, MARK)["main1"][target]["names"] == empty
     (tmp_path / "data" / "a").touch()
-    assert look(engine, made, MARK)["main1"][target]["names"] not in (empty, "-")
+    assert find_markers(engine, made, MARK)["main1"][target]["names"] not in (empty, "-")
 
 
 def test_a_folder_that_is_not_there_cannot_be_read(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
     runs(engine, main1="running")
     (tmp_path / "data").rmdir()
-    assert look(engine, made, MARK)["main1"][str(tmp_path / "data")] == {"mark": False, "folder": "-", "names": "-"}
+    assert find_markers(engine, made, MARK)["main1"][str(tmp_path / "data")] == {
+        "mark": False,
+        "folder": "-",
+        "names": "-",
+    }
 
 
 def test_a_container_that_prints_nothing_has_seen_nothing(
@@ -113,5 +121,5 @@ def test_a_container_that_prints_nothing_has_seen_nothing(
 ) -> None:
     runs(engine, main1="running")
     monkeypatch.setattr(mount_markers, "run_as_work", lambda *_command: "")
-    assert look(engine, made, MARK) == {"main1": {}}
-    assert leave(engine, made, MARK) == []
+    assert find_markers(engine, made, MARK) == {"main1": {}}
+    assert create_marker(engine, made, MARK) == []

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import OverlayInUse
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import OverlayInUseError
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._session import remove
-from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import Asked, apply_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents
+from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import ApplyRequest, apply_claimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
 from ansible_collections.backendai.cluster.plugins.module_utils._session.overlay import make_overlay, overlay_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
@@ -72,7 +72,7 @@ def test_check_mode_says_what_would_be_made(engine: Engine, store: Store) -> Non
 def test_without_a_claim_nothing_is_made(engine: Engine, store: Store, claimed: bool) -> None:
     if claimed:
         store.save(held(MADE, expires_at=9e12))
-    with pytest.raises(NotClaimed):
+    with pytest.raises(ClaimLostError):
         make(engine, store, "nonce-2")
     assert engine.calls == []
 
@@ -96,8 +96,10 @@ def applied(engine: Any, store: Store, agent: str) -> list[str]:
     """Make an agent's slice true and return what changed, files left out."""
     here = [kernel.hostname for kernel in MADE.kernels_on(agent)]
     environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in here}
-    contents = Contents("hosts\n", "Host *\n", environments, public_keys(MADE), ())
-    changes = apply_claimed(engine, store, Asked(MADE, agent, "nonce-1", contents, "backendai-default"), dry=False)
+    contents = RenderedFiles("hosts\n", "Host *\n", environments, public_keys(MADE), ())
+    changes = apply_claimed(
+        engine, store, ApplyRequest(MADE, agent, "nonce-1", contents, "backendai-default"), dry=False
+    )
     return [change.subject for change in changes if not change.subject.startswith("file ")]
 
 
@@ -133,11 +135,11 @@ def test_a_slice_whose_overlay_is_in_use_elsewhere_stays_noted(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def remove_overlays(_client: Any, _session_id: str) -> None:
-        raise OverlayInUse("the overlay is still used")
+        raise OverlayInUseError("the overlay is still used")
 
     store.save(held(MADE, "agent1"))
     make(engine, store)
     monkeypatch.setattr(remove.overlay, "remove_overlays", remove_overlays)
-    with pytest.raises(OverlayInUse):
+    with pytest.raises(OverlayInUseError):
         remove_claimed(engine, store, SESSION_ID, None, dry=False)
     assert [one.plan for one in store.sessions()] == [dataclasses.replace(MADE)]

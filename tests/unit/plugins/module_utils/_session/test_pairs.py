@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import Endpoint, Met, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._network.reachability import (
+    PeerTarget,
+    ProbeSource,
+    Reachability,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._session import pairs
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import Said
+from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import LoginReport
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pairs import pairs_of
 from tests.unit.builders import held, plan
 
@@ -17,7 +21,7 @@ ENGINE: Any = None
 MADE = plan({"agent1": 2, "agent2": 1})
 ADDRESSES = {kernel.hostname: [kernel.address or ""] for kernel in MADE.kernels}
 WELL = [
-    Met(source, target, True, True)
+    Reachability(source, target, True, True)
     for source in ("main1", "sub1")
     for target in ("main1", "sub1", "sub2")
     if source != target
@@ -29,12 +33,12 @@ class World:
 
     def __init__(self) -> None:
         self.met = WELL
-        self.said = Said(ADDRESSES, {})
+        self.said = LoginReport(ADDRESSES, {})
         self.probed: list[Any] = []
         self.timed: list[tuple[str, str]] = []
         self.asked: dict[str, list[str]] = {}
 
-    def meetings(self, *asked: Any) -> list[Met]:
+    def check_reachability(self, *asked: Any) -> list[Reachability]:
         self.probed.append(asked)
         return [one for one in self.met if one.source in {source.hostname for source in asked[0]}]
 
@@ -42,7 +46,7 @@ class World:
         self.timed = [(source.hostname, target.hostname) for source, target in listed]
         return dict.fromkeys(self.timed, 0.07)
 
-    def ask(self, _client: Any, container: str, peers: list[str]) -> Said:
+    def check_logins(self, _client: Any, container: str, peers: list[str]) -> LoginReport:
         self.asked[container] = peers
         return self.said
 
@@ -51,7 +55,7 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Return what stands between the containers."""
     made = World()
-    for name in ("meetings", "latencies", "ask"):
+    for name in ("check_reachability", "latencies", "check_logins"):
         monkeypatch.setattr(pairs, name, getattr(made, name))
     return made
 
@@ -67,14 +71,14 @@ def test_each_container_here_meets_each_of_the_session_and_logs_in_to_itself(wor
     assert pairs_of(ENGINE, held(MADE), {"main1": 101, "sub1": 102}, 3) == [
         pair(source, target) for source in ("main1", "sub1") for target in ("main1", "sub1", "sub2")
     ]
-    targets = [Target(kernel.hostname, kernel.address or "") for kernel in MADE.kernels]
-    assert world.probed == [([Endpoint("main1", 101), Endpoint("sub1", 102)], targets, 1450, 3)]
+    targets = [PeerTarget(kernel.hostname, kernel.address or "") for kernel in MADE.kernels]
+    assert world.probed == [([ProbeSource("main1", 101), ProbeSource("sub1", 102)], targets, 1450, 3)]
     everybody = ["main1", "sub1", "sub2"]
     assert world.asked == {"backendai-train-llm-main1": everybody, "backendai-train-llm-sub1": everybody}
 
 
 def test_who_does_not_greet_is_not_logged_in_to_and_who_is_silent_has_no_latency(world: World) -> None:
-    world.met = [Met("main1", "sub1", False, True), Met("main1", "sub2", False, False)]
+    world.met = [Reachability("main1", "sub1", False, True), Reachability("main1", "sub2", False, False)]
     here = [one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if one["to"] != "main1"]
     assert here == [
         pair("main1", "sub1", tcp=False, ssh=None),
@@ -85,7 +89,7 @@ def test_who_does_not_greet_is_not_logged_in_to_and_who_is_silent_has_no_latency
 
 
 def test_a_login_that_fails_is_told_with_what_it_said(world: World) -> None:
-    world.said = Said(ADDRESSES, {"sub2": "Permission denied"})
+    world.said = LoginReport(ADDRESSES, {"sub2": "Permission denied"})
     (failed,) = (one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if not one["ssh"])
     assert failed == pair("main1", "sub2", ssh=False, ssh_error="Permission denied")
 
@@ -103,13 +107,13 @@ def test_a_login_that_fails_is_told_with_what_it_said(world: World) -> None:
 )
 def test_a_name_leads_where_its_first_address_does(world: World, addresses: list[str], leads: bool) -> None:
     listed = [str(MADE.kernels[2].address) if one == "ADDRESS" else one for one in addresses]
-    world.said = Said({**ADDRESSES, "sub2": listed}, {})
+    world.said = LoginReport({**ADDRESSES, "sub2": listed}, {})
     named = {one["to"]: one["name"] for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3)}
     assert named == {"main1": True, "sub1": True, "sub2": leads}
 
 
 def test_a_session_of_one_knows_its_name_and_logs_in_to_itself(world: World) -> None:
-    world.said = Said({"main1": ["127.0.0.1"]}, {})
+    world.said = LoginReport({"main1": ["127.0.0.1"]}, {})
     assert pairs_of(ENGINE, held(plan({"agent1": 1})), {"main1": 101}, 3) == [pair("main1", "main1")]
     assert world.probed == []
 
@@ -123,10 +127,10 @@ def test_nothing_is_said_of_containers_that_do_not_run(world: World) -> None:
 def test_a_container_that_cannot_be_asked_knows_no_name_and_logs_in_nowhere(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_asked: Any) -> Said:
+    def refuse(*_asked: Any) -> LoginReport:
         raise APIError("409", explanation="container\nis paused")
 
-    monkeypatch.setattr(pairs, "ask", refuse)
+    monkeypatch.setattr(pairs, "check_logins", refuse)
     assert world.met == WELL
     assert pairs_of(ENGINE, held(MADE), {"sub1": 102}, 3)[0] == pair(
         "sub1", "main1", name=False, ssh=False, ssh_error="container is paused"

@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned, device_nodes
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pinning import pin
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import (
+    Device,
+    PinnedResources,
+    device_nodes,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pinning import pin_containers
 
 TWO_NODES = {0: 0, 1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 1, 7: 1}
 GPU = "cuda.device"
@@ -23,73 +27,87 @@ def gpus(*numas: int | None) -> list[Device]:
     return [Device(GPU, f"g{number}", numa) for number, numa in enumerate(numas)]
 
 
-def cpus_of(pinned: Sequence[Pinned]) -> list[list[int]]:
+def cpus_of(pinned: Sequence[PinnedResources]) -> list[list[int]]:
     return [one.cpus for one in pinned]
 
 
 def test_cores_are_of_the_devices_node() -> None:
-    pinned = pin(TWO_NODES, {}, 1, gpus(1, 0), [{"cpu": 2, GPU: 1}, {"cpu": 2, GPU: 1}])
-    assert pinned == [Pinned([0, 1], {GPU: ["g1"]}), Pinned([4, 5], {GPU: ["g0"]})]
+    pinned = pin_containers(TWO_NODES, {}, 1, gpus(1, 0), [{"cpu": 2, GPU: 1}, {"cpu": 2, GPU: 1}])
+    assert pinned == [PinnedResources([0, 1], {GPU: ["g1"]}), PinnedResources([4, 5], {GPU: ["g0"]})]
 
 
 def test_devices_of_one_container_are_of_one_node() -> None:
-    assert pin(TWO_NODES, {}, 1, gpus(0, 1, 0, 1, 1), [{"cpu": 1, GPU: 3}]) == [Pinned([4], {GPU: ["g1", "g3", "g4"]})]
+    assert pin_containers(TWO_NODES, {}, 1, gpus(0, 1, 0, 1, 1), [{"cpu": 1, GPU: 3}]) == [
+        PinnedResources([4], {GPU: ["g1", "g3", "g4"]})
+    ]
 
 
 def test_devices_of_different_slots_are_of_one_node_too() -> None:
     free = [*gpus(0, 1), Device(FPGA, "f0", 1)]
-    assert pin(TWO_NODES, {}, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [Pinned([4], {GPU: ["g1"], FPGA: ["f0"]})]
+    assert pin_containers(TWO_NODES, {}, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [
+        PinnedResources([4], {GPU: ["g1"], FPGA: ["f0"]})
+    ]
 
 
 def test_devices_come_from_where_the_cores_are_too() -> None:
     load = dict.fromkeys((0, 1, 2), 1)
-    assert pin(TWO_NODES, load, 1, gpus(0, 1), [{"cpu": 2, GPU: 1}]) == [Pinned([4, 5], {GPU: ["g1"]})]
+    assert pin_containers(TWO_NODES, load, 1, gpus(0, 1), [{"cpu": 2, GPU: 1}]) == [
+        PinnedResources([4, 5], {GPU: ["g1"]})
+    ]
 
 
 def test_of_nodes_that_do_the_one_with_fewest_devices_gives_them() -> None:
-    assert pin(TWO_NODES, {}, 1, gpus(0, 0, 1), [{"cpu": 1, GPU: 1}]) == [Pinned([4], {GPU: ["g2"]})]
+    assert pin_containers(TWO_NODES, {}, 1, gpus(0, 0, 1), [{"cpu": 1, GPU: 1}]) == [
+        PinnedResources([4], {GPU: ["g2"]})
+    ]
 
 
 def test_devices_stay_together_although_their_node_has_no_cores_left() -> None:
     load = dict.fromkeys((4, 5, 6, 7), 1)
-    assert pin(TWO_NODES, load, 1, gpus(0, 1, 1), [{"cpu": 2, GPU: 2}]) == [Pinned([0, 1], {GPU: ["g1", "g2"]})]
+    assert pin_containers(TWO_NODES, load, 1, gpus(0, 1, 1), [{"cpu": 2, GPU: 2}]) == [
+        PinnedResources([0, 1], {GPU: ["g1", "g2"]})
+    ]
 
 
 def test_devices_span_nodes_where_no_node_has_them_all() -> None:
     nodes = {**TWO_NODES, 8: 2}
-    assert pin(nodes, {}, 1, gpus(0, 1, 1, 2), [{"cpu": 1, GPU: 3}]) == [Pinned([0], {GPU: ["g1", "g2", "g0"]})]
+    assert pin_containers(nodes, {}, 1, gpus(0, 1, 1, 2), [{"cpu": 1, GPU: 3}]) == [
+        PinnedResources([0], {GPU: ["g1", "g2", "g0"]})
+    ]
 
 
 def test_a_device_of_unknown_node_goes_with_any_node() -> None:
     free = [*gpus(0, 1), Device(FPGA, "f0")]
     load = dict.fromkeys((0, 1, 2, 3), 1)
-    assert pin(TWO_NODES, load, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [Pinned([4], {GPU: ["g1"], FPGA: ["f0"]})]
+    assert pin_containers(TWO_NODES, load, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [
+        PinnedResources([4], {GPU: ["g1"], FPGA: ["f0"]})
+    ]
 
 
 def test_without_known_nodes_the_least_loaded_cores_are_taken() -> None:
     one_node = dict.fromkeys(range(4), 0)
-    pinned = pin(one_node, {0: 1, 2: 1}, 8, gpus(None, None), [{"cpu": 2, GPU: 1}, {"cpu": 3, GPU: 1}])
-    assert pinned == [Pinned([1, 3], {GPU: ["g0"]}), Pinned([0, 1, 2], {GPU: ["g1"]})]
+    pinned = pin_containers(one_node, {0: 1, 2: 1}, 8, gpus(None, None), [{"cpu": 2, GPU: 1}, {"cpu": 3, GPU: 1}])
+    assert pinned == [PinnedResources([1, 3], {GPU: ["g0"]}), PinnedResources([0, 1, 2], {GPU: ["g1"]})]
 
 
 def test_the_tightest_node_that_has_enough_open_cores_gives_them() -> None:
-    assert cpus_of(pin(TWO_NODES, {4: 1}, 1, (), [{"cpu": 3}, {"cpu": 4}])) == [[5, 6, 7], [0, 1, 2, 3]]
+    assert cpus_of(pin_containers(TWO_NODES, {4: 1}, 1, (), [{"cpu": 3}, {"cpu": 4}])) == [[5, 6, 7], [0, 1, 2, 3]]
 
 
 def test_of_nodes_as_tight_the_least_loaded_gives_its_cores() -> None:
     load = dict.fromkeys((0, 1, 2, 3), 1)
-    assert cpus_of(pin(TWO_NODES, load, 4, (), [{"cpu": 2}])) == [[4, 5]]
+    assert cpus_of(pin_containers(TWO_NODES, load, 4, (), [{"cpu": 2}])) == [[4, 5]]
 
 
 def test_a_container_too_wide_for_any_node_spans_the_fewest() -> None:
     nodes = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2, 5: 2, 6: 3, 7: 3, 8: 3}
-    assert cpus_of(pin(nodes, {}, 1, (), [{"cpu": 4}])) == [[0, 1, 2, 3]]
-    assert cpus_of(pin(nodes, {}, 1, (), [{"cpu": 5}])) == [[1, 2, 3, 4, 5]]
+    assert cpus_of(pin_containers(nodes, {}, 1, (), [{"cpu": 4}])) == [[0, 1, 2, 3]]
+    assert cpus_of(pin_containers(nodes, {}, 1, (), [{"cpu": 5}])) == [[1, 2, 3, 4, 5]]
 
 
 def test_a_core_at_the_limit_is_taken_only_when_too_few_are_open() -> None:
     load = {0: 2, 1: 3, 2: 0, 3: 1, **dict.fromkeys((4, 5, 6, 7), 2)}
-    assert cpus_of(pin(TWO_NODES, load, 2, (), [{"cpu": 2}, {"cpu": 3}])) == [[2, 3], [0, 2, 3]]
+    assert cpus_of(pin_containers(TWO_NODES, load, 2, (), [{"cpu": 2}, {"cpu": 3}])) == [[2, 3], [0, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +120,7 @@ def test_a_core_at_the_limit_is_taken_only_when_too_few_are_open() -> None:
 )
 def test_what_is_not_there_is_not_given(request_: dict[str, int], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        pin(TWO_NODES, {}, 1, gpus(0), [request_])
+        pin_containers(TWO_NODES, {}, 1, gpus(0), [request_])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +178,7 @@ def test_cores_are_distinct_and_devices_are_of_one_container_each(
     nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
 ) -> None:
     requests = cut(asked, len(nodes), free)
-    pinned = pin(nodes, load, overcommit, free, requests)
+    pinned = pin_containers(nodes, load, overcommit, free, requests)
     slots = {one.id: one.slot for one in free}
     for one, request in zip(pinned, requests, strict=True):
         assert len(set(one.cpus)) == request["cpu"]
@@ -180,7 +198,7 @@ def test_a_container_is_on_one_node_whenever_any_node_could_hold_it(
     numas = {one.id: one.numa for one in free}
     left, busy = free, {cpu: load.get(cpu, 0) for cpu in nodes}
     requests = cut(asked, len(nodes), free)
-    for one, request in zip(pin(nodes, load, overcommit, free, requests), requests, strict=True):
+    for one, request in zip(pin_containers(nodes, load, overcommit, free, requests), requests, strict=True):
         open_cores = [cpu for cpu in nodes if busy[cpu] < overcommit]
         everywhere = set(nodes.values()) | {device.numa for device in left if device.numa is not None}
         can = [could_hold(node, request, open_cores, nodes, left) for node in everywhere]
@@ -204,7 +222,7 @@ def test_a_container_spans_as_few_nodes_as_can_be(
     open_cores = [cpu for cpu in nodes if load.get(cpu, 0) < overcommit]
     count = min(wanted, len(open_cores))
     if count:
-        (one,) = pin(nodes, load, overcommit, (), [{"cpu": count}])
+        (one,) = pin_containers(nodes, load, overcommit, (), [{"cpu": count}])
         sizes = [sum(nodes[cpu] == node for cpu in open_cores) for node in set(nodes.values())]
         fewest = min(
             k for k in range(1, 4) for some in itertools.combinations(sizes, min(k, len(sizes))) if sum(some) >= count
@@ -217,7 +235,7 @@ def test_within_a_node_no_core_is_taken_while_a_less_loaded_one_is_left(
     nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
 ) -> None:
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
-    for one in pin(nodes, load, overcommit, free, cut(asked, len(nodes), free)):
+    for one in pin_containers(nodes, load, overcommit, free, cut(asked, len(nodes), free)):
         for taken, left in itertools.product(one.cpus, nodes.keys() - one.cpus):
             if nodes[taken] == nodes[left]:
                 assert (busy[taken], taken) < (busy[left], left)
@@ -231,7 +249,7 @@ def test_a_core_at_the_limit_is_never_taken_while_enough_others_are_there(
 ) -> None:
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
     requests = [{"cpu": min(one["cpu"], len(nodes))} for one in asked]
-    for one in pin(nodes, load, overcommit, (), requests):
+    for one in pin_containers(nodes, load, overcommit, (), requests):
         open_cores = {cpu for cpu in nodes if busy[cpu] < overcommit}
         full = set(one.cpus) - open_cores
         assert not full or open_cores <= set(one.cpus)
@@ -246,7 +264,9 @@ def test_without_overcommit_no_core_is_given_twice_while_free_ones_last(
 ) -> None:
     last = len(nodes)
     fitting = [size for size, total in zip(sizes, itertools.accumulate(sizes), strict=True) if total <= last]
-    given_away = [cpu for one in pin(nodes, {}, 1, (), [{"cpu": size} for size in fitting]) for cpu in one.cpus]
+    given_away = [
+        cpu for one in pin_containers(nodes, {}, 1, (), [{"cpu": size} for size in fitting]) for cpu in one.cpus
+    ]
     assert len(set(given_away)) == len(given_away) == sum(fitting)
 
 
@@ -256,4 +276,4 @@ def test_the_same_machine_gives_the_same_cores_in_whatever_order_it_is_told(
 ) -> None:
     requests = cut(asked, len(nodes), free)
     turned = dict(reversed(nodes.items()))
-    assert pin(turned, load, 2, free, requests) == pin(nodes, load, 2, free, requests)
+    assert pin_containers(turned, load, 2, free, requests) == pin_containers(nodes, load, 2, free, requests)

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImageUnavailable, Progress
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, KnownImage
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import ImagePullError, Progress
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.images import Credential, ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._session import pull as pulling
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, Seen, look
+from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, PullStatus, ensure_pull
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan
 from tests.unit.engine import Engine
 
 MADE = plan({"agent1": 1})
-HERE = Seen(KnownImage("sha256:1", "sha256:1"))
+HERE = PullStatus(ImageIdentity("sha256:1", "sha256:1"))
 WANTED = Pull(IMAGE, IMAGE)
 CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
 DOWNLOADING = {"id": "a", "status": "Downloading", "progressDetail": {"current": 10, "total": 30}}
@@ -58,20 +58,20 @@ def acts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Acts:
     """Return what is started in the background: nothing of it runs by itself."""
     started: Acts = []
     monkeypatch.setattr(pulling, "connect", lambda _address: engine)
-    monkeypatch.setattr(pulling, "detach", lambda act, _keep: started.append(act))
-    monkeypatch.setattr(pulling, "PACE", 0.01)
+    monkeypatch.setattr(pulling, "daemonize", lambda act, _keep: started.append(act))
+    monkeypatch.setattr(pulling, "POLL_SECONDS", 0.01)
     return started
 
 
-def claim(store: Store, **changes: Any) -> Held:
+def claim(store: Store, **changes: Any) -> LocalSession:
     """Note that the session is claimed."""
     there = held(MADE, **{"expires_at": time.time() + 600, **changes})
     store.save(there)
     return there
 
 
-def seen(engine: Any, store: Store, there: Held | None = None, wanted: Pull = WANTED) -> Seen:
-    return look(engine, "unix:///nowhere", store, there or claim(store), wanted)
+def seen(engine: Any, store: Store, there: LocalSession | None = None, wanted: Pull = WANTED) -> PullStatus:
+    return ensure_pull(engine, "unix:///nowhere", store, there or claim(store), wanted)
 
 
 def file_of(store: Store, kind: str) -> Path:
@@ -88,7 +88,7 @@ def test_an_image_that_is_there_is_not_pulled(store: Store, acts: Acts) -> None:
 
 
 def test_an_image_that_is_missing_is_pulled_in_the_background(engine: Engine, store: Store, acts: Acts) -> None:
-    assert seen(engine, store) == Seen(None, Progress(), started=True)
+    assert seen(engine, store) == PullStatus(None, Progress(), started=True)
     (work,) = acts
     work()
     assert engine.calls == [f"pull {IMAGE}"]
@@ -106,7 +106,7 @@ def test_what_another_agent_has_is_pulled_with_the_password_of_its_registry(
         "pull lab/python@sha256:a as {'username': 'reader', 'password': 'hunter2'}",
         "tag lab/python@sha256:a lab/python:1",
     ]
-    assert seen(engine, store).image == KnownImage("sha256:1", "sha256:a", "lab/python@sha256:a")
+    assert seen(engine, store).image == ImageIdentity("sha256:1", "sha256:a", "lab/python@sha256:a")
     assert "hunter2" not in "".join(path.read_text() for path in store.folder(SESSION_ID).rglob("*.*"))
 
 
@@ -119,7 +119,7 @@ def test_a_pull_that_is_under_way_is_not_started_again(engine: Engine, store: St
     note = json.loads(file_of(store, "json").read_text())
     progress = {"bytes_done": 10, "bytes_total": 30, "layers_done": 0, "layers_total": 1, "more": False}
     file_of(store, "json").write_text(json.dumps({**note, "progress": progress}))
-    assert seen(engine, store, later) == Seen(None, Progress(10, 30, 0, 1))
+    assert seen(engine, store, later) == PullStatus(None, Progress(10, 30, 0, 1))
     assert len(acts) == 1
     os.close(handle)
 
@@ -137,7 +137,7 @@ def test_what_the_registry_refuses_is_told_once_and_then_tried_again(engine: Eng
     engine.registry = {IMAGE: {"error": "unauthorized"}}
     seen(engine, store)
     acts[0]()
-    with pytest.raises(ImageUnavailable) as refused:
+    with pytest.raises(ImagePullError) as refused:
         seen(engine, store)
     assert str(refused.value) == FAILED.format("unauthorized")
     assert seen(engine, store).started
@@ -150,14 +150,14 @@ def test_whatever_goes_wrong_is_told(engine: Engine, store: Store, acts: Acts, m
     monkeypatch.setattr(engine, "pull", fail)
     seen(engine, store)
     acts[0]()
-    with pytest.raises(ImageUnavailable) as refused:
+    with pytest.raises(ImagePullError) as refused:
         seen(engine, store)
     assert str(refused.value) == FAILED.format("the engine went away")
 
 
 def test_a_process_that_ended_without_a_word_was_killed(engine: Engine, store: Store) -> None:
     seen(engine, store)
-    with pytest.raises(ImageUnavailable) as refused:
+    with pytest.raises(ImagePullError) as refused:
         seen(engine, store)
     assert str(refused.value) == FAILED.format("the process that pulled it was killed")
 
@@ -262,6 +262,6 @@ def test_a_real_process_holds_the_lock_until_it_has_ended(
     handle = os.open(file_of(store, "lock"), os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.close(handle)
-    with pytest.raises(ImageUnavailable) as refused:
+    with pytest.raises(ImagePullError) as refused:
         seen(engine, store)
     assert str(refused.value) == FAILED.format("unauthorized")

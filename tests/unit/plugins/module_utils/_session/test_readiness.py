@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from docker.errors import NotFound
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogUnreadable
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogReadError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import readiness
-from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import NotReady, await_ready
+from ansible_collections.backendai.cluster.plugins.module_utils._session.readiness import NotReadyError, await_ready
 
 ME = os.getpid()
 STARTED = Path(f"/proc/{ME}/stat").read_text().split()[21]
@@ -72,32 +72,32 @@ def test_one_that_ends_while_it_is_waited_for_is_told(monkeypatch: pytest.Monkey
         there = {"backendai-a-main1": ME, "backendai-a-sub1": process.pid}
         monkeypatch.setattr(readiness.time, "sleep", slept)
         monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
-        with pytest.raises(NotReady, match=r"^container backendai-a-sub1 ended while it started"):
+        with pytest.raises(NotReadyError, match=r"^container backendai-a-sub1 ended while it started"):
             wait(seconds=60)
 
 
 def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"backendai-a-main1": ME, "backendai-a-sub1": 0}
     monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
-    with pytest.raises(NotReady, match=r"^container backendai-a-sub1 ended while it started"):
+    with pytest.raises(NotReadyError, match=r"^container backendai-a-sub1 ended while it started"):
         wait(seconds=60)
 
 
 @pytest.mark.parametrize("mark", ["1", "", "\x00" * 40, STARTED * 9])
 def test_a_mark_of_an_earlier_start_does_not_count(container: Path, mark: str) -> None:
     container.write_text(mark)
-    with pytest.raises(NotReady, match=r"^container backendai-a-main1 is not through .* ends with: one / two$"):
+    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 is not through .* ends with: one / two$"):
         wait()
 
 
 def test_a_mark_that_is_no_file_is_neither_followed_nor_waited_for(container: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(STARTED)
     container.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotReady, match="is not through its start"):
+    with pytest.raises(NotReadyError, match="is not through its start"):
         wait()
     container.unlink()
     os.mkfifo(container)
-    with pytest.raises(NotReady, match="is not through its start"):
+    with pytest.raises(NotReadyError, match="is not through its start"):
         wait()
 
 
@@ -106,29 +106,29 @@ def test_a_container_that_is_gone_has_ended(monkeypatch: pytest.MonkeyPatch) -> 
         raise NotFound("No such container")
 
     monkeypatch.setattr(readiness, "pid_of", gone)
-    with pytest.raises(NotReady, match=r"^container backendai-a-main1 ended while it started"):
+    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 ended while it started"):
         wait(seconds=60)
 
 
 def test_a_container_that_ends_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
-    with pytest.raises(NotReady) as told:
+    with pytest.raises(NotReadyError) as told:
         wait(seconds=60)
     assert str(told.value) == "container backendai-a-main1 ended while it started; its log ends with: one / two"
 
 
 def test_a_log_that_cannot_be_read_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(_client: object, _name: str, _lines: int) -> list[str]:
-        raise LogUnreadable("its log cannot be read (driver none)")
+        raise LogReadError("its log cannot be read (driver none)")
 
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     monkeypatch.setattr(readiness, "tail_of", unreadable)
-    with pytest.raises(NotReady, match=r"main1 ended while it started; its log ends with: its log cannot be read"):
+    with pytest.raises(NotReadyError, match=r"main1 ended while it started; its log ends with: its log cannot be read"):
         wait()
 
 
 def test_a_container_that_printed_nothing_has_no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     monkeypatch.setattr(readiness, "tail_of", lambda _client, _name, _lines: [])
-    with pytest.raises(NotReady, match=r"^container backendai-a-main1 ended while it started$"):
+    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 ended while it started$"):
         wait()

@@ -11,16 +11,16 @@ from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import Image
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Held, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import LocalSession, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import command
-from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import NotClaimed
+from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import Contents, desired_slice
-from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import Reaped, reap
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import Host
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import ReapResult, reap
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel
@@ -88,7 +88,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def reaped(engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: bool) -> Reaped:
+def reaped(
+    engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: bool
+) -> ReapResult:
     return reap(engine, store, end, restart, **{"expired": True, "dry": False, **how})
 
 
@@ -103,11 +105,11 @@ def reaped(engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[
     ids=["main1 and sub1", "sub2", "a session without a command", "a command for all"],
 )
 def test_who_runs_the_command_is_told_it_and_nobody_else(
-    store: Store, here: Held, files: list[tuple[str, str, int]]
+    store: Store, here: LocalSession, files: list[tuple[str, str, int]]
 ) -> None:
     hostnames = [kernel.hostname for kernel in MADE.kernels]
-    contents = Contents("", "", {name: {} for name in hostnames}, public_keys(MADE), ())
-    wanted = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", Host())
+    contents = RenderedFiles("", "", {name: {} for name in hostnames}, public_keys(MADE), ())
+    wanted = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities())
     commands = [file for file in wanted.files if file.path.name == "command"]
     assert [(one.path.parent.name, one.content, one.mode) for one in commands] == files
 
@@ -127,10 +129,10 @@ def test_a_command_for_all_is_started_in_every_container_once(store: Store) -> N
     store.save(held(FOR_ALL))
     for hostname in ("main1", "sub1"):
         store.kernel_folder(SESSION_ID, hostname).mkdir()
-    store.go_file(SESSION_ID, "main1").touch()
+    store.start_marker(SESSION_ID, "main1").touch()
     started = [Change("command of train-llm in sub1", None, "started")]
     assert start_command(store, SESSION_ID, "nonce-1", dry=False) == started
-    assert store.commanded(held(FOR_ALL)) == {"main1", "sub1"}
+    assert store.started_commands(held(FOR_ALL)) == {"main1", "sub1"}
     assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
 
 
@@ -146,7 +148,7 @@ def test_a_command_is_not_started_in_check_mode(store: Store) -> None:
 @pytest.mark.parametrize(
     "here", [held(MADE), held(BATCH, "agent2")], ids=["a session without a command", "an agent without main1"]
 )
-def test_nothing_is_started_where_there_is_nothing_to_start(store: Store, here: Held) -> None:
+def test_nothing_is_started_where_there_is_nothing_to_start(store: Store, here: LocalSession) -> None:
     store.save(here)
     store.kernel_folder(SESSION_ID, "main1").mkdir()
     assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
@@ -166,14 +168,14 @@ def test_nothing_is_started_where_there_is_nothing_to_start(store: Store, here: 
             "session_name: 'train-llm' is not committed on this agent, so its command may not start yet",
         ),
     ],
-    ids=["gone", "taken over", "not committed"],
+    ids=["stale_sessions", "taken over", "not committed"],
 )
 def test_a_command_waits_for_a_session_that_has_proven_itself(
     store: Store, state: dict[str, Any] | None, sentence: str
 ) -> None:
     if state:
         store.save(held(BATCH, **state))
-    with pytest.raises(NotClaimed) as refused:
+    with pytest.raises(ClaimLostError) as refused:
         start_command(store, SESSION_ID, "nonce-1", dry=False)
     assert str(refused.value) == sentence
 
@@ -229,18 +231,18 @@ def test_what_shall_end_goes_whatever_its_state(engine: Any, store: Store, state
     store.save(held(OTHER))
     engine.run(MADE, "main1", "sub1")
     engine.run(OTHER, "main1", "sub1")
-    assert reaped(engine, store, (SESSION_ID,)) == Reaped(REMOVED, {})
+    assert reaped(engine, store, (SESSION_ID,)) == ReapResult(REMOVED, {})
     assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
     assert len(engine.made) == 2
-    assert reaped(engine, store, (SESSION_ID,)) == Reaped([], {})
+    assert reaped(engine, store, (SESSION_ID,)) == ReapResult([], {})
 
 
 def test_only_claims_whose_time_is_over_are_removed_unasked(engine: Any, store: Store) -> None:
     store.save(held(MADE, expires_at=1.0))
     store.save(held(OTHER, expires_at=9e12))
     engine.run(MADE, "main1", "sub1")
-    assert reaped(engine, store, expired=False) == Reaped([], {})
-    assert reaped(engine, store) == Reaped(REMOVED, {})
+    assert reaped(engine, store, expired=False) == ReapResult([], {})
+    assert reaped(engine, store) == ReapResult(REMOVED, {})
     assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
 
 
@@ -251,7 +253,7 @@ def test_a_claim_that_became_good_meanwhile_stays(
     seen = [held(MADE, expires_at=1.0)]
     store.save(held(MADE, **state))
     monkeypatch.setattr(store, "sessions", lambda: seen)
-    assert reaped(engine, store) == Reaped([], {})
+    assert reaped(engine, store) == ReapResult([], {})
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
@@ -259,30 +261,34 @@ def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: St
     store.save(held(MADE))
     engine.run(MADE, "main1")
     engine.run(MADE, "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, LINK, Change(SUB1, "exited", "running")], {})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+        [RULES, LINK, Change(SUB1, "exited", "running")], {}
+    )
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
     assert len(kernel.links) == 1
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult([], {})
 
 
 def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
     store.save(held(plan({"agent1": 1})))
     engine.run(MADE, "main1", state="created")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, Change(MAIN1, "created", "running")], {})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult([RULES, Change(MAIN1, "created", "running")], {})
     assert kernel.links == set()
 
 
 def test_main1_of_a_batch_session_is_left_as_it_ended(engine: Any, store: Store) -> None:
     store.save(held(BATCH))
     engine.run(BATCH, "main1", "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([RULES, LINK, Change(SUB1, "exited", "running")], {})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+        [RULES, LINK, Change(SUB1, "exited", "running")], {}
+    )
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
 
 
 def test_what_cannot_be_restarted_is_told_and_the_rest_is_restarted(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     engine.run(MADE, "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped(
+    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
         [RULES, LINK, Change(SUB1, "exited", "running")],
         {SESSION_ID: "main1 was removed on agent1 and cannot be restarted"},
     )
@@ -292,7 +298,7 @@ def test_a_container_that_the_engine_refuses_to_start_is_told(engine: Any, store
     store.save(held(plan({"agent1": 3})))
     engine.run(MADE, "sub1", "sub2", state="exited")
     engine.refused = ["id-backendai-train-llm-sub1"]
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped(
+    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
         [RULES, Change("container backendai-train-llm-sub2", "exited", "running")],
         {SESSION_ID: "main1 was removed on agent1 and cannot be restarted; sub1 cannot be restarted: no such network"},
     )
@@ -307,7 +313,9 @@ def test_nothing_is_started_on_a_link_that_cannot_be_made(
     monkeypatch.setattr(kernel, "batch", batch)
     store.save(held(MADE))
     engine.run(MADE, "main1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == Reaped([], {SESSION_ID: "ip -batch: Device does not exist"})
+    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+        [], {SESSION_ID: "ip -batch: Device does not exist"}
+    )
     assert engine.calls == []
 
 
@@ -331,7 +339,7 @@ def test_a_session_that_is_not_here_cannot_be_restarted_and_stops_no_other(
 def test_no_id_ends_no_session(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1")
-    assert reaped(engine, store, ("",)) == Reaped([], {"": "session_id: '' is not the id of a session"})
+    assert reaped(engine, store, ("",)) == ReapResult([], {"": "session_id: '' is not the id of a session"})
     assert store.session(SESSION_ID) is not None
     assert len(engine.made) == 2
 
@@ -373,7 +381,7 @@ def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Sto
     store.save(held(dataclasses.replace(OTHER, id=over, name="train-over"), expires_at=1.0))
     engine.run(MADE, "sub1", state="exited")
     told = reaped(engine, store, (ended,), (SESSION_ID,), dry=True)
-    assert told == Reaped(
+    assert told == ReapResult(
         [
             Change("session train-ended", "held", None),
             Change("session train-over", "held", None),
@@ -387,4 +395,4 @@ def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Sto
     assert len(store.sessions()) == 3
     # What is removed makes the rules true, before what died is started.
     done = [change for change in told.changes if change != RULES]
-    assert reaped(engine, store, (ended,), (SESSION_ID,)) == Reaped(done, told.failures)
+    assert reaped(engine, store, (ended,), (SESSION_ID,)) == ReapResult(done, told.failures)

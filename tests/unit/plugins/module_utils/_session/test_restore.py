@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import EngineUnavailable
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import isolate
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.sync import sync_ruleset
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError, Step
+from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import links
 from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import restore
 from tests.unit.builders import SESSION_ID, held, plan
@@ -69,7 +69,7 @@ def test_containers_come_back_after_their_links(store: Store, engine: Engine, ke
 def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: Engine) -> None:
     store.save(held(dataclasses.replace(MADE, command="exec train")))
     store.kernel_folder(SESSION_ID, "main1").mkdir()
-    store.go_file(SESSION_ID).touch()
+    store.start_marker(SESSION_ID).touch()
     stopped(engine, "main1", "sub1")
     assert restored(store, engine, start=True) == []
     assert engine.calls == ["start id-sub1"]
@@ -94,8 +94,8 @@ def test_a_claim_whose_time_is_over_is_removed(store: Store, engine: Engine) -> 
 def test_a_session_that_ended_meanwhile_is_no_failure(
     store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "readable", lambda: ([held(MADE)], []))
-    isolate(store, dry=False)
+    monkeypatch.setattr(store, "load_all", lambda: ([held(MADE)], []))
+    sync_ruleset(store, dry=False)
     engine: Any = None
     assert restore(store, lambda: engine, start=True) == ([], [])
     assert kernel.links == set()
@@ -146,7 +146,7 @@ def test_whoever_was_plugged_into_a_lost_bridge_is_plugged_in_again(
     stopped(engine, "main1", state="running")
     engine.made[0]["Pid"] = 42
     change = Change("bridge bai-5f0c6a523c", None, "mtu 1450")
-    monkeypatch.setattr(links, "plan_bridge", lambda _bridge, _look: [Step(change)])
+    monkeypatch.setattr(links, "plan_bridge", lambda _bridge, _look: [LinkOperation(change)])
     assert restored(store, engine) == []
     assert {port.interface for port in kernel.plugged} == {"eth0", "cluster0"}
 
@@ -157,6 +157,6 @@ def test_what_lives_comes_before_what_is_over(store: Store, kernel: Kernel) -> N
 
     def refuse() -> NoReturn:
         assert kernel.links == {LINK}
-        raise EngineUnavailable("the engine does not answer.")
+        raise DockerUnavailableError("the engine does not answer.")
 
     assert restore(store, refuse, start=False)[1] == ["over: the engine does not answer."]

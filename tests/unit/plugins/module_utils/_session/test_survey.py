@@ -13,19 +13,19 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
-from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, Pinned
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._session import survey as surveying
 from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
-    Questions,
-    Settings,
+    AgentSettings,
+    FactsQuery,
+    active_sessions,
+    collect_facts,
     cpu_load,
-    living,
-    survey,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, image_data, plan
@@ -33,7 +33,7 @@ from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, image_data, plan
 MADE = plan({"agent1": 2, "agent2": 2}, resources={"cpu": 2, "mem": GIB})
 NODE = {"LocalNodeState": "active", "NodeID": "n", "ControlAvailable": True}
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-SETTINGS = Settings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "", False)
+SETTINGS = AgentSettings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "", False)
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "tcp_ports", lambda: {22, 30000})
 
 
-def read(engine: Any, store: Store, questions: Questions | None = None, **settings: Any) -> dict[str, Any]:
-    return survey(engine, store, dataclasses.replace(SETTINGS, **settings), questions or Questions()).to_dict()
+def read(engine: Any, store: Store, questions: FactsQuery | None = None, **settings: Any) -> dict[str, Any]:
+    return collect_facts(engine, store, dataclasses.replace(SETTINGS, **settings), questions or FactsQuery()).to_dict()
 
 
 def container(hostname: str, state: str = "running", **changes: str) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def container(hostname: str, state: str = "running", **changes: str) -> dict[str
 
 def test_an_empty_agent(engine: Any, store: Store) -> None:
     facts = read(engine, store)
-    assert {key: facts[key] for key in ("engine", "kit", "online_cpus", "taken", "containers", "sessions")} == {
+    assert {key: facts[key] for key in ("engine", "kit", "online_cpus", "allocated", "containers", "sessions")} == {
         "engine": "20.10.24",
         "kit": "0123456789ab",
         "online_cpus": [0, 1, 2, 3],
-        "taken": {},
+        "allocated": {},
         "containers": 0,
         "sessions": [],
     }
@@ -110,7 +110,7 @@ def test_ports_that_sessions_publish_count_as_in_use_where_their_main1_is(engine
     assert read(engine, store)["tcp_ports"] == [22, 30000]
     store.save(held(here))
     assert read(engine, store)["tcp_ports"] == [22, 30000, 30009]
-    assert read(engine, store, Questions(gone=[SESSION_ID]))["tcp_ports"] == [22, 30000]
+    assert read(engine, store, FactsQuery(gone=[SESSION_ID]))["tcp_ports"] == [22, 30000]
 
 
 @pytest.mark.parametrize(
@@ -218,17 +218,19 @@ def test_what_a_driver_does_not_tell_is_warned_of(engine: Any, store: Store, mon
 def test_devices_of_living_sessions_and_of_containers_without_a_session_are_not_free(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("mine", "claimed", "given-up", "orphaned", "gone", "free")
+    names = ("mine", "claimed", "given-up", "orphaned", "stale_sessions", "free")
     has(monkeypatch, *(Device("tpu", name) for name in names))
-    for number, (name, until) in enumerate([("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("gone", None)]):
+    for number, (name, until) in enumerate(
+        [("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("stale_sessions", None)]
+    ):
         of = dataclasses.replace(MADE, id=f"{number:08x}{OTHER_ID[8:]}")
-        store.save(held(of, expires_at=until, pinned={"main1": Pinned([0], {"tpu": [name]})}))
+        store.save(held(of, expires_at=until, pinned={"main1": PinnedResources([0], {"tpu": [name]})}))
     engine.made = [
         container("main1", **{labels.SESSION_ID: "lost", labels.DEVICES: '{"tpu": ["orphaned"]}'}),
         container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
     ]
-    facts = read(engine, store, Questions(gone=[f"00000003{OTHER_ID[8:]}"]))
-    assert {one["id"] for one in facts["devices"] if one["free"]} == {"given-up", "gone", "free"}
+    facts = read(engine, store, FactsQuery(gone=[f"00000003{OTHER_ID[8:]}"]))
+    assert {one["id"] for one in facts["devices"] if one["free"]} == {"given-up", "stale_sessions", "free"}
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_what_sessions_take_counts_until_they_are_given_up(
 ) -> None:
     store.save(held(MADE, expires_at=expires_at))
     facts = read(engine, store)
-    assert (facts["taken"], facts["containers"]) == (taken, containers)
+    assert (facts["allocated"], facts["containers"]) == (taken, containers)
     assert MADE.network is not None
     assert (MADE.network.subnet in facts["networks"]) == (MADE.network.vni in facts["vnis"]) == bool(containers)
     assert facts["sessions"][0]["expired"] is (not containers)
@@ -266,21 +268,21 @@ def test_what_sessions_take_counts_until_they_are_given_up(
 
 def test_what_is_about_to_be_removed_counts_as_gone(engine: Any, store: Store) -> None:
     store.save(held(MADE))
-    facts = read(engine, store, Questions(gone=[SESSION_ID]))
-    assert (facts["taken"], facts["containers"], facts["networks"], facts["vnis"]) == ({}, 0, ["192.0.2.0/24"], [7])
+    facts = read(engine, store, FactsQuery(gone=[SESSION_ID]))
+    assert (facts["allocated"], facts["containers"], facts["networks"], facts["vnis"]) == ({}, 0, ["192.0.2.0/24"], [7])
 
 
 def test_sessions_live_until_their_time_is_over_or_they_are_to_go() -> None:
     other = dataclasses.replace(MADE, id=OTHER_ID)
     mine, theirs, given_up = held(MADE), held(other, expires_at=9e12), held(other, expires_at=1.0)
-    assert living([mine, theirs, given_up], time.time()) == [mine, theirs]
-    assert living([mine, theirs, given_up], time.time(), [SESSION_ID]) == [theirs]
+    assert active_sessions([mine, theirs, given_up], time.time()) == [mine, theirs]
+    assert active_sessions([mine, theirs, given_up], time.time(), [SESSION_ID]) == [theirs]
 
 
 def test_a_container_whose_folder_was_lost_counts_too(engine: Any, store: Store) -> None:
     engine.made = [container("main1"), container("sub1", "exited", **{labels.SLOTS: '{"cpu": 1}'})]
     facts = read(engine, store)
-    assert (facts["taken"], facts["containers"]) == ({"cpu": 3, "mem": GIB}, 2)
+    assert (facts["allocated"], facts["containers"]) == ({"cpu": 3, "mem": GIB}, 2)
 
 
 def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) -> None:
@@ -320,19 +322,23 @@ def test_a_session_is_told_with_its_containers(engine: Any, store: Store) -> Non
 def test_asked_images_and_folders_are_looked_for(engine: Any, store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     paths = [str(tmp_path), str(tmp_path / "file"), str(tmp_path / "absent")]
-    facts = read(engine, store, Questions([IMAGE, "absent:1"], paths))
+    facts = read(engine, store, FactsQuery([IMAGE, "absent:1"], paths))
     assert facts["images"] == {IMAGE: image_data(1), "absent:1": None}
     assert facts["missing_paths"] == paths[1:]
 
 
 def test_an_agent_without_a_kit_has_no_facts(engine: Any, tmp_path: Path) -> None:
-    with pytest.raises(NotProvisioned, match=r"run backendai\.cluster\.provision_agents on this host\.$"):
+    with pytest.raises(NotProvisionedError, match=r"run backendai\.cluster\.provision_agents on this host\.$"):
         read(engine, Store(str(tmp_path / "absent")))
 
 
 def test_the_load_of_a_core_is_how_many_containers_are_pinned_to_it() -> None:
-    both = {"main1": Pinned([0, 1]), "sub1": Pinned([1])}
-    assert cpu_load([held(MADE, pinned=both), held(MADE, pinned={"sub2": Pinned([1, 3])})]) == {0: 1, 1: 3, 3: 1}
+    both = {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([1])}
+    assert cpu_load([held(MADE, pinned=both), held(MADE, pinned={"sub2": PinnedResources([1, 3])})]) == {
+        0: 1,
+        1: 3,
+        3: 1,
+    }
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Damaged, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._session import verify as verifying
-from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import parts_of, verify
+from ansible_collections.backendai.cluster.plugins.module_utils._session.verify import find_local_sessions, verify
 from tests.unit.builders import SESSION_ID, held, plan
 
 MADE = plan({"agent1": 2, "agent2": 1})
@@ -20,24 +20,24 @@ OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 @pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("other", SESSION_ID)])
 def test_a_session_is_found_by_its_id_or_else_by_its_name(store: Store, named: tuple[str, str]) -> None:
     store.save(held(MADE))
-    assert [one.plan for one in parts_of(store, *named)] == [MADE]
+    assert [one.plan for one in find_local_sessions(store, *named)] == [MADE]
 
 
 @pytest.mark.parametrize("named", [("other", ""), ("train-llm", OTHER_ID), ("", OTHER_ID)])
 def test_an_agent_that_holds_nothing_of_it_has_no_part(store: Store, named: tuple[str, str]) -> None:
     store.save(held(MADE))
-    assert parts_of(store, *named) == []
+    assert find_local_sessions(store, *named) == []
 
 
 def test_a_session_that_cannot_be_read_could_be_the_one(store: Store) -> None:
     store.save(held(MADE))
     (store.folder(OTHER_ID)).mkdir()
     (store.folder(OTHER_ID) / "session.json").write_text("{")
-    assert [one.plan for one in parts_of(store, "train-llm", "")] == [MADE]
-    with pytest.raises(Damaged):
-        parts_of(store, "other", "")
-    with pytest.raises(Damaged):
-        parts_of(store, "", OTHER_ID)
+    assert [one.plan for one in find_local_sessions(store, "train-llm", "")] == [MADE]
+    with pytest.raises(CorruptStateError):
+        find_local_sessions(store, "other", "")
+    with pytest.raises(CorruptStateError):
+        find_local_sessions(store, "", OTHER_ID)
 
 
 def test_drift_and_pairs_are_told_as_plain_data(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,22 +13,22 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import (
-    Device,
-    Step,
+    DeviceStep,
+    WireGuardDevice,
     WireGuardError,
-    apply,
+    apply_device,
     difference,
-    plan_mesh,
+    plan_device,
     read_device,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import Mesh
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import WireGuardConfig
 
 OWN = Underlay("fd62:6169::1", "baiwg0", 1440, "", "KEY1", "192.0.2.1:51820")
 TWO = Underlay("fd62:6169::2", "baiwg0", 1440, "", "KEY2", "192.0.2.2:51820")
 THREE = Underlay("fd62:6169::3", "baiwg0", 1440, "", "KEY3", "192.0.2.3:51820")
-MESH = Mesh(OWN, (TWO, THREE))
+MESH = WireGuardConfig(OWN, (TWO, THREE))
 LINK = {"ifname": "baiwg0", "flags": ["NOARP", "UP"], "mtu": 1440, "addr_info": [{"local": "fd62:6169::1"}]}
-DEVICE = Device(True, ("fd62:6169::1",), 1440, "KEY1", 51820)
+DEVICE = WireGuardDevice(True, ("fd62:6169::1",), 1440, "KEY1", 51820)
 ADD_TWO = ("peer", "KEY2", "endpoint", "192.0.2.2:51820", "allowed-ips", "fd62:6169::2/128")
 ADD_THREE = ("peer", "KEY3", "endpoint", "192.0.2.3:51820", "allowed-ips", "fd62:6169::3/128")
 
@@ -79,7 +79,7 @@ def test_there_may_be_no_device(host: Host) -> None:
 
 def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
     host.said.clear()
-    assert read_device() == Device(True, ("fd62:6169::1",), 1440)
+    assert read_device() == WireGuardDevice(True, ("fd62:6169::1",), 1440)
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
         (dataclasses.replace(DEVICE, mtu=1420), "at mtu 1420"),
     ],
 )
-def test_what_differs_is_named(device: Device | None, why: str) -> None:
+def test_what_differs_is_named(device: WireGuardDevice | None, why: str) -> None:
     assert difference(device, OWN) == why
 
 
 @pytest.mark.usefixtures("host")
 def test_a_mesh_as_planned_is_no_change() -> None:
-    assert plan_mesh(MESH) == []
+    assert plan_device(MESH) == []
 
 
 def test_a_peer_that_moved_is_no_change(host: Host) -> None:
     host.said["endpoints"] = "KEY2\t198.51.100.7:4711\nKEY3\t192.0.2.3:51820\n"
-    assert plan_mesh(MESH) == []
+    assert plan_device(MESH) == []
 
 
 @pytest.mark.parametrize(
@@ -125,25 +125,25 @@ def test_a_peer_that_moved_is_no_change(host: Host) -> None:
 def test_a_peer_that_is_missing_or_wrong_is_written_out(host: Host, what: str, listing: str, before: str) -> None:
     host.said[what] = listing
     change = Change("peer KEY2 on baiwg0", before, "fd62:6169::2/128 at 192.0.2.2:51820")
-    assert plan_mesh(MESH) == [Step(change, ADD_TWO)]
+    assert plan_device(MESH) == [DeviceStep(change, ADD_TWO)]
 
 
 @pytest.mark.usefixtures("host")
 def test_a_peer_in_no_plan_goes() -> None:
-    gone = Step(Change("peer KEY3 on baiwg0", "fd62:6169::3/128", None), ("peer", "KEY3", "remove"))
-    assert plan_mesh(Mesh(OWN, (TWO,))) == [gone]
+    gone = DeviceStep(Change("peer KEY3 on baiwg0", "fd62:6169::3/128", None), ("peer", "KEY3", "remove"))
+    assert plan_device(WireGuardConfig(OWN, (TWO,))) == [gone]
 
 
 @pytest.mark.usefixtures("host")
 def test_without_a_mesh_all_peers_go() -> None:
-    assert [step.words for step in plan_mesh(None)] == [("peer", "KEY2", "remove"), ("peer", "KEY3", "remove")]
+    assert [step.wg_args for step in plan_device(None)] == [("peer", "KEY2", "remove"), ("peer", "KEY3", "remove")]
 
 
 @pytest.mark.parametrize("link", [None, LINK], ids=["missing", "does not answer"])
 def test_without_a_mesh_a_device_that_is_away_is_nothing_to_mend(host: Host, link: dict[str, Any] | None) -> None:
     host.link = link
     host.said.clear()
-    assert plan_mesh(None) == []
+    assert plan_device(None) == []
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_a_device_that_is_not_as_planned_is_made_anew_with_all_peers(
     host: Host, link: dict[str, Any] | None, before: str | None
 ) -> None:
     host.link = link
-    anew, *rest = plan_mesh(MESH)
-    assert anew == Step(Change("device baiwg0", before, "fd62:6169::1, mtu 1440"), restart=True)
-    assert [step.words for step in rest] == [ADD_TWO, ADD_THREE]
+    anew, *rest = plan_device(MESH)
+    assert anew == DeviceStep(Change("device baiwg0", before, "fd62:6169::1, mtu 1440"), restart=True)
+    assert [step.wg_args for step in rest] == [ADD_TWO, ADD_THREE]
 
 
 def test_the_unit_is_restarted_first_and_all_peers_are_set_in_one_call(host: Host) -> None:
     host.link = None
-    apply(plan_mesh(MESH))
+    apply_device(plan_device(MESH))
     assert host.ran == [
         ("systemctl", "restart", "backendai-wireguard.service"),
         ("wg", "set", "baiwg0", *ADD_TWO, *ADD_THREE),
@@ -168,7 +168,7 @@ def test_the_unit_is_restarted_first_and_all_peers_are_set_in_one_call(host: Hos
 
 
 def test_nothing_to_change_runs_nothing(host: Host) -> None:
-    apply([])
+    apply_device([])
     assert host.ran == []
 
 
@@ -176,10 +176,10 @@ def test_a_command_that_fails_is_an_error_with_what_it_said(host: Host) -> None:
     del host.said["endpoints"]
     said = r"^wg show baiwg0 endpoints: Unable to access interface: Protocol not supported$"
     with pytest.raises(WireGuardError, match=said):
-        plan_mesh(MESH)
+        plan_device(MESH)
 
 
 def test_a_host_without_the_tools_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(WireGuardError, match=r"^wg is not installed on this host: run backendai\.cluster\.provision"):
-        apply([Step(Change("peer KEY2 on baiwg0", None, "there"), ADD_TWO)])
+        apply_device([DeviceStep(Change("peer KEY2 on baiwg0", None, "there"), ADD_TWO)])

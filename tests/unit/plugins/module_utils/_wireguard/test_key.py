@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import (
-    make_key,
+    make_wireguard_key,
     read_public_key,
 )
 
@@ -35,7 +35,7 @@ def wg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("wg")
 def test_a_pair_is_made_for_root_alone(tmp_path: Path) -> None:
     folder = tmp_path / "wireguard"
-    assert make_key(folder) == "public of PRIVATE"
+    assert make_wireguard_key(folder) == "public of PRIVATE"
     assert read_public_key(folder) == "public of PRIVATE"
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
     assert modes == {"wireguard": 0o700, "private": 0o600, "public": 0o600}
@@ -51,13 +51,13 @@ def test_a_pair_that_was_never_finished_is_no_pair_and_is_made_anew(tmp_path: Pa
     folder.mkdir()
     (folder / "private").write_text("the half of a pair, and longer than the next one")
     assert read_public_key(folder) == ""
-    assert make_key(folder) == "public of PRIVATE"
+    assert make_wireguard_key(folder) == "public of PRIVATE"
     assert (folder / "private").read_text() == "PRIVATE\n"
 
 
 def test_a_tool_that_fails_leaves_no_pair(tmp_path: Path, wg: Path) -> None:
     wg.write_text("#!/bin/sh\necho no entropy >&2\nexit 1\n")
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        make_key(tmp_path / "wireguard")
+        make_wireguard_key(tmp_path / "wireguard")
     assert failed.value.stderr == "no entropy\n"
     assert read_public_key(tmp_path / "wireguard") == ""

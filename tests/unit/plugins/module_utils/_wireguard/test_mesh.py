@@ -14,17 +14,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import (
     DEVICE,
     NETWORK,
-    Mesh,
-    encrypted,
+    WireGuardConfig,
+    build_wireguard_config,
+    endpoint_port,
     inner_address,
-    mesh_of,
-    port_of,
+    wireguard_underlay,
 )
 from tests.unit.builders import agent_facts, plan
 
 KEYS = {number: base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3, 4)}
 PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{number}") for number in KEYS}
-SECRET = {number: encrypted(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
+SECRET = {number: wireguard_underlay(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
 AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(SECRET[number])) for number in (1, 2, 3)]
 
 
@@ -40,9 +40,9 @@ def by_address(*numbers: int) -> tuple[Underlay, ...]:
 def test_an_encrypted_underlay_has_a_smaller_mtu_and_says_where_its_device_is_reached(
     address: str, mtu: int, endpoint: str
 ) -> None:
-    found = encrypted(Underlay(address, "eth0", 1500, "02:00:00:00:00:01"), KEYS[1], 51820)
+    found = wireguard_underlay(Underlay(address, "eth0", 1500, "02:00:00:00:00:01"), KEYS[1], 51820)
     assert found == Underlay(inner_address(KEYS[1]), DEVICE, mtu, "", KEYS[1], endpoint)
-    assert port_of(found) == 51820
+    assert endpoint_port(found) == 51820
 
 
 def test_the_vxlan_of_an_encrypted_underlay_of_1500_bytes_has_1370() -> None:
@@ -74,7 +74,9 @@ def test_what_is_no_key_has_no_address(text: str) -> None:
 
 def test_an_agent_meets_the_others_of_all_its_sessions_once() -> None:
     one, two = plan({"agent1": 1, "agent2": 1}, AGENTS), plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
-    assert mesh_of([(one, "agent1"), (two, "agent1")], KEYS[1]) == Mesh(SECRET[1], by_address(2, 3))
+    assert build_wireguard_config([(one, "agent1"), (two, "agent1")], KEYS[1]) == WireGuardConfig(
+        SECRET[1], by_address(2, 3)
+    )
 
 
 def test_the_newest_plan_knows_where_an_agent_is() -> None:
@@ -82,13 +84,15 @@ def test_the_newest_plan_knows_where_an_agent_is() -> None:
     old = plan({"agent1": 1, "agent2": 1}, AGENTS)
     new = dataclasses.replace(old, created_at=old.created_at + 1, underlays={**old.underlays, "agent2": moved})
     for order in ([old, new], [new, old]):
-        assert mesh_of([(made, "agent1") for made in order], KEYS[1]) == Mesh(SECRET[1], (moved,))
+        assert build_wireguard_config([(made, "agent1") for made in order], KEYS[1]) == WireGuardConfig(
+            SECRET[1], (moved,)
+        )
 
 
 @pytest.mark.parametrize("counts", [{"agent1": 2}, {"agent1": 1, "agent2": 1}], ids=["one agent", "in the clear"])
 def test_a_session_without_encryption_needs_no_mesh(counts: dict[str, int]) -> None:
-    assert mesh_of([(plan(counts), "agent1")], KEYS[1]) is None
+    assert build_wireguard_config([(plan(counts), "agent1")], KEYS[1]) is None
 
 
 def test_a_session_on_a_key_that_is_gone_is_not_joined() -> None:
-    assert mesh_of([(plan({"agent1": 1, "agent2": 1}, AGENTS), "agent1")], KEYS[4]) is None
+    assert build_wireguard_config([(plan({"agent1": 1, "agent2": 1}, AGENTS), "agent1")], KEYS[4]) is None

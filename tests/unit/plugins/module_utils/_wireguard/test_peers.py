@@ -13,29 +13,39 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_slice
 from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import restore
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device as wireguard
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import Device, Step, WireGuardError
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import Mesh, encrypted
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import join_peers, underlay_in_use
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import (
+    DeviceStep,
+    WireGuardDevice,
+    WireGuardError,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import (
+    WireGuardConfig,
+    wireguard_underlay,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers import (
+    sync_wireguard_peers,
+    underlay_in_use,
+)
 from tests.unit.builders import agent_facts, held, plan
 from tests.unit.kernel import Kernel
 
 KEYS = {1: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", 2: "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="}
 PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{number}") for number in KEYS}
-SECRET = {number: encrypted(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
+SECRET = {number: wireguard_underlay(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
 AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(found)) for number, found in SECRET.items()]
 MADE = plan({"agent1": 1, "agent2": 1}, AGENTS)
-STEP = Step(Change("peer KEY2 on baiwg0", None, "there"), ("peer", "KEY2"))
-DEVICE = Device(True, (SECRET[1].address,), 1440, KEYS[1], 51820)
+STEP = DeviceStep(Change("peer KEY2 on baiwg0", None, "there"), ("peer", "KEY2"))
+DEVICE = WireGuardDevice(True, (SECRET[1].address,), 1440, KEYS[1], 51820)
 
 
 class Adapter:
     """What the adapter was asked to plan and to take."""
 
     def __init__(self) -> None:
-        self.wanted: list[Mesh | None] = []
-        self.taken: list[Step] = []
+        self.wanted: list[WireGuardConfig | None] = []
+        self.taken: list[DeviceStep] = []
 
-    def plan_mesh(self, wanted: Mesh | None) -> list[Step]:
+    def plan_mesh(self, wanted: WireGuardConfig | None) -> list[DeviceStep]:
         self.wanted.append(wanted)
         return [STEP]
 
@@ -44,8 +54,8 @@ class Adapter:
 def adapter(monkeypatch: pytest.MonkeyPatch) -> Adapter:
     """Return an adapter that always finds one step to take."""
     made = Adapter()
-    monkeypatch.setattr(wireguard, "plan_mesh", made.plan_mesh)
-    monkeypatch.setattr(wireguard, "apply", made.taken.extend)
+    monkeypatch.setattr(wireguard, "plan_device", made.plan_mesh)
+    monkeypatch.setattr(wireguard, "apply_device", made.taken.extend)
     return made
 
 
@@ -59,38 +69,38 @@ def test_while_a_session_cannot_be_read_no_peer_is_removed(
 ) -> None:
     give_key(store)
     store.save(held(MADE))
-    removal = Step(Change("peer KEY3 on baiwg0", "there", None), ("peer", "KEY3", "remove"))
-    monkeypatch.setattr(wireguard, "plan_mesh", lambda _wanted: [STEP, removal])
-    assert join_peers(store, dry=True) == [STEP.change, removal.change]
+    removal = DeviceStep(Change("peer KEY3 on baiwg0", "there", None), ("peer", "KEY3", "remove"))
+    monkeypatch.setattr(wireguard, "plan_device", lambda _wanted: [STEP, removal])
+    assert sync_wireguard_peers(store, dry=True) == [STEP.change, removal.change]
     other = store.folder("00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     other.mkdir()
     (other / "session.json").write_text("{")
-    assert join_peers(store, dry=False) == [STEP.change]
+    assert sync_wireguard_peers(store, dry=False) == [STEP.change]
     assert adapter.taken == [STEP]
 
 
 def test_an_agent_without_a_key_has_nobody_to_meet(store: Store, adapter: Adapter) -> None:
     store.save(held(MADE))
-    assert join_peers(store, dry=False) == []
+    assert sync_wireguard_peers(store, dry=False) == []
     assert adapter.wanted == []
 
 
 def test_the_mesh_is_that_of_all_sessions_claims_among_them(store: Store, adapter: Adapter) -> None:
     give_key(store)
     store.save(held(MADE, expires_at=0.0))
-    assert join_peers(store, dry=False) == [STEP.change]
-    assert (adapter.wanted, adapter.taken) == ([Mesh(SECRET[1], (SECRET[2],))], [STEP])
+    assert sync_wireguard_peers(store, dry=False) == [STEP.change]
+    assert (adapter.wanted, adapter.taken) == ([WireGuardConfig(SECRET[1], (SECRET[2],))], [STEP])
 
 
 def test_without_sessions_nobody_is_known(store: Store, adapter: Adapter) -> None:
     give_key(store)
-    join_peers(store, dry=False)
+    sync_wireguard_peers(store, dry=False)
     assert adapter.wanted == [None]
 
 
 def test_a_dry_run_tells_and_changes_nothing(store: Store, adapter: Adapter) -> None:
     give_key(store)
-    assert join_peers(store, dry=True) == [STEP.change]
+    assert sync_wireguard_peers(store, dry=True) == [STEP.change]
     assert adapter.taken == []
 
 
@@ -100,8 +110,8 @@ def test_a_session_that_cannot_be_read_harms_no_other(store: Store, adapter: Ada
     store.save(held(MADE))
     store.save(held(other))
     (store.folder(other.id) / "session.json").write_text("{")
-    join_peers(store, dry=False)
-    assert adapter.wanted == [Mesh(SECRET[1], (SECRET[2],))]
+    sync_wireguard_peers(store, dry=False)
+    assert adapter.wanted == [WireGuardConfig(SECRET[1], (SECRET[2],))]
 
 
 @pytest.mark.parametrize("plain", [PLAIN[1], None])
@@ -143,10 +153,10 @@ def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> N
 def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming_back(
     store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_wanted: Mesh | None) -> list[Step]:
+    def broken(_wanted: WireGuardConfig | None) -> list[DeviceStep]:
         raise WireGuardError("systemctl restart backendai-wireguard.service: Unit not found")
 
-    monkeypatch.setattr(wireguard, "plan_mesh", broken)
+    monkeypatch.setattr(wireguard, "plan_device", broken)
     give_key(store)
     store.save(held(MADE))
     _changes, failures = restore(store, lambda: pytest.fail("the engine was asked"), start=False)
@@ -160,8 +170,8 @@ def test_peers_are_known_before_links_are_made_and_forgotten_with_the_session(
     links: list[set[str]] = []
     give_key(store)
     store.save(held(MADE))
-    monkeypatch.setattr(wireguard, "apply", lambda _steps: links.append(set(kernel.links)))
+    monkeypatch.setattr(wireguard, "apply_device", lambda _steps: links.append(set(kernel.links)))
     restore(store, lambda: pytest.fail("the engine was asked"), start=False)
     remove_slice(engine, store, MADE.id)
     assert (links[0], links[-1]) == (set(), set())
-    assert (adapter.wanted[0], adapter.wanted[-1]) == (Mesh(SECRET[1], (SECRET[2],)), None)
+    assert (adapter.wanted[0], adapter.wanted[-1]) == (WireGuardConfig(SECRET[1], (SECRET[2],)), None)

@@ -7,20 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisioned, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import key
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import InUse, Wish, prepare
-from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import encrypted
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.key import (
+    DesiredEncryption,
+    UnderlayInUseError,
+    ensure_key,
+)
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import wireguard_underlay
 from tests.unit.builders import agent_facts, held, plan
 
 KEY, OTHER_KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="
 PLAIN = Underlay("192.0.2.1", "eth0", 1500)
-OWN, PEER = encrypted(PLAIN, KEY, 51820), encrypted(Underlay("192.0.2.2", "eth0", 1500), OTHER_KEY, 51820)
+OWN, PEER = (
+    wireguard_underlay(PLAIN, KEY, 51820),
+    wireguard_underlay(Underlay("192.0.2.2", "eth0", 1500), OTHER_KEY, 51820),
+)
 AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(it)) for number, it in ((1, OWN), (2, PEER))]
 ENCRYPTED = held(plan({"agent1": 1, "agent2": 1}, AGENTS))
-ON, OFF = Wish("wireguard", 51820, ""), Wish("", 51820, "")
+ON, OFF = DesiredEncryption("wireguard", 51820, ""), DesiredEncryption("", 51820, "")
 
 
 @pytest.fixture(autouse=True)
@@ -33,27 +40,27 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
         return KEY
 
     monkeypatch.setattr(key, "find_underlay", lambda _address: PLAIN)
-    monkeypatch.setattr(key, "make_key", make_key)
+    monkeypatch.setattr(key, "make_wireguard_key", make_key)
 
 
 def test_a_key_is_made_once(store: Store) -> None:
-    assert prepare(store, ON, dry=False) == ([Change("key of wireguard", None, "made by the agent")], OWN)
-    assert prepare(store, ON, dry=False) == ([], OWN)
+    assert ensure_key(store, ON, dry=False) == ([Change("key of wireguard", None, "made by the agent")], OWN)
+    assert ensure_key(store, ON, dry=False) == ([], OWN)
 
 
 def test_a_dry_run_tells_and_makes_nothing(store: Store) -> None:
-    assert prepare(store, ON, dry=True) == ([Change("key of wireguard", None, "made by the agent")], None)
+    assert ensure_key(store, ON, dry=True) == ([Change("key of wireguard", None, "made by the agent")], None)
     assert not store.wireguard_folder.exists()
 
 
 def test_without_encryption_the_key_goes(store: Store) -> None:
-    prepare(store, ON, dry=False)
+    ensure_key(store, ON, dry=False)
     gone = [Change("key of wireguard", "there", None)]
-    assert prepare(store, OFF, dry=True) == (gone, None)
+    assert ensure_key(store, OFF, dry=True) == (gone, None)
     assert store.wireguard_folder.exists()
-    assert prepare(store, OFF, dry=False) == (gone, None)
+    assert ensure_key(store, OFF, dry=False) == (gone, None)
     assert not store.wireguard_folder.exists()
-    assert prepare(store, OFF, dry=False) == ([], None)
+    assert ensure_key(store, OFF, dry=False) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -66,35 +73,35 @@ def test_without_encryption_the_key_goes(store: Store) -> None:
         ),
     ],
 )
-def test_what_would_cut_a_session_off_is_refused(store: Store, wish: Wish, said: str) -> None:
-    prepare(store, ON, dry=False)
+def test_what_would_cut_a_session_off_is_refused(store: Store, wish: DesiredEncryption, said: str) -> None:
+    ensure_key(store, ON, dry=False)
     store.save(ENCRYPTED)
-    with pytest.raises(InUse) as refused:
-        prepare(store, wish, dry=False)
+    with pytest.raises(UnderlayInUseError) as refused:
+        ensure_key(store, wish, dry=False)
     assert str(refused.value) == f"agent_underlay_encryption: {said}; end what runs here first"
-    assert prepare(store, ON, dry=False) == ([], OWN)
+    assert ensure_key(store, ON, dry=False) == ([], OWN)
 
 
 def test_a_lost_key_is_not_replaced_while_a_session_relies_on_it(store: Store) -> None:
     store.save(ENCRYPTED)
-    with pytest.raises(InUse, match="would cut off train-llm"):
-        prepare(store, ON, dry=False)
+    with pytest.raises(UnderlayInUseError, match="would cut off train-llm"):
+        ensure_key(store, ON, dry=False)
     assert not store.wireguard_folder.exists()
 
 
 @pytest.mark.parametrize("counts", [{"agent1": 2}, {"agent1": 1, "agent2": 1}], ids=["one agent", "in the clear"])
 def test_sessions_without_encryption_do_not_mind(store: Store, counts: dict[str, int]) -> None:
     store.save(held(plan(counts)))
-    assert prepare(store, ON, dry=False)[1] == OWN
-    assert prepare(store, OFF, dry=False)[1] is None
+    assert ensure_key(store, ON, dry=False)[1] == OWN
+    assert ensure_key(store, OFF, dry=False)[1] is None
 
 
 def test_an_address_that_no_interface_has_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key, "find_underlay", lambda _address: None)
     with pytest.raises(ValueError, match=r"^agent_underlay_address: no interface of this host has 192\.0\.2\.9$"):
-        prepare(store, dataclasses.replace(ON, address="192.0.2.9"), dry=False)
+        ensure_key(store, dataclasses.replace(ON, address="192.0.2.9"), dry=False)
 
 
 def test_a_host_that_is_not_provisioned_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(NotProvisioned):
-        prepare(Store(str(tmp_path / "nowhere")), ON, dry=False)
+    with pytest.raises(NotProvisionedError):
+        ensure_key(Store(str(tmp_path / "nowhere")), ON, dry=False)

@@ -6,54 +6,56 @@ import dataclasses
 import json
 from typing import Any
 
-from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import Stint, Target
+from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model import ProbeBatch, ProbedHost
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import from_plain, to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import parse_ranges
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
-    Probed,
+    ProbeResult,
+    build_exposure_report,
     error_of,
-    report_of,
-    stints_of,
+    split_into_batches,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table import lines, table
+from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table import render_matrix, render_report
 
-AGENT = Target("agent1", "agent", {"192.0.2.1": "agent", "172.18.0.2": "container"}, (51820,))
-GATEWAY = Target("gateway1", "gateway", {"192.0.2.9": "gateway"}, expected={443: "HTTPS", 32000: "SSH of train"})
+AGENT = ProbedHost("agent1", "agent", {"192.0.2.1": "agent", "172.18.0.2": "container"}, (51820,))
+GATEWAY = ProbedHost("gateway1", "gateway", {"192.0.2.9": "gateway"}, expected={443: "HTTPS", 32000: "SSH of train"})
 ALL = parse_ranges("1-65535")
 REFUSES = "it refuses, so nothing filters what is sent there"
 ANSWERS = "it answers with an ICMP error, so not everything is filtered"
 WAYS = {"192.0.2.1": "", "172.18.0.2": "192.0.2.1", "192.0.2.9": ""}
 
 
-def stint(target: Target, ports: str = "1-65535") -> Stint:
-    (whole,) = stints_of([target], parse_ranges(ports), 16000)
+def stint(target: ProbedHost, ports: str = "1-65535") -> ProbeBatch:
+    (whole,) = split_into_batches([target], parse_ranges(ports), 16000)
     return whole
 
 
-def probed(target: Target, *answers: dict[str, Any], **changes: Any) -> Probed:
+def probed(target: ProbedHost, *answers: dict[str, Any], **changes: Any) -> ProbeResult:
     """Return what user1 found of a host of its segment."""
     ways = {address: WAYS[address] for address in target.addresses}
-    return Probed("user1", stint(target), answers, **{"ways": ways, "near": True, **changes})
+    return ProbeResult("user1", stint(target), answers, **{"next_hops": ways, "on_link": True, **changes})
 
 
 def answer(address: str, protocol: str, state: str, ports: str = "") -> dict[str, Any]:
     return {"address": address, "protocol": protocol, "state": state, "ports": ports}
 
 
-def report(*found: Probed, targets: tuple[Target, ...] = (AGENT,), outsiders: tuple[str, ...] = ("user1",)) -> Any:
-    return report_of(targets, outsiders, found)
+def report(
+    *found: ProbeResult, targets: tuple[ProbedHost, ...] = (AGENT,), outsiders: tuple[str, ...] = ("user1",)
+) -> Any:
+    return build_exposure_report(targets, outsiders, found)
 
 
 def test_a_host_is_tried_in_parts_of_a_minute() -> None:
-    many = Target("agent1", "agent", dict.fromkeys((f"192.0.2.{number}" for number in range(1, 13)), "agent"))
-    stints = stints_of([many], ALL, 16000)
+    many = ProbedHost("agent1", "agent", dict.fromkeys((f"192.0.2.{number}" for number in range(1, 13)), "agent"))
+    stints = split_into_batches([many], ALL, 16000)
     assert [len(one.addresses) for one in stints] == [5, 5, 2]
     assert [one.ports for one in stints] == ["1-65535"] * 3
     assert all(one.own == tuple(many.addresses) and one.echo and one.udp_ports for one in stints)
 
 
 def test_with_few_connections_at_once_the_ports_of_one_address_are_parted_too() -> None:
-    stints = stints_of([AGENT], ALL, 1000)
+    stints = split_into_batches([AGENT], ALL, 1000)
     first = [one for one in stints if one.addresses == ("192.0.2.1",)]
     assert [one.ports for one in first] == ["1-24000", "24001-48000", "48001-65535"]
     assert [one.echo for one in first] == [True, False, False]
@@ -67,8 +69,8 @@ def test_the_ports_of_tunnels_are_tried_with_those_that_are_tried_everywhere() -
 
 
 def test_targets_and_stints_survive_json() -> None:
-    assert from_plain(Target, json.loads(json.dumps(to_plain(GATEWAY))), "targets") == GATEWAY
-    assert from_plain(Stint, json.loads(json.dumps(to_plain(stint(AGENT)))), "stints") == stint(AGENT)
+    assert from_plain(ProbedHost, json.loads(json.dumps(to_plain(GATEWAY))), "targets") == GATEWAY
+    assert from_plain(ProbeBatch, json.loads(json.dumps(to_plain(stint(AGENT)))), "stints") == stint(AGENT)
 
 
 def test_silence_everywhere_is_well() -> None:
@@ -85,7 +87,7 @@ def test_silence_everywhere_is_well() -> None:
         "udp_ports": "53,111,123,161,4789,7946,51820",
         "protocols": ["tcp", "udp", "icmp"],
     }
-    assert lines(made) == [
+    assert render_report(made) == [
         "from   to      address     kind       via        tcp ports  tcp  udp  icmp",
         "user1  agent1  192.0.2.1   agent      -          1-65535    -    -    -",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    -    -    -",
@@ -114,7 +116,7 @@ def test_whatever_answers_of_an_agent_is_a_finding() -> None:
     assert error_of(made) == (
         "the gateway is not shown to be the only way in: outsiders get an answer from 2 addresses of agent1."
     )
-    assert lines(made)[1:] == [
+    assert render_report(made)[1:] == [
         "user1  agent1  192.0.2.1   agent      -          1-65535    2 open, 65533 closed  1 closed  open",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    65535 answered        -         -",
         "user1 -> agent1 (192.0.2.1) tcp 22 open: it takes connections.",
@@ -142,7 +144,7 @@ def test_of_a_gateway_only_what_is_open_beyond_the_expected_is_a_finding() -> No
         {"target": "gateway1", "protocol": "tcp", "port": 443, "means": "HTTPS", "seen": True},
         {"target": "gateway1", "protocol": "tcp", "port": 32000, "means": "SSH of train", "seen": False},
     ]
-    shown = lines(made)
+    shown = render_report(made)
     assert shown[1].endswith("1 open, 1 as expected  1 open  -")
     assert "gateway1 tcp 443 (HTTPS): open, as it has to be." in shown
     assert "gateway1 tcp 32000 (SSH of train): not open, though it may be." in shown
@@ -156,8 +158,10 @@ def test_what_is_expected_of_a_gateway_is_not_expected_of_what_is_behind_it() ->
 
 def test_parts_are_put_together() -> None:
     parts = [
-        Probed("user1", one, [answer(one.addresses[0], "tcp", "closed", one.ports)], {one.addresses[0]: ""}, near=True)
-        for one in stints_of([AGENT], ALL, 1000)
+        ProbeResult(
+            "user1", one, [answer(one.addresses[0], "tcp", "closed", one.ports)], {one.addresses[0]: ""}, on_link=True
+        )
+        for one in split_into_batches([AGENT], ALL, 1000)
     ]
     made = report(*parts)
     assert [one["ports"] for one in made["findings"]] == ["1-65535"] * 2
@@ -167,7 +171,7 @@ def test_parts_are_put_together() -> None:
 def test_what_was_not_tried_of_an_address_is_a_question_mark() -> None:
     without = dataclasses.replace(stint(AGENT), udp_ports=(), echo=False)
     made = report(dataclasses.replace(probed(AGENT), stint=without))
-    assert lines(made)[1].endswith("1-65535    -    ?    ?")
+    assert render_report(made)[1].endswith("1-65535    -    ?    ?")
 
 
 def doubts(made: Any) -> list[tuple[Any, ...]]:
@@ -178,46 +182,46 @@ def test_a_host_that_could_not_be_asked_is_not_proven() -> None:
     unread = dataclasses.replace(AGENT, unread="it cannot be asked")
     made = report(probed(unread), targets=(unread,))
     assert doubts(made) == [(None, None, "it cannot be asked")]
-    assert (made["well"], lines(made)[-1]) == (False, "not proven: agent1: it cannot be asked.")
+    assert (made["well"], render_report(made)[-1]) == (False, "not proven: agent1: it cannot be asked.")
     assert error_of(made) == "the gateway is not shown to be the only way in: 1 thing was not proven."
 
 
 def test_an_outsider_that_failed_proves_nothing_and_is_told_once() -> None:
-    failed = [Probed("user1", one, failed="it is away") for one in stints_of([AGENT], ALL, 1000)]
+    failed = [ProbeResult("user1", one, failed="it is away") for one in split_into_batches([AGENT], ALL, 1000)]
     assert doubts(report(*failed)) == [("user1", None, "it is away")]
 
 
 def test_a_host_without_an_address_was_not_tried() -> None:
-    unknown = Target("agent1", "agent", {}, unread="it cannot be asked")
+    unknown = ProbedHost("agent1", "agent", {}, unread="it cannot be asked")
     assert doubts(report(targets=(unknown,))) == [
         (None, None, "it cannot be asked"),
         ("user1", None, "nothing was tried"),
     ]
-    assert table([], [], []) == []
+    assert render_matrix([], [], []) == []
 
 
 def test_an_address_that_nobody_has_proves_nothing() -> None:
-    made = report(probed(AGENT, unseen=["192.0.2.1"]))
+    made = report(probed(AGENT, unresolved=["192.0.2.1"]))
     assert doubts(made) == [("user1", "192.0.2.1", "nobody on the segment has this address")]
-    assert lines(made)[-1] == "not proven: user1 -> agent1 (192.0.2.1): nobody on the segment has this address."
+    assert render_report(made)[-1] == "not proven: user1 -> agent1 (192.0.2.1): nobody on the segment has this address."
 
 
 def test_an_address_that_an_outsider_on_the_segment_cannot_try_is_not_proven() -> None:
-    made = report(probed(AGENT, ways={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"}))
+    made = report(probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"}))
     assert doubts(made) == [("user1", "172.18.0.2", "taken")]
 
 
 def test_an_address_that_another_outsider_has_tried_is_proven() -> None:
-    short = probed(AGENT, ways={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"})
+    short = probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"})
     other = dataclasses.replace(probed(AGENT), outsider="user2")
     assert report(short, other, outsiders=("user1", "user2"))["well"] is True
 
 
 def test_from_behind_a_router_what_no_route_leads_to_cannot_be_tried_but_the_host_itself_has_to_be() -> None:
     missing = {"172.18.0.2": "no route leads there"}
-    routed = probed(AGENT, ways={"192.0.2.1": "203.0.113.1"}, missing=missing, near=False)
+    routed = probed(AGENT, next_hops={"192.0.2.1": "203.0.113.1"}, missing=missing, on_link=False)
     assert report(routed)["well"] is True
-    cut_off = probed(AGENT, ways={}, missing={**missing, "192.0.2.1": "no route leads there"}, near=False)
+    cut_off = probed(AGENT, next_hops={}, missing={**missing, "192.0.2.1": "no route leads there"}, on_link=False)
     assert [address for _outsider, address, _why in doubts(report(cut_off))] == ["172.18.0.2", "192.0.2.1"]
 
 
@@ -225,7 +229,7 @@ def test_long_lists_of_ports_are_cut_for_people_and_whole_for_programs() -> None
     ports = ",".join(str(port) for port in range(1, 200, 2))
     made = report(probed(AGENT, answer("192.0.2.1", "tcp", "closed", ports)))
     assert made["findings"][0]["ports"] == ports
-    shown = next(line for line in lines(made) if " closed: " in line)
+    shown = next(line for line in render_report(made) if " closed: " in line)
     assert "tcp 1,3,5," in shown
     assert ",… closed: " in shown
     assert len(shown) < 180

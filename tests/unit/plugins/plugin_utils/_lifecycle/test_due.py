@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.due import (
-    Due,
-    doomed,
-    due,
-    end_of,
-    note_of_end,
+    ReconcileActions,
+    end_reason,
+    reconcile,
+    terminating,
+    terminating_entry,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    ClusterState,
     Parts,
-    Readings,
     status_of,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
@@ -33,7 +33,7 @@ from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested, spec
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 LATER = NOW + 1000
-NOTHING = Due({}, {}, (), (), ())
+NOTHING = ReconcileActions({}, {}, (), (), ())
 OWNER = Owner("manager1 boot", 4711, "123456")
 BATCH: dict[str, Any] = {"command": "python train.py"}
 CLAIM: dict[str, Any] = {"committed": False}
@@ -43,7 +43,7 @@ GIVEN_UP: dict[str, Any] = {"committed": False, "expired": True}
 def found(of: SessionPlan, *away: str, stopped: dict[str, Any] | None = None, **state: Any) -> dict[str, Parts]:
     """Return what the agents hold of a session, by id; ``stopped`` are (status, exit code) of its containers."""
     there = holders(of, stopped=stopped, **state)
-    return dict(Readings({name: facts for name, facts in there.items() if name not in away}, {}).sessions)
+    return dict(ClusterState({name: facts for name, facts in there.items() if name not in away}, {}).sessions)
 
 
 def changed(held: dict[str, Parts], agent: str, **changes: Any) -> dict[str, Parts]:
@@ -53,29 +53,29 @@ def changed(held: dict[str, Parts], agent: str, **changes: Any) -> dict[str, Par
 
 
 def is_due(
-    entries: Iterable[Entry],
+    entries: Iterable[QueueEntry],
     held: dict[str, Parts],
     away: Collection[str] = (),
     *,
     given_up: bool = False,
-) -> Due:
-    return due(entries, held, away, given_up, LATER)
+) -> ReconcileActions:
+    return reconcile(entries, held, away, given_up, LATER)
 
 
-def own_start(**changes: Any) -> Entry:
+def own_start(**changes: Any) -> QueueEntry:
     """Return the entry of a session that a user's own run was starting; that run is gone."""
     record = session_record(plan(), "CREATING")
     return requested(state="starting", spec=None, id=SESSION_ID, name="train-llm", record=record, **changes)
 
 
-def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> Entry:
+def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> QueueEntry:
     """Return the note that a session has to go from these agents."""
     made = of or plan()
     record = ended_record(session_record(made, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
-    return dataclasses.replace(note_of_end(made, record, NOW), agents=agents, **changes)
+    return dataclasses.replace(terminating_entry(made, record, NOW), agents=agents, **changes)
 
 
-def by_name(*agents: str) -> Entry:
+def by_name(*agents: str) -> QueueEntry:
     """Return the note that what is called so has to go from these agents; nobody could tell its id."""
     record = ended_record(
         unplanned_record(None, "train-llm", "TERMINATED"), "TERMINATED", "it was ended", None, None, NOW
@@ -88,7 +88,7 @@ def by_name(*agents: str) -> Entry:
 
 def test_a_session_that_waited_too_long_is_cancelled() -> None:
     entry = requested(pending_timeout=60, enqueued_at=LATER - 60)
-    (saved,) = is_due([entry], {}).save
+    (saved,) = is_due([entry], {}).entries_to_save
     assert (saved.state, saved.spec, saved.updated_at) == ("ended", None, LATER)
     assert saved.record == {
         **entry.record,
@@ -112,7 +112,7 @@ def test_a_session_may_wait_as_long_as_it_was_asked_to(changes: dict[str, Any]) 
 @pytest.mark.parametrize(("state", "cancelled"), [({}, False), (CLAIM, True)], ids=["committed", "claimed"])
 def test_a_session_that_agents_have_committed_waits_no_more(state: dict[str, Any], cancelled: bool) -> None:
     entry = requested(id=SESSION_ID, pending_timeout=60, enqueued_at=LATER - 60)
-    assert bool(is_due([entry], found(plan(), **state)).save) is cancelled
+    assert bool(is_due([entry], found(plan(), **state)).entries_to_save) is cancelled
 
 
 # ---- what is over
@@ -124,8 +124,8 @@ def test_a_batch_session_goes_when_its_command_ends(exit_code: int | None, polic
     made = plan(**BATCH, failure_policy=policy)
     told = is_due([], found(made, stopped={"main1": ("exited", exit_code)}))
     assert told.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
-    assert (told.restart, told.sweep, told.agents) == ({}, (), ["agent1", "agent2"])
-    (note,) = told.save
+    assert (told.restart, told.agents_with_expired_claims, told.agents) == ({}, (), ["agent1", "agent2"])
+    (note,) = told.entries_to_save
     assert (note.id, note.state, note.agents, note.user) == (SESSION_ID, "ending", ("agent1", "agent2"), "alice")
     reason = f"the command ended with exit code {exit_code}"
     assert [note.record[key] for key in ("status", "reason", "exit_code", "ended_at")] == [
@@ -143,7 +143,7 @@ def test_a_batch_session_goes_when_its_main1_was_removed() -> None:
     held = changed(held, "agent1", containers=left)
     told = is_due([], held)
     assert sorted(told.end) == ["agent1", "agent2"]
-    (note,) = told.save
+    (note,) = told.entries_to_save
     assert (note.record["reason"], note.record["exit_code"]) == ("main1 was removed, and with it the command", None)
 
 
@@ -162,14 +162,14 @@ def test_a_container_whose_command_succeeded_has_not_died(policy: str) -> None:
 def test_a_container_whose_command_failed_has_died() -> None:
     made = plan(**BATCH, command_scope="all", failure_policy="terminate")
     parts = found(made, stopped={"sub1": ("exited", 4)})
-    (note,) = is_due([], parts).save
+    (note,) = is_due([], parts).entries_to_save
     assert note.record["reason"] == "sub1 died with exit code 4 and session_failure_policy is terminate"
     assert status_of(parts[SESSION_ID]) == "DEGRADED"
 
 
 def test_the_end_of_main1_is_the_end_of_a_command_for_all_too() -> None:
     made = plan(**BATCH, command_scope="all")
-    (note,) = is_due([], found(made, stopped={"main1": ("exited", 0)})).save
+    (note,) = is_due([], found(made, stopped={"main1": ("exited", 0)})).entries_to_save
     assert (note.record["reason"], note.record["exit_code"]) == ("the command ended with exit code 0", 0)
 
 
@@ -182,7 +182,7 @@ def test_a_session_whose_policy_is_terminate_goes_when_a_container_dies(status: 
     made = plan(failure_policy="terminate")
     told = is_due([], found(made, stopped={"sub2": (status, 9), "sub1": (status, 1)}))
     assert sorted(told.end) == ["agent1", "agent2"]
-    (note,) = told.save
+    (note,) = told.entries_to_save
     reason = "sub1 died with exit code 1 and session_failure_policy is terminate"
     assert (note.record["reason"], note.record["exit_code"], note.record["status"]) == (reason, 1, "TERMINATED")
 
@@ -190,7 +190,7 @@ def test_a_session_whose_policy_is_terminate_goes_when_a_container_dies(status: 
 def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None:
     told = is_due([], found(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)}), ["agent2"])
     assert told.end == {"agent1": [SESSION_ID]}
-    assert [note.agents for note in told.save] == [("agent1", "agent2")]
+    assert [note.agents for note in told.entries_to_save] == [("agent1", "agent2")]
 
 
 @pytest.mark.parametrize("batch", [{}, BATCH], ids=["interactive", "batch"])
@@ -221,17 +221,17 @@ def test_a_session_whose_policy_is_keep_stays_as_it_is() -> None:
 @pytest.mark.parametrize("state", [CLAIM, GIVEN_UP], ids=["being created", "given up"])
 def test_what_is_not_committed_has_not_begun_and_so_is_not_over(policy: str, state: dict[str, Any]) -> None:
     told = is_due([], found(plan(**BATCH, failure_policy=policy), stopped={"main1": ("exited", 0)}, **state))
-    assert (told.end, told.restart, told.save) == ({}, {}, ())
+    assert (told.end, told.restart, told.entries_to_save) == ({}, {}, ())
 
 
 def test_what_lives_on_has_no_end() -> None:
-    assert end_of(found(plan(**BATCH))[SESSION_ID]) == ("", None)
+    assert end_reason(found(plan(**BATCH))[SESSION_ID]) == ("", None)
 
 
 def test_what_the_history_has_given_up_and_agents_still_run_is_looked_after() -> None:
     over = requested(id=SESSION_ID, state="ended", spec=None)
     told = is_due([over], found(plan(**BATCH), stopped={"main1": ("exited", 3)}))
-    assert [(one.state, one.record["exit_code"]) for one in told.save] == [("ending", 3)]
+    assert [(one.state, one.record["exit_code"]) for one in told.entries_to_save] == [("ending", 3)]
     stopped = found(plan(failure_policy="restart"), stopped={"sub1": ("exited", 3)})
     assert is_due([over], stopped).restart == {"agent1": [SESSION_ID]}
 
@@ -242,31 +242,31 @@ def test_what_the_history_has_given_up_and_agents_still_run_is_looked_after() ->
 def test_a_note_of_an_end_stays_until_every_agent_is_cleared() -> None:
     held = found(plan())
     told = is_due([ending("agent1", "agent2")], held)
-    assert (told.end, told.save) == ({"agent1": [SESSION_ID], "agent2": [SESSION_ID]}, ())
+    assert (told.end, told.entries_to_save) == ({"agent1": [SESSION_ID], "agent2": [SESSION_ID]}, ())
 
 
 def test_an_agent_that_was_cleared_is_taken_off_the_note() -> None:
     told = is_due([ending("agent1", "agent2")], found(plan(), "agent1"))
     assert told.end == {"agent2": [SESSION_ID]}
-    assert [(one.state, one.agents, one.updated_at) for one in told.save] == [("ending", ("agent2",), LATER)]
+    assert [(one.state, one.agents, one.updated_at) for one in told.entries_to_save] == [("ending", ("agent2",), LATER)]
 
 
 def test_an_agent_that_cannot_be_asked_stays_on_the_note() -> None:
     assert is_due([ending("agent2")], {}, ["agent2"]) == NOTHING
     told = is_due([ending("agent1", "agent2")], {}, ["agent2"])
-    assert (told.end, [one.agents for one in told.save]) == ({}, [("agent2",)])
+    assert (told.end, [one.agents for one in told.entries_to_save]) == ({}, [("agent2",)])
 
 
 def test_an_agent_that_left_the_inventory_is_not_waited_for() -> None:
     told = is_due([ending("agent1", "agent9")], {}, ["agent1"])
-    assert [(one.state, one.agents) for one in told.save] == [("ending", ("agent1",))]
+    assert [(one.state, one.agents) for one in told.entries_to_save] == [("ending", ("agent1",))]
 
 
 def test_when_all_agents_are_cleared_the_end_is_history() -> None:
     note = ending("agent1", "agent2")
     told = is_due([note], {})
     assert told == dataclasses.replace(
-        NOTHING, save=(dataclasses.replace(note, state="ended", agents=(), updated_at=LATER),)
+        NOTHING, entries_to_save=(dataclasses.replace(note, state="ended", agents=(), updated_at=LATER),)
     )
 
 
@@ -289,10 +289,10 @@ def test_a_note_by_name_means_what_bears_the_name_and_is_older(name: str, age: f
     made = dataclasses.replace(plan(), name=name, created_at=NOW + age)
     note = by_name("agent2")
     held = found(made, "agent1")
-    assert doomed([note], held) == [(note, [SESSION_ID] if meant else [])]
+    assert terminating([note], held) == [(note, [SESSION_ID] if meant else [])]
     told = is_due([note], held)
     assert told.end == ({"agent2": [SESSION_ID]} if meant else {})
-    assert [one.state for one in told.save] == ([] if meant else ["ended"])
+    assert [one.state for one in told.entries_to_save] == ([] if meant else ["ended"])
 
 
 def test_a_note_by_name_may_mean_several_sessions() -> None:
@@ -305,7 +305,7 @@ def test_a_note_by_name_may_mean_several_sessions() -> None:
 def test_only_ends_are_doomed() -> None:
     states = ["waiting", "starting", "ended"]
     entries = [requested(number, state=state) for number, state in enumerate(states[:2], 1)]
-    assert doomed([*entries, requested(3, state="ended", spec=None)], found(plan())) == []
+    assert terminating([*entries, requested(3, state="ended", spec=None)], found(plan())) == []
 
 
 # ---- runs that were killed
@@ -317,7 +317,7 @@ def test_what_a_killed_run_left_is_let_alone_until_it_counts_as_given_up(held: d
 
 
 def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> None:
-    (saved,) = is_due([own_start()], {}, given_up=True).save
+    (saved,) = is_due([own_start()], {}, given_up=True).entries_to_save
     assert (saved.state, saved.record["status"], saved.record["error"]) == (
         "ended",
         "ERROR",
@@ -326,17 +326,17 @@ def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> N
 
 
 def test_agents_that_are_away_are_cleared_of_what_a_killed_run_may_have_claimed_there() -> None:
-    (saved,) = is_due([own_start()], {}, ["agent2", "agent3"], given_up=True).save
+    (saved,) = is_due([own_start()], {}, ["agent2", "agent3"], given_up=True).entries_to_save
     assert (saved.state, saved.agents, saved.record["status"]) == ("ending", ("agent2", "agent3"), "ERROR")
     told = is_due([saved], found(plan(), "agent1", **CLAIM), ["agent3"])
-    assert (told.end, told.save) == ({"agent2": [SESSION_ID]}, ())
+    assert (told.end, told.entries_to_save) == ({"agent2": [SESSION_ID]}, ())
 
 
 @pytest.mark.parametrize("state", [CLAIM, GIVEN_UP], ids=["in time", "over"])
 def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> None:
     told = is_due([own_start()], found(plan(), "agent2", **state), given_up=True)
     assert told.end == {"agent1": [SESSION_ID]}
-    (saved,) = told.save
+    (saved,) = told.entries_to_save
     assert (saved.state, saved.agents, saved.record["status"], saved.record["reason"]) == (
         "ending",
         ("agent1", "agent2"),
@@ -348,24 +348,31 @@ def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> N
 
 def test_a_batch_session_whose_run_was_killed_may_never_have_begun_and_is_taken_away() -> None:
     told = is_due([own_start()], found(plan(**BATCH)), given_up=True)
-    assert (sorted(told.end), [one.state for one in told.save], told.drop) == (["agent1", "agent2"], ["ending"], ())
+    assert (sorted(told.end), [one.state for one in told.entries_to_save], told.entries_to_remove) == (
+        ["agent1", "agent2"],
+        ["ending"],
+        (),
+    )
 
 
 @pytest.mark.parametrize("given_up", [True, False])
 def test_a_session_that_all_agents_have_committed_runs_and_needs_no_note(given_up: bool) -> None:
     told = is_due([own_start()], found(plan()), given_up=given_up)
-    assert told == dataclasses.replace(NOTHING, drop=(SESSION_ID,))
+    assert told == dataclasses.replace(NOTHING, entries_to_remove=(SESSION_ID,))
 
 
 def test_a_session_that_one_agent_may_not_have_committed_is_taken_away() -> None:
     told = is_due([own_start()], found(plan(), "agent2"), given_up=True)
-    assert (told.end, told.drop) == ({"agent1": [SESSION_ID]}, ())
+    assert (told.end, told.entries_to_remove) == ({"agent1": [SESSION_ID]}, ())
 
 
 def test_a_dropped_session_is_looked_after_like_any_other() -> None:
     held = found(plan(failure_policy="terminate"), stopped={"sub1": ("exited", 1)})
     told = is_due([own_start()], held)
-    assert (told.drop, [(one.id, one.state) for one in told.save]) == ((SESSION_ID,), [(SESSION_ID, "ending")])
+    assert (told.entries_to_remove, [(one.id, one.state) for one in told.entries_to_save]) == (
+        (SESSION_ID,),
+        [(SESSION_ID, "ending")],
+    )
 
 
 @pytest.mark.parametrize("changes", [{"owner": OWNER}, {"owner": OWNER, "spec": dataclasses.asdict(spec())}])
@@ -386,7 +393,7 @@ def test_a_killed_run_whose_request_was_kept_waits_again_and_nothing_is_taken_aw
 def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
     held = changed(found(plan(), **CLAIM), "agent2", expired=True)
     told = is_due([], held)
-    assert told == dataclasses.replace(NOTHING, sweep=("agent2",))
+    assert told == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent2",))
     assert told.agents == ["agent2"]
 
 
@@ -402,7 +409,7 @@ def test_claims_whose_time_is_over_are_swept_where_they_are() -> None:
 )
 def test_claims_are_swept_whatever_the_queue_says_of_the_session(changes: dict[str, Any]) -> None:
     told = is_due([requested(id=SESSION_ID, **changes)], found(plan(), **GIVEN_UP))
-    assert told == dataclasses.replace(NOTHING, sweep=("agent1", "agent2"))
+    assert told == dataclasses.replace(NOTHING, agents_with_expired_claims=("agent1", "agent2"))
 
 
 # ---- a cluster in which nothing is due
@@ -422,7 +429,7 @@ some_sessions: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
 )
 
 
-def noted(number: int, state: str, **changes: Any) -> Entry:
+def noted(number: int, state: str, **changes: Any) -> QueueEntry:
     """Return an entry of that state about which there is nothing to do."""
     owner = OWNER if state == "starting" else None
     return requested(number, state=state, owner=owner, **({"spec": None} if state == "ended" else {}), **changes)

@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import (
     MAX_STARTS,
-    Outcome,
-    outcome_of,
-    settled,
+    StartResult,
+    requeue_or_end,
+    start_result,
     summary,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner
@@ -39,7 +39,7 @@ def failed(why: str = "", *, left: bool = False) -> dict[str, Any]:
 
 def error(known: bool = False, **said: dict[str, Any] | None) -> str:
     """Return what went wrong, from what the agents said."""
-    outcome = outcome_of(MADE, said, known=known)
+    outcome = start_result(MADE, said, known=known)
     assert (outcome.status, outcome.containers) == ("ERROR", {})
     return outcome.error or ""
 
@@ -49,14 +49,14 @@ def error(known: bool = False, **said: dict[str, Any] | None) -> str:
 
 def test_a_session_runs_when_every_agent_has_made_its_part() -> None:
     running = ContainerState("running", "sha256:1")
-    assert outcome_of(MADE, DONE, known=False) == Outcome("RUNNING", {"main1": running, "sub1": running})
+    assert start_result(MADE, DONE, known=False) == StartResult("RUNNING", {"main1": running, "sub1": running})
 
 
 @pytest.mark.parametrize("second", [NO_ROOM, DONE["agent2"]], ids=["all", "one"])
 def test_a_session_waits_when_any_agent_has_refused(second: dict[str, Any]) -> None:
     said = {"agent1": {"refused": "agent1 has no room", "containers": {}}, "agent2": second}
     refusals = [one["refused"] for one in said.values() if one["refused"]]
-    assert outcome_of(MADE, said, known=False) == Outcome("PENDING", {}, refused="; ".join(refusals))
+    assert start_result(MADE, said, known=False) == StartResult("PENDING", {}, refused="; ".join(refusals))
 
 
 def test_a_failure_outweighs_a_refusal() -> None:
@@ -108,8 +108,8 @@ def test_a_repair_that_fails_says_that_the_session_still_runs() -> None:
 def test_a_refused_start_is_no_attempt(attempts: int) -> None:
     entry = requested(state="starting", owner=OWNER, attempts=attempts)
     reason = "it is tried again: agent2 has no room"
-    outcome = Outcome("PENDING", {}, refused="agent2 has no room")
-    assert settled(entry, session_record(MADE, "PENDING"), outcome, NOW + 9) == dataclasses.replace(
+    outcome = StartResult("PENDING", {}, refused="agent2 has no room")
+    assert requeue_or_end(entry, session_record(MADE, "PENDING"), outcome, NOW + 9) == dataclasses.replace(
         entry,
         state="waiting",
         owner=None,
@@ -120,7 +120,7 @@ def test_a_refused_start_is_no_attempt(attempts: int) -> None:
 
 def test_what_has_waited_waits_on_after_a_start_that_failed_and_says_why() -> None:
     entry = requested(state="starting", owner=OWNER)
-    kept = settled(entry, session_record(MADE, "ERROR"), Outcome("ERROR", {}, "agent1: no image."), NOW + 9)
+    kept = requeue_or_end(entry, session_record(MADE, "ERROR"), StartResult("ERROR", {}, "agent1: no image."), NOW + 9)
     assert (kept.state, kept.attempts, kept.owner, kept.spec) == ("waiting", 1, None, entry.spec)
     assert (kept.record["status"], kept.record["error"], kept.record["kernels"]) == ("PENDING", None, [])
     assert kept.record["pending"] == {"reason": "start 1 of 3 failed: agent1: no image", "shortfall": {}}
@@ -128,10 +128,10 @@ def test_what_has_waited_waits_on_after_a_start_that_failed_and_says_why() -> No
 
 def test_a_session_is_given_up_after_three_starts() -> None:
     entry, record = requested(), session_record(MADE, "ERROR", error="agent1: no image.")
-    outcome = Outcome("ERROR", {}, "agent1: no image.")
+    outcome = StartResult("ERROR", {}, "agent1: no image.")
     states = []
     for _start in range(MAX_STARTS):
-        entry = settled(dataclasses.replace(entry, state="starting", owner=OWNER), record, outcome, NOW + 9)
+        entry = requeue_or_end(dataclasses.replace(entry, state="starting", owner=OWNER), record, outcome, NOW + 9)
         states.append(entry.state)
     assert states == ["waiting", "waiting", "ended"]
     times = {"created_at": entry.enqueued_at, "ended_at": NOW + 9}
@@ -141,7 +141,7 @@ def test_a_session_is_given_up_after_three_starts() -> None:
 
 def test_a_start_of_a_users_own_run_that_fails_is_not_tried_again() -> None:
     entry = requested(state="starting", spec=None, owner=OWNER)
-    kept = settled(entry, session_record(MADE, "ERROR"), Outcome("ERROR", {}, "no image."), NOW)
+    kept = requeue_or_end(entry, session_record(MADE, "ERROR"), StartResult("ERROR", {}, "no image."), NOW)
     assert (kept.state, kept.record["status"], kept.record["error"]) == ("ended", "ERROR", "no image.")
 
 

@@ -11,8 +11,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import reachable, routes_of, told_by
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import route_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, readings, requested
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -23,7 +23,7 @@ def published(session_id: str = SESSION_ID, **changes: Any) -> SessionPlan:
     return dataclasses.replace(plan({"agent1": 1}), **{"id": session_id, "published": SSH, **changes})
 
 
-def over(session_id: str = SESSION_ID, state: str = "ended", at: float = NOW) -> Entry:
+def over(session_id: str = SESSION_ID, state: str = "ended", at: float = NOW) -> QueueEntry:
     """Return the entry of a session that is over since then."""
     return requested(id=session_id, name="train-llm", state=state, spec=None, updated_at=at)
 
@@ -44,11 +44,11 @@ def held(**state: Any) -> list[str]:
 
 def test_a_session_that_was_started_is_routed() -> None:
     made = published()
-    assert routes_of([made], [], NOW) == {"routes": [route_of(made)], "ended": [], "news": True}
+    assert routes_of([made], [], NOW) == {"routes": [build_gateway_route(made)], "ended": [], "changed": True}
 
 
 def test_without_anything_that_began_or_ended_there_is_no_news() -> None:
-    assert routes_of([], [], 0.0) == {"routes": [], "ended": [], "news": False}
+    assert routes_of([], [], 0.0) == {"routes": [], "ended": [], "changed": False}
 
 
 def test_a_session_that_publishes_nothing_is_not_routed() -> None:
@@ -88,7 +88,7 @@ def test_a_session_that_is_to_begin_is_not_over(state: str) -> None:
 def test_only_what_has_ended_since_then_is_told(since: float, ended: list[str]) -> None:
     entries = [over(OTHER_ID, at=NOW + 60), over(SESSION_ID, at=NOW)]
     told = routes_of([], entries, since)
-    assert (told["ended"], told["news"]) == (ended, bool(ended))
+    assert (told["ended"], told["changed"]) == (ended, bool(ended))
 
 
 def test_what_was_over_before_is_not_routed_either() -> None:
@@ -104,12 +104,12 @@ def test_what_was_over_before_is_not_routed_either() -> None:
     ids=["nothing", "another one", "it", "it and another one"],
 )
 def test_an_end_that_has_been_told_is_no_news(told: list[str], news: bool) -> None:
-    assert routes_of([], [over()], 0.0, told) == {"routes": [], "ended": [SESSION_ID], "news": news}
+    assert routes_of([], [over()], 0.0, told) == {"routes": [], "ended": [SESSION_ID], "changed": news}
 
 
 def test_a_route_is_always_news() -> None:
     told = routes_of([published(OTHER_ID)], [over()], 0.0, [SESSION_ID, OTHER_ID])
-    assert (ids(told), told["news"]) == (([OTHER_ID], [SESSION_ID]), True)
+    assert (ids(told), told["changed"]) == (([OTHER_ID], [SESSION_ID]), True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import outcome_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.outcome import start_result
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
     APPLY,
     CLAIM,
@@ -37,9 +37,9 @@ def sessions(draw: some.DrawFn, number: int) -> dict[str, Any]:
     return decided(
         number,
         agents,
-        pulls={agent: ["lab/python:1"] for agent in pulling},
+        missing_images={agent: ["lab/python:1"] for agent in pulling},
         public_keys=draw(some.sampled_from([{}, {}, KEYS])),
-        manager=draw(some.sampled_from([None, "", *agents])),
+        swarm_manager=draw(some.sampled_from([None, "", *agents])),
         command=draw(some.sampled_from(["", "train"])),
         scope=draw(some.sampled_from(["main", "all"])),
     )
@@ -131,11 +131,11 @@ def test_record_says_what_became_of_the_session(run: Run, left: Any) -> None:
     for one in run.sessions:
         start = run.start(one)
         outcomes = {agent: start.outcome_on(agent) for agent in one["agents"]}
-        status = outcome_of(plan(), outcomes, known=False).status
+        status = start_result(plan(), outcomes, known=False).status
         assert (status == "RUNNING") is not start.failed
         assert (status == "PENDING") is bool(start.refusals)
         if status == "RUNNING":
-            assert {*outcome_of(plan(), outcomes, known=False).containers} == {*one["agents"]}
+            assert {*start_result(plan(), outcomes, known=False).containers} == {*one["agents"]}
 
 
 @given(runs(), leftovers([*ORDER, REMOVE], OF_BEFORE), leftovers([*ORDER[2:], CLAIM, REMOVE], WITHOUT_A_WORD))
@@ -193,7 +193,9 @@ def test_sessions_do_not_stop_each_other(run: Run) -> None:
 def test_next_attempt_starts_from_nothing(agents: Sequence[str], fault: tuple[str, str]) -> None:
     step, what = fault
     pulls = {agent: ["x"] for agent in agents} if step == PULL else {}
-    one = decided(agents=agents, command="train", manager=agents[0] if step == OVERLAY else "", pulls=pulls)
+    one = decided(
+        agents=agents, command="train", swarm_manager=agents[0] if step == OVERLAY else "", missing_images=pulls
+    )
     first = Run([one], {("session-1", step, agents[0]): what}).play()
     assert first.start(one).failed
     again = Run([{**one, "nonce": "again"}], variables=first.variables).play()
@@ -265,7 +267,7 @@ def test_removal_that_failed_may_have_left_something(result: dict[str, Any]) -> 
 
 
 def test_pull_that_fails_in_one_turn_is_told_after_the_next() -> None:
-    one = decided(pulls={"agent1": ["x"], "agent2": ["x"]})
+    one = decided(missing_images={"agent1": ["x"], "agent2": ["x"]})
     run = Run([one], {("session-1", PULL, "agent1"): "failed"}, turns=3).play()
     assert run.start(one).outcome_on("agent1")["failed"] == "pull on agent1"
     assert [steps for _name, _agent, steps in run.requests].count([PULL]) == 2

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import End, end_session
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import Termination, end_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
@@ -35,15 +35,17 @@ ENDED: dict[str, Any] = {"state": "ended", "spec": None}
 ENDING: dict[str, Any] = {"state": "ending", "spec": None}
 
 
-def end(named: tuple[str, str], seen: Readings, entries: Sequence[Entry] = (), *, force: bool = False) -> End:
+def end(
+    named: tuple[str, str], seen: ClusterState, entries: Sequence[QueueEntry] = (), *, force: bool = False
+) -> Termination:
     return end_session(*named, entries, seen, force=force, now=LATER)
 
 
 def refusal(
     kind: type[ValueError],
     named: tuple[str, str],
-    seen: Readings,
-    entries: Sequence[Entry] = (),
+    seen: ClusterState,
+    entries: Sequence[QueueEntry] = (),
     *,
     force: bool = False,
 ) -> str:
@@ -53,7 +55,7 @@ def refusal(
     return str(refused.value)
 
 
-def noted(number: int = 1, **changes: Any) -> Entry:
+def noted(number: int = 1, **changes: Any) -> QueueEntry:
     """Return the queue's entry of the session."""
     return requested(number, **{"id": SESSION_ID, "name": "train-llm", **changes})
 
@@ -62,7 +64,7 @@ def twin(**changes: Any) -> SessionPlan:
     return dataclasses.replace(plan({"agent3": 1}), id=OTHER_ID, **changes)
 
 
-def with_twin(**changes: Any) -> Readings:
+def with_twin(**changes: Any) -> ClusterState:
     """Return the readings of agents that hold the session and another one of its name."""
     other = agent_facts("agent3", sessions=[held_session(twin(**changes), "agent3")])
     return readings(**holders(MADE), agent3=other)
@@ -75,10 +77,10 @@ def with_twin(**changes: Any) -> Readings:
 @pytest.mark.parametrize("force", [True, False])
 def test_a_session_goes_from_all_its_agents_and_is_noted_before(named: tuple[str, str], force: bool) -> None:
     ends = end(named, EVERYWHERE, force=force)
-    assert (ends.plan, ends.agents, ends.away) == (MADE, ("agent1", "agent2"), ())
+    assert (ends.plan, ends.agents, ends.unreachable) == (MADE, ("agent1", "agent2"), ())
     over = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW, "ended_at": LATER}
     assert ends.record == {**session_record(MADE, "TERMINATED"), **over}
-    assert ends.note == Entry(
+    assert ends.note == QueueEntry(
         id=SESSION_ID,
         name="train-llm",
         state="ending",
@@ -99,7 +101,7 @@ def test_a_session_goes_from_all_its_agents_and_is_noted_before(named: tuple[str
 )
 def test_a_session_is_not_ended_by_half(left_out: dict[str, str], reason: str) -> None:
     seen = readings(left_out=left_out, agent1=holders(MADE)["agent1"])
-    assert refusal(PlanError, BY_NAME, seen) == (
+    assert refusal(PlanningError, BY_NAME, seen) == (
         f"the session 'train-llm' has containers on agents that cannot be used, so nothing was ended: {reason};"
         " with session_force it ends without them, and they are cleared when they return"
     )
@@ -107,7 +109,7 @@ def test_a_session_is_not_ended_by_half(left_out: dict[str, str], reason: str) -
 
 def test_with_force_it_goes_from_the_agents_that_can_be_asked_and_the_others_are_noted() -> None:
     ends = end(BY_NAME, readings(left_out=AWAY, agent1=holders(MADE)["agent1"]), force=True)
-    assert (ends.agents, ends.away) == (("agent1",), ("agent2",))
+    assert (ends.agents, ends.unreachable) == (("agent1",), ("agent2",))
     assert ends.note is not None
     assert (ends.note.state, ends.note.agents) == ("ending", ("agent1", "agent2"))
 
@@ -115,7 +117,7 @@ def test_with_force_it_goes_from_the_agents_that_can_be_asked_and_the_others_are
 @pytest.mark.parametrize("owner", [None, OWNER], ids=["killed", "at work"])
 @pytest.mark.parametrize("state", [{"state": "starting"}, {"state": "starting", "spec": None}, {"state": "waiting"}])
 def test_what_agents_hold_is_taken_away_whoever_starts_it(state: dict[str, Any], owner: Owner | None) -> None:
-    entry = noted(**state, owner=owner, passed=3)
+    entry = noted(**state, owner=owner, skipped=3)
     ends = end(BY_NAME, EVERYWHERE, [entry])
     assert ends.agents == ("agent1", "agent2")
     assert ends.note == dataclasses.replace(
@@ -134,12 +136,12 @@ def test_a_session_whose_history_says_that_it_has_ended_is_noted_anew() -> None:
 
 def test_an_id_of_another_name_ends_neither() -> None:
     sentence = f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
-    assert refusal(SpecError, ("other", SESSION_ID), EVERYWHERE) == sentence
-    assert refusal(SpecError, ("other", SESSION_ID), NOBODY, [noted()]) == sentence
+    assert refusal(ValidationError, ("other", SESSION_ID), EVERYWHERE) == sentence
+    assert refusal(ValidationError, ("other", SESSION_ID), NOBODY, [noted()]) == sentence
 
 
 def test_two_of_one_name_are_told_by_their_ids() -> None:
-    assert refusal(SpecError, BY_NAME, with_twin()) == (
+    assert refusal(ValidationError, BY_NAME, with_twin()) == (
         f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
     )
     ends = end(("train-llm", OTHER_ID), with_twin())
@@ -177,27 +179,27 @@ def test_of_one_that_waits_and_one_that_goes_the_first_is_meant() -> None:
 @pytest.mark.parametrize("state", [{"state": "waiting"}, {"state": "starting", "spec": None}], ids=["waits", "killed"])
 def test_a_session_that_no_agent_holds_is_cancelled(named: tuple[str, str], state: dict[str, Any]) -> None:
     entry = noted(**state)
-    ends = end(named, dataclasses.replace(NOBODY, left_out={"agent4": "unreachable"}), [entry])
-    assert (ends.plan, ends.agents, ends.away) == (None, (), ())
+    ends = end(named, dataclasses.replace(NOBODY, unavailable={"agent4": "unreachable"}), [entry])
+    assert (ends.plan, ends.agents, ends.unreachable) == (None, (), ())
     assert (ends.record["status"], ends.record["reason"]) == ("CANCELLED", "terminate_session was run")
     assert (ends.record["created_at"], ends.record["ended_at"]) == (entry.enqueued_at, LATER)
     assert ends.note == dataclasses.replace(entry, **ENDED, record=ends.record, updated_at=LATER)
 
 
 def test_a_session_that_another_run_is_starting_is_not_cancelled_under_its_hands() -> None:
-    assert refusal(PlanError, BY_NAME, NOBODY, [noted(state="starting", owner=OWNER)], force=True) == (
+    assert refusal(PlanningError, BY_NAME, NOBODY, [noted(state="starting", owner=OWNER)], force=True) == (
         "the session 'train-llm' is being started by another run, process 4711: end that run first, or wait for it"
     )
 
 
 def test_a_session_of_the_history_has_ended_already() -> None:
     record = ended_record(session_record(MADE, "RUNNING"), "TERMINATED", "sub1 died", 1, NOW, NOW)
-    assert end(BY_ID, NOBODY, [noted(**ENDED, record=record)]) == End(record)
+    assert end(BY_ID, NOBODY, [noted(**ENDED, record=record)]) == Termination(record)
 
 
 def test_a_name_of_the_history_means_nothing_any_more() -> None:
     ends = end(BY_NAME, NOBODY, [noted(**ENDED)])
-    assert ends == End(unplanned_record(None, "train-llm", "TERMINATED"))
+    assert ends == Termination(unplanned_record(None, "train-llm", "TERMINATED"))
 
 
 @pytest.mark.parametrize("force", [True, False])
@@ -205,7 +207,7 @@ def test_a_name_of_the_history_means_nothing_any_more() -> None:
 def test_the_agents_of_a_note_stay_noted_when_the_session_is_ended_again(named: tuple[str, str], force: bool) -> None:
     note = noted(**ENDING, agents=("agent2",))
     seen = readings("agent1", left_out=AWAY)
-    assert end(named, seen, [note], force=force) == End(note.record, away=("agent2",))
+    assert end(named, seen, [note], force=force) == Termination(note.record, unreachable=("agent2",))
 
 
 # ---- what nobody knows
@@ -219,12 +221,12 @@ def test_a_session_that_nobody_holds_is_nothing_to_end(
     named: tuple[str, str], told: tuple[str | None, str | None], force: bool
 ) -> None:
     ends = end(named, EVERYWHERE, force=force)
-    assert ends == End(unplanned_record(None, told[0], "TERMINATED", told[1]))
+    assert ends == Termination(unplanned_record(None, told[0], "TERMINATED", told[1]))
 
 
 @pytest.mark.parametrize(("named", "shown"), [(("ghost", ""), "'ghost'"), (("", OTHER_ID), f"'{OTHER_ID}'")])
 def test_without_force_an_agent_that_cannot_be_asked_might_hold_it(named: tuple[str, str], shown: str) -> None:
-    assert refusal(PlanError, named, readings("agent1", left_out=AWAY)) == (
+    assert refusal(PlanningError, named, readings("agent1", left_out=AWAY)) == (
         f"no session {shown} was found, and not all agents can be asked: agent2: unreachable;"
         " with session_force they are cleared of it when they return"
     )
@@ -233,7 +235,7 @@ def test_without_force_an_agent_that_cannot_be_asked_might_hold_it(named: tuple[
 def test_with_force_agents_are_cleared_of_a_name_when_they_return() -> None:
     seen = readings("agent1", left_out={"agent3": "engine down", **AWAY})
     ends = end(("ghost", ""), seen, force=True)
-    assert (ends.plan, ends.agents, ends.away) == (None, (), ("agent2", "agent3"))
+    assert (ends.plan, ends.agents, ends.unreachable) == (None, (), ("agent2", "agent3"))
     assert (ends.record["id"], ends.record["name"], ends.record["status"]) == (None, "ghost", "TERMINATED")
     assert ends.note is not None
     assert str(uuid.UUID(ends.note.id)) == ends.note.id

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import Field, Scale
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import AgentClasses, Normalizer
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand, Group
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Budget
 from tests.unit.builders import GIB, agent_facts
@@ -28,13 +28,13 @@ DEMAND = Demand.of([Group("main", {"cpu": 2, "mem": 4 * GIB}, 1), Group("sub", {
         ({"max_containers": 3, "containers": 1}, (2, 4, 8, 4)),
         ({"max_containers": 3, "containers": 4}, (0, 4, 8, 4)),
         ({"max_containers": 300}, (4, 4, 8, 4)),
-        ({"taken": {"cpu": 99, "mem": 10 * GIB}}, (4, 0, 3, 4)),
+        ({"allocated": {"cpu": 99, "mem": 10 * GIB}}, (4, 0, 3, 4)),
     ],
 )
 def test_agents_measure_the_same_when_what_differs_is_of_no_use(
     changes: dict[str, Any], measure: tuple[int, ...]
 ) -> None:
-    assert Scale(DEMAND).measure(agent_facts("agent1", **{"cpu": 8, **changes})) == measure
+    assert Normalizer(DEMAND).measure(agent_facts("agent1", **{"cpu": 8, **changes})) == measure
 
 
 @given(described_agents, unlike)
@@ -42,7 +42,7 @@ def test_an_agent_can_hold_what_is_on_the_frontier_of_its_measure_and_nothing_be
     described: list[dict[str, int]], groups: list[Group]
 ) -> None:
     demand = Demand.of(groups)
-    field = Field(cluster(described), demand)
+    field = AgentClasses(cluster(described), demand)
     for measure, agents in field.agents.items():
         for packing in field.scale.frontier(measure, demand.counts, Budget(10_000)):
             for shape, count in enumerate(packing):

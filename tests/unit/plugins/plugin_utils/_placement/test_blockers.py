@@ -13,7 +13,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import blockers
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import (
+    Group,
+    Placement,
+    Unschedulable,
+    place,
+)
 from tests.unit.builders import agent_facts, bare_session
 from tests.unit.possible import like, unlike
 
@@ -47,7 +52,7 @@ def _agent(name: str, running: Sequence[HeldSession], limit: int) -> AgentFacts:
     here = [kernel.resources for session in running for kernel in session.plan.kernels_on(name)]
     taken = {slot: sum(one.get(slot, 0) for one in here) for slot in CAPACITY}
     on_it = [session for session in running if name in session.plan.agents]
-    changes: dict[str, Any] = {"taken": taken, "containers": len(here), "max_containers": limit, "sessions": on_it}
+    changes: dict[str, Any] = {"allocated": taken, "containers": len(here), "max_containers": limit, "sessions": on_it}
     return agent_facts(name, 4, capacity=CAPACITY, **changes)
 
 
@@ -63,28 +68,28 @@ def test_room_comes_when_these_end_and_not_when_one_of_them_goes_on(
     if isinstance(placed, Placement):
         return
     ages = {f"s{number}": (age, f"s{number}") for number, (age, _kernels) in enumerate(sessions)}
-    if not placed.makes_room:
+    if not placed.blocking_sessions:
         assert not fits_without(ages)
         return
-    assert fits_without(placed.makes_room)
-    assert not any(fits_without(set(placed.makes_room) - {name}) for name in placed.makes_room)
-    assert list(placed.makes_room) == sorted(placed.makes_room, key=ages.__getitem__)
+    assert fits_without(placed.blocking_sessions)
+    assert not any(fits_without(set(placed.blocking_sessions) - {name}) for name in placed.blocking_sessions)
+    assert list(placed.blocking_sessions) == sorted(placed.blocking_sessions, key=ages.__getitem__)
     alone = [name for name in sorted(ages, key=ages.__getitem__) if fits_without([name])]
-    assert len(placed.makes_room) > 1 if not alone else placed.makes_room == (alone[0],)
+    assert len(placed.blocking_sessions) > 1 if not alone else placed.blocking_sessions == (alone[0],)
 
 
 def full(ages: dict[str, int], cpu: int = 4) -> list[AgentFacts]:
     """Return one agent that is full with sessions of one core each."""
     sessions = [bare_session(name, age, {"a": [{"cpu": 1}]}) for name, age in ages.items()]
-    return [agent_facts("a", cpu, taken={"cpu": cpu}, containers=len(ages), sessions=sessions)]
+    return [agent_facts("a", cpu, allocated={"cpu": cpu}, containers=len(ages), sessions=sessions)]
 
 
 def test_of_sessions_that_make_room_alone_the_oldest_is_named() -> None:
     told = place(
         full({"new": 3, "old": 1, "mid": 2}), [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated"
     )
-    assert isinstance(told, NoRoom)
-    assert told.makes_room == ("old",)
+    assert isinstance(told, Unschedulable)
+    assert told.blocking_sessions == ("old",)
 
 
 def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
@@ -94,7 +99,7 @@ def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
             "a",
             4,
             capacity={"cpu": 3},
-            taken={"cpu": 4},
+            allocated={"cpu": 4},
             sessions=[
                 bare_session(name, age, {"a": [{"cpu": 1}]}) for age, name in enumerate(("old", "mid", "new", "newer"))
             ],
@@ -102,20 +107,20 @@ def test_what_is_taken_beyond_the_capacity_has_to_end_too() -> None:
     ]
     for there, names in ((agents, ("old",)), (lowered, ("old", "mid"))):
         told = place(there, [Group("main", {"cpu": 1}, 1)], single_node=True, selection="concentrated")
-        assert isinstance(told, NoRoom)
-        assert told.makes_room == names
+        assert isinstance(told, Unschedulable)
+        assert told.blocking_sessions == names
 
 
 def test_nothing_is_named_where_even_empty_agents_would_not_do() -> None:
     told = place(full({"old": 1}), [Group("main", {"cpu": 1}, 9)], single_node=False, selection="concentrated")
-    assert isinstance(told, NoRoom)
-    assert told.makes_room == ()
+    assert isinstance(told, Unschedulable)
+    assert told.blocking_sessions == ()
 
 
 UNLIKE = [Group("main", {"cpu": 1}, 1), Group("sub", {"cpu": 1, "mem": 1}, 2)]
 
 
-@pytest.mark.parametrize("limit", ["STEPS", "TRIALS"])
+@pytest.mark.parametrize("limit", ["STEPS", "MAX_PACKINGS"])
 def test_nothing_is_named_when_finding_out_would_take_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     agents = full({f"s{number}": number for number in range(4)})
     assert _makes_room(agents) == ("s0", "s1", "s2")
@@ -131,11 +136,11 @@ def test_nothing_is_named_when_the_search_for_a_place_was_given_up(monkeypatch: 
 def test_enough_sessions_are_named_however_few_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     agents = full({f"s{number}": number for number in range(8)}, cpu=8)
     for trials in range(2, 12):
-        monkeypatch.setattr(blockers, "TRIALS", trials)
+        monkeypatch.setattr(blockers, "MAX_PACKINGS", trials)
         assert _makes_room(agents)[:3] == ("s0", "s1", "s2")
 
 
 def _makes_room(agents: list[AgentFacts]) -> tuple[str, ...]:
     told = place(agents, UNLIKE, single_node=False, selection="concentrated")
-    assert isinstance(told, NoRoom)
-    return told.makes_room
+    assert isinstance(told, Unschedulable)
+    return told.blocking_sessions

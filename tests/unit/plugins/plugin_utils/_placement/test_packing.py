@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import (
     Budget,
+    BudgetExceededError,
     Frontier,
     Packing,
-    TooManySteps,
-    Totals,
-    fill,
-    first_set,
+    ReachableCounts,
+    distribute,
     frontier,
-    matter,
-    most,
-    placeable,
-    reach,
-    together,
+    largest_packing,
+    lexicographically_first,
+    prune_dominated,
+    reachability_table,
+    reachable_totals,
+    sum_packings,
 )
 
 PLENTY = 1_000_000
@@ -60,9 +60,9 @@ def reached(agents: list[Frontier], *, none_empty: bool) -> set[Packing]:
     return {total for total in sums if within(total, COUNTS)}
 
 
-def totals(*, none_empty: bool = True) -> Totals:
+def totals(*, none_empty: bool = True) -> ReachableCounts:
     """Return sets of totals up to the counts of these tests."""
-    return Totals(COUNTS, Budget(PLENTY), none_empty=none_empty)
+    return ReachableCounts(COUNTS, Budget(PLENTY), none_empty=none_empty)
 
 
 @given(st.tuples(*[st.integers(0, 7)] * 3), asks, st.lists(st.integers(0, 4), min_size=3, max_size=3))
@@ -85,12 +85,12 @@ def test_totals_are_what_agents_hold_together(agents: list[Frontier], none_empty
     space = totals(none_empty=none_empty)
     found = space.nothing
     for agent in agents:
-        found = space.with_one_more(found, agent)
+        found = space.add_agent(found, agent)
     expected = reached(agents, none_empty=none_empty)
-    assert set(space.each(found)) == expected
-    assert {packing for packing in every(COUNTS) if space.has(found, packing)} == expected
+    assert set(space.iter_totals(found)) == expected
+    assert {packing for packing in every(COUNTS) if space.contains(found, packing)} == expected
     assert bool(found & space.everything) == (COUNTS in expected)
-    assert not space.has(found, (-1, 0, 0))
+    assert not space.contains(found, (-1, 0, 0))
 
 
 @given(packings_of_agents, packings_of_agents)
@@ -98,9 +98,9 @@ def test_two_totals_complete_each_other_when_they_add_up_to_everything(
     some: list[Frontier], others: list[Frontier]
 ) -> None:
     space = totals(none_empty=False)
-    sets = [placeable(space, [(agent, 1) for agent in agents]) for agents in (some, others)]
-    sums = {tuple(map(sum, zip(*pair, strict=True))) for pair in itertools.product(*map(space.each, sets))}
-    assert space.complete(*sets) == (COUNTS in sums)
+    sets = [reachable_totals(space, [(agent, 1) for agent in agents]) for agents in (some, others)]
+    sums = {tuple(map(sum, zip(*pair, strict=True))) for pair in itertools.product(*map(space.iter_totals, sets))}
+    assert space.complements(*sets) == (COUNTS in sums)
 
 
 @given(packings_of_agents, st.booleans())
@@ -108,21 +108,21 @@ def test_the_table_tells_what_so_many_of_the_agents_from_there_on_hold(
     agents: list[Frontier], none_empty: bool
 ) -> None:
     space = totals(none_empty=none_empty)
-    table = reach(space, agents, 3)
+    table = reachability_table(space, agents, 3)
     for position, size in itertools.product(range(len(agents) + 1), range(4)):
         sets = itertools.combinations(agents[position:], size)
         expected = {total for one in sets for total in reached(list(one), none_empty=none_empty)}
-        assert set(space.each(table[position][size])) == expected
+        assert set(space.iter_totals(table[position][size])) == expected
 
 
 @given(packings_of_agents, st.integers(1, 4))
 def test_the_agents_that_matter_hold_whatever_as_many_of_all_can(agents: list[Frontier], limit: int) -> None:
     space = totals(none_empty=False)
     sizes = {agent: agents.count(agent) for agent in agents}
-    kept = [agent for agent, often in matter(space, sizes, limit) for _one in range(often)]
+    kept = [agent for agent, often in prune_dominated(space, sizes, limit) for _one in range(often)]
     assert all(kept.count(agent) <= sizes[agent] for agent in kept)
     for size in range(1, limit + 1):
-        table, all_of_them = reach(space, kept, size), reach(space, agents, size)
+        table, all_of_them = reachability_table(space, kept, size), reachability_table(space, agents, size)
         assert table[0][size] | table[0][size - 1] == all_of_them[0][size] | all_of_them[0][size - 1]
 
 
@@ -131,17 +131,19 @@ def test_the_first_set_that_holds_everything_is_found_and_filled(
     agents: list[Frontier], none_empty: bool, evenly: bool
 ) -> None:
     space = totals(none_empty=none_empty)
-    sizes = [size for size, found in enumerate(reach(space, agents, len(agents))[0]) if found & space.everything]
+    sizes = [
+        size for size, found in enumerate(reachability_table(space, agents, len(agents))[0]) if found & space.everything
+    ]
     if not sizes:
         assert COUNTS not in reached(agents, none_empty=False)
         return
     size = sizes[0]
     sets = itertools.combinations(range(len(agents)), size)
     first = next(one for one in sets if COUNTS in reached([agents[at] for at in one], none_empty=none_empty))
-    positions = first_set(space, agents, reach(space, agents, size), size)
+    positions = lexicographically_first(space, agents, reachability_table(space, agents, size), size)
     assert tuple(positions) == first
-    filled = fill(space, [agents[at] for at in positions], evenly=evenly)
-    assert together(enumerate(filled), COUNTS) == COUNTS
+    filled = distribute(space, [agents[at] for at in positions], evenly=evenly)
+    assert sum_packings(enumerate(filled), COUNTS) == COUNTS
     assert all(packing in can_hold(agents[at]) for at, packing in zip(positions, filled, strict=True))
     assert all(map(any, filled))
 
@@ -149,32 +151,32 @@ def test_the_first_set_that_holds_everything_is_found_and_filled(
 def test_no_agent_is_taken_twice() -> None:
     space = totals()
     agents: list[Frontier] = [((1, 1, 2),), ((2, 0, 0),), ((0, 1, 3),)]
-    assert first_set(space, agents, reach(space, agents, 2), 2) == [1, 2]
+    assert lexicographically_first(space, agents, reachability_table(space, agents, 2), 2) == [1, 2]
 
 
 def test_agents_are_filled_one_after_the_other_or_evenly() -> None:
     space = totals()
     agents: list[Frontier] = [((2, 1, 3),), ((2, 1, 3),)]
-    assert fill(space, agents, evenly=False) == [(2, 1, 2), (0, 0, 1)]
-    assert fill(space, agents, evenly=True) == [(2, 1, 0), (0, 0, 3)]
+    assert distribute(space, agents, evenly=False) == [(2, 1, 2), (0, 0, 1)]
+    assert distribute(space, agents, evenly=True) == [(2, 1, 0), (0, 0, 3)]
 
 
 def test_more_containers_come_before_more_of_the_first_shapes() -> None:
-    assert most([(2, 0), (0, 3), (1, 2)]) == (1, 2)
+    assert largest_packing([(2, 0), (0, 3), (1, 2)]) == (1, 2)
 
 
 @pytest.mark.parametrize("steps", [0, 3])
 def test_what_takes_too_many_steps_is_given_up(steps: int) -> None:
-    with pytest.raises(TooManySteps):
+    with pytest.raises(BudgetExceededError):
         frontier((4, 4), [(1, 1), (1, 2)], (2, 2), Budget(steps))
 
 
 def test_sets_that_would_be_too_large_are_not_made() -> None:
-    with pytest.raises(TooManySteps):
-        Totals((1000,) * 5, Budget(PLENTY), none_empty=True)
+    with pytest.raises(BudgetExceededError):
+        ReachableCounts((1000,) * 5, Budget(PLENTY), none_empty=True)
 
 
 def test_sets_that_are_kept_count_as_well() -> None:
-    space = Totals((99, 99), Budget(1000), none_empty=True)
-    with pytest.raises(TooManySteps):
-        space.keep(100)
+    space = ReachableCounts((99, 99), Budget(1000), none_empty=True)
+    with pytest.raises(BudgetExceededError):
+        space.charge_memory(100)

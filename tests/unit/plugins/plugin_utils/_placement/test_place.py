@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import heterogeneous as search
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, Placement, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import (
+    Group,
+    Placement,
+    Unschedulable,
+    place,
+)
 from tests.unit.builders import GIB, agent_facts, bare_session
 from tests.unit.possible import (
     SELECTIONS,
@@ -51,12 +56,12 @@ def test_a_session_is_placed_whole_and_within_capacity_whenever_that_is_possible
     agents = cluster(described)
     placed = place(agents, groups, single_node=single_node, selection=selection)
     possible = any(True for _used in whole_ways(agents, groups, single_node=single_node))
-    if isinstance(placed, NoRoom):
+    if isinstance(placed, Unschedulable):
         assert not possible
     else:
         assert possible
         assert_within_capacity(agents, groups, placed)
-        assert placed.at_least == len(placed.agents) == (1 if single_node else len(set(placed.hosts)))
+        assert placed.lower_bound == len(placed.agents) == (1 if single_node else len(set(placed.hosts)))
 
 
 def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group], placed: Placement) -> None:
@@ -132,7 +137,7 @@ def test_as_many_containers_as_possible_count_as_placed_when_there_is_no_room(
 ) -> None:
     agents = cluster(described)
     placed = place(agents, groups, single_node=single_node, selection="concentrated")
-    if isinstance(placed, NoRoom):
+    if isinstance(placed, Unschedulable):
         one_agent = [[agent] for agent in agents] if single_node else [agents]
         most = max(sum(map(sum, way)) for some in one_agent for way in ways(some, groups))
         size = sum(group.count for group in groups)
@@ -195,11 +200,11 @@ def test_without_steps_to_search_a_placement_is_within_capacity_and_tells_a_lowe
     sizes = [len(used) for used in whole_ways(agents, groups, single_node=single_node)]
     if isinstance(placed, Placement):
         assert_within_capacity(agents, groups, placed)
-        assert placed.at_least <= len(placed.agents)
+        assert placed.lower_bound <= len(placed.agents)
         if selection == "dispersed":
             assert len(placed.agents) <= max(sizes)
         else:
-            assert placed.at_least <= min(sizes) <= len(placed.agents)
+            assert placed.lower_bound <= min(sizes) <= len(placed.agents)
     elif sizes:
         assert placed.reason.startswith("no room found for ")
 
@@ -215,14 +220,14 @@ def test_with_few_steps_the_fewest_agents_are_found_or_a_lower_bound_is_told(
     if isinstance(placed, Placement):
         fewest = min(len(used) for used in whole_ways(agents, groups))
         assert_within_capacity(agents, groups, placed)
-        assert placed.at_least <= fewest <= len(placed.agents)
+        assert placed.lower_bound <= fewest <= len(placed.agents)
 
 
 @pytest.mark.parametrize("groups", [alike(2), [Group("main", ONE_CORE, 1), Group("gpu", {"cuda.device": 1}, 1)]])
 @pytest.mark.parametrize("selection", SELECTIONS)
 @MODES
 def test_no_agents_at_all_is_no_room_that_says_so(selection: str, single_node: bool, groups: list[Group]) -> None:
-    assert place([], groups, single_node=single_node, selection=selection) == NoRoom(
+    assert place([], groups, single_node=single_node, selection=selection) == Unschedulable(
         "no room for 2 of 2 containers: no agent that may hold them is schedulable",
         {},
         {group.role: 1 for group in groups},
@@ -354,7 +359,7 @@ def test_without_steps_to_search_the_agents_that_take_most_come_first(monkeypatc
         selection="concentrated",
     )
     assert isinstance(few, Placement)
-    assert few.at_least == 3
+    assert few.lower_bound == 3
 
 
 def test_roles_that_ask_the_same_are_placed_as_if_they_were_one() -> None:

@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import fewest, largest, spread
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.uniform import (
+    concentrate,
+    disperse,
+    fewest_reaching,
+)
 from tests.unit.builders import agent_facts
 
 rooms_of_agents = st.lists(st.integers(0, 9), min_size=1, max_size=30)
@@ -16,7 +20,7 @@ rooms_of_agents = st.lists(st.integers(0, 9), min_size=1, max_size=30)
 
 @given(rooms_of_agents, st.integers(0, 200))
 def test_the_fewest_amounts_that_reach_a_total_are_the_largest(rooms: list[int], total: int) -> None:
-    chosen = largest(Counter(rooms), total)
+    chosen = fewest_reaching(Counter(rooms), total)
     assert chosen == sorted(sorted(rooms, reverse=True)[: len(chosen)])
     assert sum(chosen) >= min(total, sum(rooms))
     assert sum(chosen[1:]) < total or not chosen
@@ -37,8 +41,8 @@ def test_the_first_of_the_smallest_sets_is_chosen(rooms: list[int], data: st.Dat
     size = data.draw(st.integers(1, max(1, sum(rooms))))
     if sum(rooms) < size:
         return
-    chosen = fewest(agents_for(rooms), rooms, size, by_name)
-    number = len(largest(Counter(rooms), size))
+    chosen = concentrate(agents_for(rooms), rooms, size, by_name)
+    number = len(fewest_reaching(Counter(rooms), size))
     first: list[int] = []
     for position, room in enumerate(rooms):
         others = sorted(rooms[position + 1 :], reverse=True)[: max(0, number - len(first) - 1)]
@@ -57,5 +61,5 @@ def test_containers_are_spread_one_by_one(rooms: list[int], data: st.DataObject)
     counts = dict.fromkeys([position for position, room in enumerate(rooms) if room][:size], 0)
     for _container in range(size):
         counts[min((at for at in counts if counts[at] < rooms[at]), key=lambda at: (counts[at], at))] += 1
-    chosen = spread(agents_for(rooms), rooms, size, by_name)
+    chosen = disperse(agents_for(rooms), rooms, size, by_name)
     assert [(int(agent.name), count) for agent, count in chosen] == list(counts.items())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, NoRoom, place
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.unschedulable import listed
 from tests.unit.builders import GIB, agent_facts, bare_session
 
@@ -14,11 +14,11 @@ ONE_CORE = {"cpu": 1, "mem": GIB}
 GPU = {**ONE_CORE, "cuda.device": 1}
 
 
-def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool = False) -> NoRoom:
+def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool = False) -> Unschedulable:
     """Return why these groups have no place on these agents."""
     there = [agent_facts(name, **described) for name, described in agents.items()]
     placed = place(there, groups, single_node=single_node, selection="concentrated")
-    assert isinstance(placed, NoRoom)
+    assert isinstance(placed, Unschedulable)
     return placed
 
 
@@ -30,7 +30,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             ONE_CORE,
             8,
             False,
-            NoRoom(
+            Unschedulable(
                 "no room for 4 of 8 containers on 2 agents: short of cpu 4",
                 {"cpu": 4},
                 {"main": 4},
@@ -42,7 +42,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             ONE_CORE,
             6,
             True,
-            NoRoom(
+            Unschedulable(
                 "no room for 2 of 6 containers on one agent: short of cpu 2",
                 {"cpu": 2},
                 {"main": 2},
@@ -54,7 +54,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             ONE_CORE,
             4,
             True,
-            NoRoom(
+            Unschedulable(
                 "no room for 2 of 4 containers on one agent: short of mem 2g",
                 {"mem": 2 * GIB},
                 {"main": 2},
@@ -66,7 +66,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             ONE_CORE,
             3,
             True,
-            NoRoom(
+            Unschedulable(
                 "no room for 1 of 3 containers on one agent: short of cpu 1, mem 1g",
                 {"cpu": 1, "mem": GIB},
                 {"main": 1},
@@ -78,7 +78,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             ONE_CORE,
             4,
             False,
-            NoRoom(
+            Unschedulable(
                 "no room for 1 of 4 containers on 2 agents: the limit of containers per agent is reached",
                 {},
                 {"main": 1},
@@ -90,7 +90,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             {"cpu": 6, "mem": GIB},
             1,
             True,
-            NoRoom(
+            Unschedulable(
                 "no room for 1 of 1 containers on 2 agents: short of cpu 6; one container asks for 6 cores and no agent"
                 " has more than 4 online",
                 {"cpu": 6},
@@ -103,7 +103,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
             {**ONE_CORE, "cuda.device": 2},
             2,
             True,
-            NoRoom(
+            Unschedulable(
                 "no room for 2 of 2 containers on one agent: short of cuda.device 4",
                 {"cuda.device": 4},
                 {"main": 2},
@@ -114,7 +114,7 @@ def no_room(agents: dict[str, dict[str, Any]], *groups: Group, single_node: bool
     ids=["cores", "cores of one agent", "memory", "both", "container limit", "too wide", "accelerators"],
 )
 def test_no_room_names_what_is_short_and_by_how_much(
-    agents: dict[str, dict[str, Any]], request_of_one: dict[str, int], size: int, single_node: bool, told: NoRoom
+    agents: dict[str, dict[str, Any]], request_of_one: dict[str, int], size: int, single_node: bool, told: Unschedulable
 ) -> None:
     assert no_room(agents, Group("main", request_of_one, size), single_node=single_node) == told
 
@@ -128,7 +128,7 @@ def test_the_last_ranks_of_containers_that_are_alike_have_no_place() -> None:
 def test_unlike_containers_without_a_place_are_named() -> None:
     agents = {name: {"capacity": {"cpu": 8, "mem": 16 * GIB, "cuda.device": 1}} for name in ("agent1", "agent2")}
     told = no_room(agents, Group("main", ONE_CORE, 1), Group("sub", GPU, 3), Group("ps", {"cpu": 9, "mem": GIB}, 1))
-    assert told == NoRoom(
+    assert told == Unschedulable(
         "no room for 2 of 5 containers (sub3, ps1) on 2 agents: short of cuda.device 1, cpu 9; one container asks for 9"
         " cores and no agent has more than 8 online",
         {"cuda.device": 1, "cpu": 9},
@@ -173,12 +173,12 @@ def test_the_sessions_that_make_room_are_named() -> None:
     agents = {
         "agent1": {
             "cpu": 4,
-            "taken": {"cpu": 4},
+            "allocated": {"cpu": 4},
             "sessions": [bare_session(f"job{age}", age, {"agent1": [{"cpu": 1}]}) for age in range(4)],
         }
     }
     told = no_room(agents, Group("main", {"cpu": 2}, 1))
-    assert told.makes_room == ("job0", "job1")
+    assert told.blocking_sessions == ("job0", "job1")
     assert (
         told.reason
         == "no room for 1 of 1 containers on one agent: short of cpu 2; room comes when these end: job0, job1"

@@ -9,15 +9,15 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
     Decision,
-    can_start_when_empty,
     decide,
+    is_feasible,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, SpecError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec, ValidationError
 from tests.unit.builders import (
     GIB,
     IMAGE,
@@ -38,14 +38,14 @@ LATER_ID = "99999999-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 TWO_AND_TWO: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
 
 
-def decided(asked: SessionSpec, seen: Readings) -> Decision:
+def decided(asked: SessionSpec, seen: ClusterState) -> Decision:
     """Return the decision for a request that there is room for."""
     decision = decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
     assert isinstance(decision, Decision)
     return decision
 
 
-def refusal(asked: SessionSpec, seen: Readings, kind: type[ValueError]) -> str:
+def refusal(asked: SessionSpec, seen: ClusterState, kind: type[ValueError]) -> str:
     """Return why a request is refused."""
     with pytest.raises(kind) as refused:
         decide(asked, seen, POOLS, LATER_ID, USER, NOW + 60)
@@ -72,7 +72,7 @@ def test_the_image_is_pulled_where_a_chosen_agent_lacks_it() -> None:
         agent2=agent_facts("agent2", 2),
         agent3=agent_facts("agent3", 1, **without),
     )
-    assert decided(spec(**TWO_AND_TWO), seen).pulls == {"agent1": ["lab/python:1"]}
+    assert decided(spec(**TWO_AND_TWO), seen).missing_images == {"agent1": ["lab/python:1"]}
 
 
 def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> None:
@@ -87,7 +87,7 @@ def test_each_agent_pulls_the_images_of_its_own_containers_that_it_lacks() -> No
         "agent1": ["lab/python:1", "other:1", "other:1"],
         "agent2": ["other:1", "third:1"],
     }
-    assert decision.pulls == {"agent1": ["other:1"], "agent2": ["third:1"]}
+    assert decision.missing_images == {"agent1": ["other:1"], "agent2": ["third:1"]}
     assert decision.images == {"agent1": {"lab/python:1": image_data()}, "agent2": {"other:1": image_data(2)}}
 
 
@@ -112,7 +112,7 @@ def test_an_agent_that_is_left_out_takes_no_part() -> None:
     ],
 )
 def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str], sentence: str) -> None:
-    assert refusal(spec(), readings(left_out=left_out), PlanError) == sentence
+    assert refusal(spec(), readings(left_out=left_out), PlanningError) == sentence
 
 
 @pytest.mark.parametrize(
@@ -120,32 +120,32 @@ def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str],
     [
         (
             {"designated_agents": ["agent9"]},
-            SpecError,
+            ValidationError,
             "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2, agent3.",
         ),
         (
             {"designated_agents": ["agent1", "agent3"]},
-            PlanError,
+            PlanningError,
             "session_designated_agents: 'agent3' cannot be used: unreachable",
         ),
         (
             {"designated_agents": ["agent2"]},
-            SpecError,
+            ValidationError,
             "session_designated_agents: 'agent2' belongs to resource group 'gpu', not to 'default'.",
         ),
         (
             {"resource_group": "cpu"},
-            SpecError,
+            ValidationError,
             "session_resource_group: no agent belongs to 'cpu'; known are default, gpu.",
         ),
         (
             {"resources": {"cuda.device": 1}},
-            SpecError,
+            ValidationError,
             "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem.",
         ),
         (
             {"roles": {"main": {}, "worker": {"resources": {"cuda.device": 1}}}},
-            SpecError,
+            ValidationError,
             (
                 "session_roles.worker.resources.cuda.device: no agent of resource group 'default' offers it;"
                 " offered are cpu, mem."
@@ -153,12 +153,12 @@ def test_no_agent_at_all_is_an_error_with_every_reason(left_out: dict[str, str],
         ),
         (
             {"architecture": "riscv64"},
-            SpecError,
+            ValidationError,
             "session_architecture: no agent is 'riscv64'; known are amd64.",
         ),
         (
             {"resource_group": "gpu", "resources": {"rocm.device": 1}},
-            SpecError,
+            ValidationError,
             (
                 "session_resources.rocm.device: no agent of resource group 'gpu' offers it;"
                 " offered are cpu, cuda.device, mem."
@@ -185,7 +185,7 @@ def test_what_no_agent_can_ever_meet_is_refused(asked: dict[str, Any], kind: typ
 def test_a_slot_that_no_designated_agent_offers_is_refused_although_others_do() -> None:
     accelerated = agent_facts("agent2", capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 2})
     asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1})
-    assert refusal(asked, readings("agent1", agent2=accelerated), SpecError) == (
+    assert refusal(asked, readings("agent1", agent2=accelerated), ValidationError) == (
         "session_resources.cuda.device: no designated agent offers it; offered are cpu, mem."
     )
 
@@ -205,13 +205,15 @@ def test_an_agent_that_may_not_be_scheduled_holds_nothing_new() -> None:
 
 def test_a_session_waits_while_no_agent_may_be_scheduled() -> None:
     seen = readings(agent1=agent_facts("agent1", schedulable=False))
-    assert decide(spec(), seen, POOLS, LATER_ID, USER, NOW) == NoRoom(
+    assert decide(spec(), seen, POOLS, LATER_ID, USER, NOW) == Unschedulable(
         "no room for 1 of 1 containers: no agent that may hold them is schedulable", {}, {"main": 1}
     )
 
 
 def test_no_room_is_an_answer_and_no_error() -> None:
-    assert decide(spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW) == NoRoom(
+    assert decide(
+        spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW
+    ) == Unschedulable(
         "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}, {"sub": 1}, {"sub": {"cpu": 1}}
     )
 
@@ -247,8 +249,10 @@ def test_a_session_is_where_its_folders_are(missing: dict[str, list[str]], agent
 )
 def test_a_session_whose_folders_are_on_no_agent_is_refused(missing: dict[str, list[str]], sentence: str) -> None:
     seen = readings(**{name: agent_facts(name, missing_paths=paths) for name, paths in missing.items()})
-    assert refusal(spec(**MOUNTS), seen, PlanError) == f"session_mounts: {sentence}, and the source must exist there"
-    assert not can_start_when_empty(spec(**MOUNTS), seen)
+    assert (
+        refusal(spec(**MOUNTS), seen, PlanningError) == f"session_mounts: {sentence}, and the source must exist there"
+    )
+    assert not is_feasible(spec(**MOUNTS), seen)
 
 
 def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
@@ -265,14 +269,14 @@ def test_only_agents_with_infiniband_are_taken_where_it_is_asked_for() -> None:
 def test_infiniband_that_no_agent_has_is_refused(changes: dict[str, Any], names: str) -> None:
     asked = spec(infiniband=True, **changes)
     seen = readings("agent1", "agent2")
-    assert refusal(asked, seen, SpecError) == f"session_infiniband: none of {names} has /dev/infiniband."
-    assert not can_start_when_empty(asked, seen)
+    assert refusal(asked, seen, ValidationError) == f"session_infiniband: none of {names} has /dev/infiniband."
+    assert not is_feasible(asked, seen)
 
 
 @pytest.mark.parametrize("state", [{}, {"committed": False}], ids=["running", "being created"])
 def test_the_same_request_again_gives_the_plan_that_is_there(state: dict[str, bool]) -> None:
     decision = decided(spec(**TWO_AND_TWO), readings("agent3", **holding("agent1", "agent2", **state)))
-    assert (decision.plan, decision.known, decision.pulls, decision.at_least) == (plan(), True, {}, None)
+    assert (decision.plan, decision.known, decision.missing_images, decision.min_agents) == (plan(), True, {}, None)
     # One that every agent has committed needs no claim: its keys are known.
     assert list(decision.public_keys) == ([] if state else ["main1", "sub1", "sub2", "sub3"])
 
@@ -303,7 +307,7 @@ def test_the_same_request_finds_the_plan_although_only_one_agent_got_to_note_it(
 def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
     seen = holding("agent1", "agent2")
     seen["agent2"] = dataclasses.replace(seen["agent2"], images={})
-    assert decided(spec(**TWO_AND_TWO), readings(**seen)).pulls == {"agent2": ["lab/python:1"]}
+    assert decided(spec(**TWO_AND_TWO), readings(**seen)).missing_images == {"agent2": ["lab/python:1"]}
 
 
 @pytest.mark.parametrize(
@@ -327,7 +331,7 @@ def test_another_request_under_the_same_name_is_refused_with_what_differs(
     asked: dict[str, Any], status: dict[str, bool], differs: str
 ) -> None:
     seen = readings(**holding("agent1", "agent2", **status))
-    assert refusal(spec(**{**TWO_AND_TWO, **asked}), seen, SpecError) == (
+    assert refusal(spec(**{**TWO_AND_TWO, **asked}), seen, ValidationError) == (
         f"session_name: 'train-llm' is taken by a session {differs};"
         " choose another name, or end that one with backendai.cluster.terminate_session."
     )
@@ -336,7 +340,7 @@ def test_another_request_under_the_same_name_is_refused_with_what_differs(
 def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused() -> None:
     seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
     assert "(ERROR) that differs in session_cluster_size (is 4, asked 3)" in refusal(
-        spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**seen), SpecError
+        spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**seen), ValidationError
     )
 
 
@@ -346,7 +350,7 @@ def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused
 )
 def test_a_session_whose_agent_is_away_is_not_repaired(left_out: dict[str, str], reason: str) -> None:
     seen = readings(left_out=left_out, **holding("agent1"))
-    assert refusal(spec(**TWO_AND_TWO), seen, PlanError) == (
+    assert refusal(spec(**TWO_AND_TWO), seen, PlanningError) == (
         f"the session 'train-llm' has containers on agents that cannot be used: {reason}"
     )
 
@@ -363,7 +367,7 @@ def test_two_sessions_of_the_same_name_are_named_by_their_ids() -> None:
         agent1=agent_facts("agent1", sessions=[held_session(one, "agent1")]),
         agent2=agent_facts("agent2", sessions=[held_session(other, "agent2")]),
     )
-    assert refusal(spec(), seen, SpecError) == (
+    assert refusal(spec(), seen, ValidationError) == (
         f"session_name: 2 sessions are called 'train-llm' already ({other_id}, {SESSION_ID}); end them first."
     )
 
@@ -410,18 +414,18 @@ def test_preferred_agents_hold_the_session_where_they_can(designated: list[str],
 def test_strictly_designated_agents_are_waited_for() -> None:
     seen = readings("agent3", agent1=agent_facts("agent1", 2))
     answer = decide(spec(cluster_size=4, designated_agents=["agent1"]), seen, POOLS, LATER_ID, USER, NOW)
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, Unschedulable)
     assert answer.reason == "no room for 2 of 4 containers on one agent: short of cpu 2"
 
 
 def test_a_slot_that_nobody_offers_is_not_blamed_on_agents_that_are_only_preferred() -> None:
     asked = spec(designated_agents=["agent1"], resources={"cuda.device": 1}, **PREFERRED)
-    assert refusal(asked, readings("agent1", "agent2"), SpecError) == (
+    assert refusal(asked, readings("agent1", "agent2"), ValidationError) == (
         "session_resources.cuda.device: no agent of resource group 'default' offers it; offered are cpu, mem."
     )
 
 
-def mixed(**images: dict[str, str | None]) -> Readings:
+def mixed(**images: dict[str, str | None]) -> ClusterState:
     """Return the readings of two agents of each of two architectures, two cores each, with these images."""
     kinds = {"agent1": "amd64", "agent2": "arm64", "agent3": "amd64", "agent4": "arm64"}
     return readings(
@@ -440,7 +444,7 @@ def test_a_session_is_on_one_architecture(size: int) -> None:
 
 def test_a_session_that_needs_both_architectures_waits() -> None:
     answer = decide(spec(cluster_size=5, cluster_mode="multi-node"), mixed(), POOLS, LATER_ID, USER, NOW)
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, Unschedulable)
     assert answer.reason == "no room for 1 of 5 containers on 2 agents: short of cpu 1"
 
 
@@ -464,7 +468,7 @@ def test_the_architecture_is_the_one_that_is_asked_or_that_has_the_image(
 
 def test_where_one_architecture_has_no_room_the_other_is_tried() -> None:
     seen = mixed()
-    full = {name: dataclasses.replace(seen.facts[name], taken={"cpu": 2}) for name in ("agent1", "agent3")}
+    full = {name: dataclasses.replace(seen.facts[name], allocated={"cpu": 2}) for name in ("agent1", "agent3")}
     freer = dataclasses.replace(seen, facts={**seen.facts, **full})
     assert set(decided(spec(cluster_size=4, cluster_mode="multi-node"), freer).plan.agents) == {"agent2", "agent4"}
 
@@ -478,12 +482,12 @@ def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -
     assert made.network.subnet is not None
     assert made.network.vni is not None
     before = readings("agent1", "agent2", "agent3")
-    after = before.holding(made).facts
+    after = before.with_plan(made).facts
     assert after["agent3"] is before.facts["agent3"]
     for name in ("agent1", "agent2"):
         assert after[name] == dataclasses.replace(
             before.facts[name],
-            taken={"cpu": 2, "mem": 2 * GIB},
+            allocated={"cpu": 2, "mem": 2 * GIB},
             containers=2,
             networks=(made.network.subnet,),
             vnis=(made.network.vni,),
@@ -495,13 +499,13 @@ def test_agents_that_hold_a_plan_already_have_less_room_and_know_its_network() -
 
 @pytest.mark.parametrize(("counts", "networks"), [({"agent1": 1}, 0), ({"agent1": 2}, 1)])
 def test_a_plan_on_one_agent_takes_no_network_identifier(counts: dict[str, int], networks: int) -> None:
-    after = readings("agent1").holding(plan(counts)).facts["agent1"]
+    after = readings("agent1").with_plan(plan(counts)).facts["agent1"]
     assert (len(after.networks), after.vnis) == (networks, ())
 
 
 def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
     first = decided(spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)))
-    seen = readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)).holding(first.plan)
+    seen = readings(agent1=agent_facts("agent1", 4), agent2=agent_facts("agent2", 4)).with_plan(first.plan)
     second = decide(spec(**{**TWO_AND_TWO, "name": "other"}), seen, POOLS, SESSION_ID, USER, NOW)
     assert isinstance(second, Decision)
     assert (first.plan.agents, second.plan.agents) == (["agent1"], ["agent2"])
@@ -509,13 +513,13 @@ def test_what_is_planned_on_agents_that_hold_another_plan_avoids_it() -> None:
 
 def test_sessions_that_have_ended_are_not_known_and_take_their_room_as_long_as_they_are_there() -> None:
     there = holding("agent1", "agent2")
-    there["agent1"] = dataclasses.replace(there["agent1"], taken={"cpu": 2})
+    there["agent1"] = dataclasses.replace(there["agent1"], allocated={"cpu": 2})
     seen = readings(**there)
-    gone = seen.without([SESSION_ID])
+    gone = seen.without_sessions([SESSION_ID])
     assert [facts.sessions for facts in gone.facts.values()] == [(), ()]
     assert (list(seen.sessions), list(gone.sessions)) == ([SESSION_ID], [])
-    assert gone.facts["agent1"].taken == {"cpu": 2}
-    assert seen.without([]) == seen == seen.without([LATER_ID])
+    assert gone.facts["agent1"].allocated == {"cpu": 2}
+    assert seen.without_sessions([]) == seen == seen.without_sessions([LATER_ID])
     assert decided(spec(**TWO_AND_TWO), gone).plan.id == LATER_ID
 
 
@@ -546,8 +550,8 @@ def test_what_agents_hold_already_can_start() -> None:
     asked = spec(**TWO_AND_TWO, resources={"cpu": 2})
     made = plan(resources={"cpu": 2})
     held = {name: dataclasses.replace(wide[name], sessions=(held_session(made, name, asked),)) for name in wide}
-    assert can_start_when_empty(asked, readings(**held))
-    assert not can_start_when_empty(asked, readings(**wide))
+    assert is_feasible(asked, readings(**held))
+    assert not is_feasible(asked, readings(**wide))
 
 
 @pytest.mark.parametrize(
@@ -566,12 +570,12 @@ def test_what_agents_hold_already_can_start() -> None:
     ids=["one", "too many", "both", "too many for both", "group", "unknown", "left out", "slot", "not schedulable"],
 )
 def test_a_request_fits_when_all_other_sessions_have_ended(asked: dict[str, Any], fits: bool) -> None:
-    full: dict[str, Any] = {"taken": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
+    full: dict[str, Any] = {"allocated": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
     seen = readings(
         agent1=agent_facts("agent1", **full),
         agent2=agent_facts("agent2", **full),
         agent4=agent_facts("agent4", schedulable=False),
         left_out={"agent3": "unreachable"},
     )
-    assert can_start_when_empty(spec(**asked), seen) is fits
-    assert seen.facts["agent1"].taken == {"cpu": 8, "mem": 16 * GIB}
+    assert is_feasible(spec(**asked), seen) is fits
+    assert seen.facts["agent1"].allocated == {"cpu": 8, "mem": 16 * GIB}

@@ -8,22 +8,25 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import complete, session_environment
+from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import (
+    build_environment,
+    session_environment,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import known_hosts, ports
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
     Decision,
-    can_start_when_empty,
     decide,
+    is_feasible,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
 from tests.unit.builders import (
     NOW,
     POOLS,
@@ -50,11 +53,11 @@ def sharing(*names: str, **changes: Any) -> dict[str, AgentFacts]:
     return {name: agent_facts(name, allow_host_network=True, **changes) for name in names}
 
 
-def decided(read: Readings, pools: Pools = POOLS, **changes: Any) -> Decision | NoRoom:
+def decided(read: ClusterState, pools: NetworkPools = POOLS, **changes: Any) -> Decision | Unschedulable:
     return decide(dataclasses.replace(ASKED, **changes), read, pools, SESSION_ID, USER, NOW)
 
 
-def planned(read: Readings, pools: Pools = POOLS, **changes: Any) -> SessionPlan:
+def planned(read: ClusterState, pools: NetworkPools = POOLS, **changes: Any) -> SessionPlan:
     decision = decided(read, pools, **changes)
     assert isinstance(decision, Decision)
     return decision.plan
@@ -103,14 +106,14 @@ def test_ports_that_are_in_use_are_avoided() -> None:
 
 def test_sessions_that_are_planned_together_get_different_ports() -> None:
     first = planned(readings(**sharing("agent1", "agent2")))
-    second = planned(readings(**sharing("agent1", "agent2")).holding(first), name="other")
+    second = planned(readings(**sharing("agent1", "agent2")).with_plan(first), name="other")
     for agent in first.agents:
         assert len({*first.host_ports(agent), *second.host_ports(agent)}) == 4
 
 
 def test_a_pool_without_ports_is_named() -> None:
     pools = dataclasses.replace(POOLS, first_host_port=30000, last_host_port=30000)
-    with pytest.raises(PlanError, match=r"^session_host_port_pool: 30000-30000 has no port left on agent1$"):
+    with pytest.raises(PlanningError, match=r"^session_host_port_pool: 30000-30000 has no port left on agent1$"):
         decided(readings(**sharing("agent1", "agent2")), pools)
 
 
@@ -133,7 +136,7 @@ def test_a_pool_without_ports_is_named() -> None:
     ids=["none", "small", "two kinds"],
 )
 def test_an_underlay_that_will_not_do_is_named(underlay: dict[str, Any] | None, sentence: str) -> None:
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PlanningError) as refused:
         shared([agent_facts("agent1"), agent_facts("agent2", underlay=underlay)])
     assert str(refused.value) == sentence
 
@@ -151,7 +154,7 @@ def test_underlays_over_ipv6_are_refused() -> None:
         for number in (1, 2)
     ]
     sentence = r"^agent_underlay_address: agent1 has fd00::1, the network driver host needs IPv4$"
-    with pytest.raises(PlanError, match=sentence):
+    with pytest.raises(PlanningError, match=sentence):
         shared(agents)
 
 
@@ -164,9 +167,9 @@ def test_it_is_refused_where_no_agent_shares_its_network() -> None:
     sentence = (
         r"^session_network_driver: 'host' needs agent_allow_host_network: true, and none of agent1, agent2 has it\.$"
     )
-    with pytest.raises(SpecError, match=sentence):
+    with pytest.raises(ValidationError, match=sentence):
         decided(readings("agent1", "agent2"))
-    assert not can_start_when_empty(ASKED, readings("agent1", "agent2"))
+    assert not is_feasible(ASKED, readings("agent1", "agent2"))
 
 
 @pytest.mark.parametrize("changes", [{"cluster_mode": "single-node"}, {"cluster_size": 1}], ids=["single-node", "one"])
@@ -194,9 +197,12 @@ def test_containers_are_told_where_each_listens() -> None:
 def test_frameworks_are_told_the_interface_of_the_underlay(name: str) -> None:
     ib = {"address": "192.0.2.2", "interface": "ib0", "mtu": 1500}
     made = shared([agent_facts("agent1"), agent_facts("agent2", underlay=ib)])
-    told = [complete({}, session_environment(made, one), made.interface_on(one.agent))[name] for one in made.kernels]
+    told = [
+        build_environment({}, session_environment(made, one), made.interface_on(one.agent))[name]
+        for one in made.kernels
+    ]
     assert told == ["eth0", "eth0", "ib0", "ib0"]
-    assert complete({name: "ib1"}, session_environment(made, made.kernels[0]), "eth0")[name] == "ib1"
+    assert build_environment({name: "ib1"}, session_environment(made, made.kernels[0]), "eth0")[name] == "ib1"
 
 
 def test_on_a_session_network_the_interface_is_the_same_everywhere() -> None:

@@ -12,11 +12,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan, publish
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import (
+    allocate_published_ports,
+    make_plan,
+)
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
 from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_facts, readings, spec
 
 GATEWAYS = ("198.51.100.7", "2001:db8::7")
@@ -26,13 +29,15 @@ LISTED = [{"name": "jupyter", "port": 8888}, {"name": "board", "port": 6006, "pr
 
 
 def published(
-    agent: AgentFacts | None = None, pools: Pools = OPEN, own_ssh_port: int | None = None
+    agent: AgentFacts | None = None, pools: NetworkPools = OPEN, own_ssh_port: int | None = None
 ) -> tuple[PublishedPort, ...]:
     """Return what a main1 with both apps publishes on an ordinary agent, unless told."""
-    return publish(APPS, agent or agent_facts("agent1"), pools, SESSION_ID, [own_ssh_port] if own_ssh_port else [])
+    return allocate_published_ports(
+        APPS, agent or agent_facts("agent1"), pools, SESSION_ID, [own_ssh_port] if own_ssh_port else []
+    )
 
 
-def only(first: int, last: int) -> Pools:
+def only(first: int, last: int) -> NetworkPools:
     return dataclasses.replace(OPEN, first_published_port=first, last_published_port=last)
 
 
@@ -41,7 +46,7 @@ def underlay(address: str, endpoint: str = "") -> AgentFacts:
     return agent_facts("agent1", underlay=there)
 
 
-def planned(driver: str = "vxlan", pools: Pools = OPEN, **changes: Any) -> SessionPlan:
+def planned(driver: str = "vxlan", pools: NetworkPools = OPEN, **changes: Any) -> SessionPlan:
     """Return the plan of a session with both apps, main1 and one sub on agent2 and one on agent1."""
     agents = [agent_facts(name) for name in ("agent1", "agent2")]
     asked = spec(cluster_size=3, cluster_mode="multi-node", apps=LISTED, network_driver=driver, **changes)
@@ -77,14 +82,14 @@ def test_ports_that_are_in_use_are_avoided() -> None:
 
 @pytest.mark.parametrize("taken", [[], [30000], [30000, 30001]])
 def test_a_pool_that_is_used_up_is_told_with_the_agent(taken: list[int]) -> None:
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PlanningError) as refused:
         published(agent_facts("agent1", tcp_ports=taken), only(30000, 30001))
     assert str(refused.value) == "session_published_port_pool: 30000-30001 has no 3 ports left on agent1"
 
 
 @pytest.mark.parametrize("own_ssh_port", [None, 30000])
 def test_an_agent_without_an_address_is_told(own_ssh_port: int | None) -> None:
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PlanningError) as refused:
         published(agent_facts("agent1", underlay=None), own_ssh_port=own_ssh_port)
     assert str(refused.value) == "agent_underlay_address: no address of agent1 is known that gateways could reach"
 
@@ -130,7 +135,7 @@ def test_on_the_agents_own_network_no_port_of_the_pool_is_needed() -> None:
 def test_on_the_agents_own_network_a_port_that_is_in_use_there_is_refused(
     busy: list[int], own_ssh_port: int, taken: str
 ) -> None:
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PlanningError) as refused:
         published(agent_facts("agent1", tcp_ports=busy), own_ssh_port=own_ssh_port)
     assert str(refused.value) == f"session_apps: the port {taken} is in use on agent1 itself"
 
@@ -184,14 +189,16 @@ def test_a_plan_of_an_older_version_publishes_nothing() -> None:
 
 
 def test_sessions_that_are_planned_together_publish_at_different_ports() -> None:
-    def started(name: str, seen: Readings) -> SessionPlan:
+    def started(name: str, seen: ClusterState) -> SessionPlan:
         decision = decide(spec(name=name), seen, only(30000, 30001), SESSION_ID, USER, NOW)
         assert isinstance(decision, Decision)
         return decision.plan
 
     seen = readings(agent1=agent_facts("agent1"))
     first = started("first", seen)
-    second = started("second", seen.holding(first))
+    second = started("second", seen.with_plan(first))
     assert sorted(one.host_port for one in (*first.published, *second.published)) == [30000, 30001]
-    with pytest.raises(PlanError, match=r"^session_published_port_pool: 30000-30001 has no 1 ports left on agent1$"):
-        started("third", seen.holding(first).holding(second))
+    with pytest.raises(
+        PlanningError, match=r"^session_published_port_pool: 30000-30001 has no 1 ports left on agent1$"
+    ):
+        started("third", seen.with_plan(first).with_plan(second))

@@ -12,19 +12,19 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
 from tests.unit.builders import GIB, IMAGE, NOW, POOLS, SESSION_ID, USER, agent_facts, plan, spec
 
 TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 
 
-def refusal(agents: list[AgentFacts], pools: Pools = POOLS) -> str:
+def refusal(agents: list[AgentFacts], pools: NetworkPools = POOLS) -> str:
     """Return why a session over those agents, one container on each, cannot be planned."""
     asked = spec(cluster_size=len(agents), cluster_mode="multi-node")
     placement = Placement(tuple(agent.name for agent in agents), len(agents))
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PlanningError) as refused:
         make_plan(asked, placement, agents, pools, SESSION_ID, USER, NOW)
     return str(refused.value)
 
@@ -216,7 +216,7 @@ def test_what_any_chosen_agent_uses_is_avoided() -> None:
     ],
     ids=["addresses", "identifiers", "port", "half encrypted", "no underlay", "small underlay", "small IPv6 underlay"],
 )
-def test_a_session_that_cannot_be_joined_is_refused(second: dict[str, Any], pools: Pools, sentence: str) -> None:
+def test_a_session_that_cannot_be_joined_is_refused(second: dict[str, Any], pools: NetworkPools, sentence: str) -> None:
     assert refusal([agent_facts("agent1"), agent_facts("agent2", **second)], pools) == sentence
 
 

@@ -13,14 +13,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import (
-    PlanError,
+    PlanningError,
     swarm_managers,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import Pools
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
 from tests.unit.builders import (
     NOW,
     POOLS,
@@ -53,7 +53,7 @@ def members(*names: str, **changes: Any) -> dict[str, AgentFacts]:
     }
 
 
-def decided(there: Readings, pools: Pools = POOLS, **changes: Any) -> SessionPlan:
+def decided(there: ClusterState, pools: NetworkPools = POOLS, **changes: Any) -> SessionPlan:
     """Return the plan of a session of three over a swarm."""
     decision = decide(spec(**{**SWARM, **changes}), there, pools, SESSION_ID, USER, NOW)
     assert isinstance(decision, Decision)
@@ -91,7 +91,7 @@ def test_a_session_over_a_swarm_has_an_overlay_that_its_manager_makes() -> None:
         "vni": None,
         "port": None,
         "link": None,
-        "manager": "agent1",
+        "swarm_manager": "agent1",
     }
     assert (made.underlays, made.agents) == ({}, ["agent1", "agent2", "agent3"])
     assert [kernel.mac for kernel in made.kernels] == [None] * 3
@@ -118,8 +118,8 @@ def test_a_manager_without_a_container_takes_part_as_the_last_one() -> None:
     assert made.agents == ["agent2", "agent3", "agent1"]
     assert made.kernels_on("agent1") == []
     assert made.cluster_mode == "multi-node"
-    held = there.holding(made).facts["agent1"]
-    assert (held.sessions[0].plan.id, held.containers, held.taken) == (SESSION_ID, 0, {})
+    held = there.with_plan(made).facts["agent1"]
+    assert (held.sessions[0].plan.id, held.containers, held.allocated) == (SESSION_ID, 0, {})
 
 
 def test_a_subnet_that_only_the_manager_uses_is_taken() -> None:
@@ -139,9 +139,9 @@ def test_agents_outside_of_the_swarm_hold_nothing() -> None:
 def test_swarms_do_not_mix() -> None:
     there = readings(**members("agent1", "agent2"), **members("agent3", "agent4"))
     decision = decide(spec(**SWARM), there, POOLS, SESSION_ID, USER, NOW)
-    assert isinstance(decision, NoRoom)
+    assert isinstance(decision, Unschedulable)
     made = decided(readings(**members("agent1", "agent2"), **members("agent3", "agent4", "agent5")))
-    assert (made.agents, made.network and made.network.manager) == (["agent3", "agent4", "agent5"], "agent3")
+    assert (made.agents, made.network and made.network.swarm_manager) == (["agent3", "agent4", "agent5"], "agent3")
 
 
 def test_one_agent_needs_no_overlay() -> None:
@@ -149,7 +149,7 @@ def test_one_agent_needs_no_overlay() -> None:
     data["agent2"] = agent_facts("agent2", 8, swarm=data["agent2"].swarm)
     made = decided(readings(**data))
     assert made.network is not None
-    assert (made.network.driver, made.network.manager, made.agents) == ("bridge", None, ["agent2"])
+    assert (made.network.driver, made.network.swarm_manager, made.agents) == ("bridge", None, ["agent2"])
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ WAY_OUT = "; make them nodes of one swarm, or choose vxlan"
     ids=["no swarm", "no manager", "neither"],
 )
 def test_where_no_agent_can_use_a_swarm_one_sentence_says_why(data: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(PlanError) as raised:
+    with pytest.raises(PlanningError) as raised:
         decided(readings(**data))
     assert str(raised.value) == sentence
 
 
 def test_designated_agents_outside_of_the_swarm_are_named() -> None:
     there = readings("agent4", "agent5", **members("agent1", "agent2", "agent3"))
-    with pytest.raises(PlanError, match="and agent4, agent5 are in no swarm;"):
+    with pytest.raises(PlanningError, match="and agent4, agent5 are in no swarm;"):
         decided(there, designated_agents=["agent4", "agent5"])
 
 
@@ -204,7 +204,7 @@ def test_tunnels_at_the_port_of_the_swarm_are_in_its_way(port: int) -> None:
     if port == 7789:
         assert decided(readings(**data)).agents == ["agent1", "agent2", "agent3"]
         return
-    with pytest.raises(PlanError) as raised:
+    with pytest.raises(PlanningError) as raised:
         decided(readings(**data))
     assert str(raised.value) == (
         "session_network_driver: swarm was asked for, its UDP port is 4789, and sessions with a VXLAN at that port run"
@@ -220,19 +220,19 @@ def test_a_tunnel_avoids_the_port_that_the_manager_of_the_swarm_reports(swarm_po
     if not refused:
         assert decided(readings(**data), **asked).agents == ["agent2", "agent3"]
         return
-    with pytest.raises(PlanError, match="session_vxlan_port: 4789 is used on agent2 by Docker Swarm"):
+    with pytest.raises(PlanningError, match="session_vxlan_port: 4789 is used on agent2 by Docker Swarm"):
         decided(readings(**data), **asked)
 
 
 def test_the_port_of_a_swarm_that_no_agent_manages_is_docker_s_default() -> None:
     data = {name: agent_facts(name, 1, swarm=node(name)) for name in ("agent1", "agent2")}
-    with pytest.raises(PlanError, match="session_vxlan_port: 4789 is used on agent1 by Docker Swarm"):
+    with pytest.raises(PlanningError, match="session_vxlan_port: 4789 is used on agent1 by Docker Swarm"):
         decided(readings(**data), network_driver="vxlan", cluster_size=2)
 
 
 def test_an_overlay_is_refused_where_agents_encrypt() -> None:
     data = members("agent1", "agent2", "agent3", underlay=Underlay("192.0.2.1", "bai-wg", 1420, public_key="key"))
-    with pytest.raises(PlanError) as raised:
+    with pytest.raises(PlanningError) as raised:
         decided(readings(**data))
     assert str(raised.value) == (
         f"{ASKED}, and agent1 has agent_underlay_encryption, which an overlay does not use: choose vxlan"
@@ -242,7 +242,7 @@ def test_an_overlay_is_refused_where_agents_encrypt() -> None:
 def test_an_underlay_too_small_for_an_overlay_is_refused() -> None:
     data = members("agent1", "agent2", "agent3")
     data["agent2"] = dataclasses.replace(data["agent2"], underlay=Underlay("192.0.2.2", "eth0", 1300))
-    with pytest.raises(PlanError, match="eth0 of agent2 has an MTU of 1300, an overlay needs at least 1330"):
+    with pytest.raises(PlanningError, match="eth0 of agent2 has an MTU of 1300, an overlay needs at least 1330"):
         decided(readings(**data))
 
 
@@ -254,7 +254,7 @@ def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
         parts = {name: held_session(made, name, spec(**{**SWARM, **asked})) for name in made.agents}
         parts["agent1"] = dataclasses.replace(parts["agent1"], committed=committed)
         data = {name: dataclasses.replace(there.facts[name], sessions=(part,)) for name, part in parts.items()}
-        decision = decide(spec(**{**SWARM, **asked}), Readings(data, {}), POOLS, "other", USER, NOW)
+        decision = decide(spec(**{**SWARM, **asked}), ClusterState(data, {}), POOLS, "other", USER, NOW)
         assert isinstance(decision, Decision)
         assert (decision.known, decision.plan, set(decision.public_keys)) == (True, made, set(keys))
 
@@ -262,7 +262,7 @@ def test_a_session_is_proven_only_when_its_manager_has_committed_too() -> None:
 def test_the_manager_is_the_last_one_that_is_asked_to_let_go() -> None:
     made = decided(readings(**members("agent1", "agent2", "agent3")))
     held = {name: agent_facts(name, sessions=[held_session(made, name)]) for name in made.agents}
-    end = end_session(made.name, "", [], Readings(held, {}), force=False, now=NOW)
+    end = end_session(made.name, "", [], ClusterState(held, {}), force=False, now=NOW)
     assert end.agents == ("agent2", "agent3", "agent1")
 
 

@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
-    PATIENCE,
+    DEFAULT_MAX_SKIPS,
     STATES,
-    DamagedEntry,
-    Entry,
+    CorruptEntryError,
     Owner,
+    QueueEntry,
     abandoned,
     blocked_by,
-    count_pass,
+    count_skips,
     dominant_shares,
     ended,
     ending,
-    in_order,
-    prune,
+    expired_history,
+    sort_pending,
     starting,
     timed_out,
     waiting,
@@ -41,7 +41,7 @@ OWNER = Owner("manager1 boot", 4711, "123456")
 DROPPED: dict[str, Any] = {"spec": None, "owner": None}
 
 
-def numbers(entries: list[Entry]) -> list[int]:
+def numbers(entries: list[QueueEntry]) -> list[int]:
     return [int(entry.id[:8], 16) for entry in entries]
 
 
@@ -50,7 +50,7 @@ described: st.SearchStrategy[dict[str, Any]] = st.builds(
     user=st.sampled_from("abc"),
     resource_group=st.sampled_from(["default", "other"]),
     priority=st.integers(0, 2),
-    passed=st.integers(0, 3),
+    skipped=st.integers(0, 3),
     enqueued_at=st.integers(0, 3).map(float),
     state=st.sampled_from(["waiting", "waiting", "starting"]),
 )
@@ -66,29 +66,29 @@ some_shares = st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.0, 0.25
 @ALL_POLICIES
 @given(some_entries, some_shares, st.integers(0, 4), st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_how_the_entries_are_listed(
-    policy: str, entries: list[Entry], shares: dict[str, float], patience: int, random: Any
+    policy: str, entries: list[QueueEntry], shares: dict[str, float], patience: int, random: Any
 ) -> None:
     shuffled = random.sample(entries, len(entries))
-    assert in_order(entries, policy, shares, patience) == in_order(shuffled, policy, shares, patience)
+    assert sort_pending(entries, policy, shares, patience) == sort_pending(shuffled, policy, shares, patience)
 
 
 @ALL_POLICIES
 @given(some_entries, some_shares)
-def test_each_that_waits_is_in_the_order_once(policy: str, entries: list[Entry], shares: dict[str, float]) -> None:
-    ordered = in_order(entries, policy, shares)
+def test_each_that_waits_is_in_the_order_once(policy: str, entries: list[QueueEntry], shares: dict[str, float]) -> None:
+    ordered = sort_pending(entries, policy, shares)
     assert sorted(numbers(ordered)) == numbers([entry for entry in entries if entry.state == "waiting"])
 
 
 @ALL_POLICIES
 @given(some_entries, some_shares, st.integers(0, 4))
 def test_due_ones_go_by_arrival_and_the_others_by_priority(
-    policy: str, entries: list[Entry], shares: dict[str, float], patience: int
+    policy: str, entries: list[QueueEntry], shares: dict[str, float], patience: int
 ) -> None:
-    for first, second in itertools.pairwise(in_order(entries, policy, shares, patience)):
-        due = (first.passed >= patience, second.passed >= patience)
+    for first, second in itertools.pairwise(sort_pending(entries, policy, shares, patience)):
+        due = (first.skipped >= patience, second.skipped >= patience)
         assert due != (False, True)
         if all(due):
-            assert first.arrival < second.arrival
+            assert first.arrival_key < second.arrival_key
         elif not any(due):
             assert first.priority >= second.priority
 
@@ -98,24 +98,24 @@ def test_due_ones_go_by_arrival_and_the_others_by_priority(
 )
 def test_each_policy_has_its_order(policy: str, order: list[int]) -> None:
     entries = [queued(1, user="rich"), queued(2, user="poor"), queued(3, user="new"), queued(4, user="poor")]
-    assert numbers(in_order(entries, policy, {"rich": 0.5, "poor": 0.1})) == order
+    assert numbers(sort_pending(entries, policy, {"rich": 0.5, "poor": 0.1})) == order
 
 
 @ALL_POLICIES
 def test_what_arrived_in_the_same_moment_goes_by_id(policy: str) -> None:
-    assert numbers(in_order([queued(2, enqueued_at=NOW), queued(1, enqueued_at=NOW)], policy, {})) == [1, 2]
+    assert numbers(sort_pending([queued(2, enqueued_at=NOW), queued(1, enqueued_at=NOW)], policy, {})) == [1, 2]
 
 
 @ALL_POLICIES
 def test_a_higher_priority_goes_first_whatever_the_policy(policy: str) -> None:
     entries = [queued(1), queued(2, priority=90, user="rich"), queued(3)]
-    assert numbers(in_order(entries, policy, {"rich": 1.0}))[0] == 2
+    assert numbers(sort_pending(entries, policy, {"rich": 1.0}))[0] == 2
 
 
 @ALL_POLICIES
 def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
-    entries = [queued(1), queued(2, passed=PATIENCE, priority=0, user="rich"), queued(3, priority=90)]
-    assert numbers(in_order(entries, policy, {"rich": 1.0}))[0] == 2
+    entries = [queued(1), queued(2, skipped=DEFAULT_MAX_SKIPS, priority=0, user="rich"), queued(3, priority=90)]
+    assert numbers(sort_pending(entries, policy, {"rich": 1.0}))[0] == 2
 
 
 # ---- who waits behind whom
@@ -125,11 +125,11 @@ def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
     ("due", "blocks"),
     [
         ({}, True),
-        ({"passed": 3}, True),
+        ({"skipped": 3}, True),
         ({"state": "starting"}, True),
         ({"priority": 11}, True),
         ({"priority": 9}, False),
-        ({"passed": 1}, False),
+        ({"skipped": 1}, False),
         ({"resource_group": "other"}, False),
         ({"state": "ending", "spec": None}, False),
         ({"state": "ended", "spec": None}, False),
@@ -147,27 +147,27 @@ def test_a_session_that_is_due_goes_before_all_others(policy: str) -> None:
     ],
 )
 @pytest.mark.parametrize("own", [[], [queued(5)]], ids=["a new one", "one that waits too"])
-def test_who_came_later_waits_behind_a_due_session(own: list[Entry], due: dict[str, Any], blocks: bool) -> None:
-    first = queued(1, **{"passed": 2, **due})
+def test_who_came_later_waits_behind_a_due_session(own: list[QueueEntry], due: dict[str, Any], blocks: bool) -> None:
+    first = queued(1, **{"skipped": 2, **due})
     candidate = own[0].id if own else "new"
     assert blocked_by([*own, first], 10, "default", 2, candidate) == (first if blocks else None)
 
 
 def test_a_due_session_does_not_wait_behind_itself_nor_behind_later_ones() -> None:
-    entries = [queued(1, passed=2), queued(2, passed=2)]
+    entries = [queued(1, skipped=2), queued(2, skipped=2)]
     assert blocked_by(entries, 10, "default", 2, entries[0].id) is None
     assert blocked_by(entries, 10, "default", 2, entries[1].id) == entries[0]
 
 
 def test_the_earliest_of_those_ahead_is_named() -> None:
-    entries = [queued(3, passed=PATIENCE), queued(1), queued(2, passed=PATIENCE)]
+    entries = [queued(3, skipped=DEFAULT_MAX_SKIPS), queued(1), queued(2, skipped=DEFAULT_MAX_SKIPS)]
     assert blocked_by(entries, 10, "default") == entries[2]
 
 
 @given(some_entries, st.integers(0, 4))
-def test_the_first_of_those_that_wait_is_never_blocked(entries: list[Entry], patience: int) -> None:
+def test_the_first_of_those_that_wait_is_never_blocked(entries: list[QueueEntry], patience: int) -> None:
     at_rest = [entry for entry in entries if entry.state == "waiting"]
-    for first in in_order(at_rest, "fifo", {}, patience)[:1]:
+    for first in sort_pending(at_rest, "fifo", {}, patience)[:1]:
         assert blocked_by(at_rest, first.priority, first.resource_group, patience, first.id) is None
 
 
@@ -186,14 +186,14 @@ def test_the_first_of_those_that_wait_is_never_blocked(entries: list[Entry], pat
     ids=["the same", "higher", "lower", "another group", "later", "starting", "ending", "ended"],
 )
 def test_a_pass_counts_for_earlier_ones_of_no_lower_priority(there: dict[str, Any], counted: bool) -> None:
-    entry, started = queued(1, passed=4, **there), queued(5)
-    assert count_pass([entry, started], started) == ([dataclasses.replace(entry, passed=5)] if counted else [])
+    entry, started = queued(1, skipped=4, **there), queued(5)
+    assert count_skips([entry, started], started) == ([dataclasses.replace(entry, skipped=5)] if counted else [])
 
 
 # ---- nobody waits for ever
 
 
-def ask_of(entry: Entry) -> dict[str, int]:
+def ask_of(entry: QueueEntry) -> dict[str, int]:
     assert entry.spec
     return entry.spec
 
@@ -209,8 +209,8 @@ class Cluster:
 
     def __init__(self, policy: str, patience: int) -> None:
         self.policy, self.patience, self.now = policy, patience, 0
-        self.waiting: dict[str, Entry] = {}
-        self.running: dict[str, tuple[Entry, int]] = {}
+        self.waiting: dict[str, QueueEntry] = {}
+        self.running: dict[str, tuple[QueueEntry, int]] = {}
         self.passes: collections.Counter[str] = collections.Counter()
         self.started: list[str] = []
         self._numbers = itertools.count(1)
@@ -231,7 +231,7 @@ class Cluster:
         self.now += 1
         self.running = {key: (entry, end) for key, (entry, end) in self.running.items() if end > self.now}
 
-    def arrive(self, **asked: Any) -> Entry:
+    def arrive(self, **asked: Any) -> QueueEntry:
         """Let a session come in and, as ``create_session`` does, try its luck at once."""
         entry = queued(next(self._numbers), enqueued_at=float(self.now), **asked)
         self.waiting[entry.id] = entry
@@ -239,27 +239,27 @@ class Cluster:
         return entry
 
     def schedule(self) -> None:
-        while any(map(self.try_start, in_order(self.waiting.values(), self.policy, self.shares(), self.patience))):
+        while any(map(self.try_start, sort_pending(self.waiting.values(), self.policy, self.shares(), self.patience))):
             pass
 
-    def try_start(self, entry: Entry) -> bool:
+    def try_start(self, entry: QueueEntry) -> bool:
         if not self.may_start(entry):
             return False
         self.hold_against_the_rules(entry)
         del self.waiting[entry.id]
         self.running[entry.id] = entry, self.now + ask_of(entry)["life"]
-        self.waiting.update({one.id: one for one in count_pass(self.waiting.values(), entry)})
+        self.waiting.update({one.id: one for one in count_skips(self.waiting.values(), entry)})
         return True
 
-    def may_start(self, entry: Entry) -> bool:
+    def may_start(self, entry: QueueEntry) -> bool:
         ahead = blocked_by(self.waiting.values(), entry.priority, entry.resource_group, self.patience, own_id=entry.id)
         return not ahead and ask_of(entry)["size"] <= self.free(entry.resource_group)
 
-    def hold_against_the_rules(self, entry: Entry) -> None:
+    def hold_against_the_rules(self, entry: QueueEntry) -> None:
         assert entry.id not in self.started
         self.started.append(entry.id)
         for other in self.waiting.values():
-            if other.resource_group == entry.resource_group and other.arrival < entry.arrival:
+            if other.resource_group == entry.resource_group and other.arrival_key < entry.arrival_key:
                 self.passes[other.id] += other.priority >= entry.priority
                 assert self.passes[other.id] <= self.patience
 
@@ -316,7 +316,7 @@ def test_a_large_session_starts_however_many_small_ones_keep_coming(
 def test_without_the_rule_the_large_one_would_wait_for_ever(policy: str) -> None:
     after = [[{"user": "a", "spec": {"size": 1, "life": 2}}]]
     outcomes = {}
-    for patience in (PATIENCE, 10**9):
+    for patience in (DEFAULT_MAX_SKIPS, 10**9):
         cluster = Cluster(policy, patience)
         for _step in steps(cluster, after, 1, 2):
             pass
@@ -324,7 +324,7 @@ def test_without_the_rule_the_large_one_would_wait_for_ever(policy: str) -> None
         for _step in steps(cluster, after, 1, 200):
             pass
         outcomes[patience] = (large.id in cluster.started, cluster.passes[large.id])
-    assert outcomes == {PATIENCE: (True, PATIENCE), 10**9: (False, 200)}
+    assert outcomes == {DEFAULT_MAX_SKIPS: (True, DEFAULT_MAX_SKIPS), 10**9: (False, 200)}
 
 
 @ALL_POLICIES
@@ -350,11 +350,11 @@ def test_a_higher_priority_passes_a_due_session_and_is_not_counted(policy: str) 
     other = cluster.arrive(spec=small, resource_group="other")
     assert {passing.id, urgent.id, other.id} <= set(cluster.started)
     assert blocked.id in cluster.waiting
-    assert cluster.waiting[large.id].passed == 1
+    assert cluster.waiting[large.id].skipped == 1
 
 
 def test_drf_gives_room_to_the_user_who_has_least_of_it() -> None:
-    cluster = Cluster("drf", PATIENCE)
+    cluster = Cluster("drf", DEFAULT_MAX_SKIPS)
     full = cluster.arrive(user="rich", spec={"size": Cluster.CAPACITY, "life": 1})
     cluster.arrive(user="rich", resource_group="other", spec={"size": 3, "life": 99})
     for user in ("rich", "rich", "poor", "poor"):
@@ -389,7 +389,7 @@ def test_the_dominant_share_is_the_largest_of_all_slots(
 
 
 def test_a_session_waits_starts_and_waits_again() -> None:
-    first = queued(1, passed=3)
+    first = queued(1, skipped=3)
     begun = starting(first, OWNER, NOW + 5)
     assert begun == dataclasses.replace(first, state="starting", owner=OWNER, updated_at=NOW + 5)
     refused = waiting(begun, {"status": "PENDING", "pending": {}}, NOW + 6)
@@ -416,7 +416,7 @@ def test_what_has_ended_does_not_wait_again() -> None:
 
 def test_a_run_that_starts_its_own_session_keeps_the_request_to_itself() -> None:
     begun = starting(queued(1, state="starting", spec=None), OWNER, NOW)
-    assert Entry.from_json(begun.to_json(), "x.json").spec is None
+    assert QueueEntry.from_json(begun.to_json(), "x.json").spec is None
 
 
 @pytest.mark.parametrize("state", ["ending", "ended"])
@@ -451,7 +451,7 @@ def test_history_is_removed_after_some_days() -> None:
     day = 86400
     old, older = (queued(n, state="ended", spec=None, updated_at=NOW - age * day) for n, age in ((1, 2), (2, 2.01)))
     entries = [old, older, queued(3, updated_at=NOW - 9 * day), queued(4, state="ending", spec=None, updated_at=0.0)]
-    assert prune(entries, NOW, 2) == [older]
+    assert expired_history(entries, NOW, 2) == [older]
 
 
 # ---- as a file
@@ -469,16 +469,16 @@ json_data = st.dictionaries(
 
 
 @st.composite
-def any_entry(draw: st.DrawFn) -> Entry:
+def any_entry(draw: st.DrawFn) -> QueueEntry:
     state = draw(st.sampled_from(STATES))
     times = st.floats(0, 1e10)
-    return Entry(
+    return QueueEntry(
         *(draw(texts), draw(texts), state, draw(texts), draw(texts), draw(st.integers(0, 100))),
         spec=draw({"waiting": json_data, "starting": json_data | st.none()}.get(state, st.none())),
         record=draw(json_data),
         enqueued_at=draw(times),
         updated_at=draw(times),
-        passed=draw(st.integers(0)),
+        skipped=draw(st.integers(0)),
         attempts=draw(st.integers(0)),
         owner=draw(st.none() | st.builds(Owner, texts, st.integers(1), texts)),
         agents=tuple(draw(st.lists(texts, max_size=3))),
@@ -487,9 +487,9 @@ def any_entry(draw: st.DrawFn) -> Entry:
 
 
 @given(any_entry())
-def test_an_entry_comes_back_as_it_was_written(entry: Entry) -> None:
-    assert Entry.from_json(entry.to_json(), "x.json") == entry
-    assert Entry.from_json(entry.to_json().encode(), "x.json") == entry
+def test_an_entry_comes_back_as_it_was_written(entry: QueueEntry) -> None:
+    assert QueueEntry.from_json(entry.to_json(), "x.json") == entry
+    assert QueueEntry.from_json(entry.to_json().encode(), "x.json") == entry
 
 
 WHOLE = json.loads(queued(1, owner=OWNER).to_json())
@@ -531,8 +531,8 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
     ],
 )
 def test_a_damaged_file_is_named_with_what_to_do(content: Any, why: str | None) -> None:
-    with pytest.raises(DamagedEntry) as refused:
-        Entry.from_json(content if isinstance(content, bytes) else json.dumps(content), "/queue/x.json")
+    with pytest.raises(CorruptEntryError) as refused:
+        QueueEntry.from_json(content if isinstance(content, bytes) else json.dumps(content), "/queue/x.json")
     sentence = str(refused.value)
     assert sentence.startswith("/queue/x.json is damaged (")
     assert sentence.endswith("): move it away, then create or end its session.")
@@ -542,6 +542,6 @@ def test_a_damaged_file_is_named_with_what_to_do(content: Any, why: str | None) 
 
 @given(st.binary(max_size=20) | json_data.map(lambda data: json.dumps({**WHOLE, **data}).encode()))
 def test_whatever_a_file_holds_is_an_entry_or_refused(content: bytes) -> None:
-    with contextlib.suppress(DamagedEntry):
-        entry = Entry.from_json(content, "x.json")
-        assert Entry.from_json(entry.to_json(), "x.json") == entry
+    with contextlib.suppress(CorruptEntryError):
+        entry = QueueEntry.from_json(content, "x.json")
+        assert QueueEntry.from_json(entry.to_json(), "x.json") == entry

@@ -24,7 +24,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import folder
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner, starting
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry, starting
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.folder import (
     QueueFolder,
     alive,
@@ -77,9 +77,9 @@ def test_sessions_come_back_as_they_were_saved(queue: QueueFolder) -> None:
 
 
 def test_saving_again_replaces_what_was_there(queue: QueueFolder) -> None:
-    queue.save(queued(1, passed=1))
-    queue.save(queued(1, passed=2))
-    assert [entry.passed for entry in queue.entries()] == [2]
+    queue.save(queued(1, skipped=1))
+    queue.save(queued(1, skipped=2))
+    assert [entry.skipped for entry in queue.entries()] == [2]
 
 
 def test_a_session_that_was_removed_is_not_there_and_removing_it_again_is_no_error(queue: QueueFolder) -> None:
@@ -217,16 +217,16 @@ def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(attempt: Any, don
 def test_a_save_that_fails_leaves_the_old_session_and_nothing_else(
     queue: QueueFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.save(queued(1, passed=1))
+    queue.save(queued(1, skipped=1))
 
     def full(_handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert refusal(lambda: queue.save(queued(1, passed=2))) == (
+    assert refusal(lambda: queue.save(queued(1, skipped=2))) == (
         f"session_queue_path: '{queue.path}' cannot be written: No space left on device."
     )
-    assert queue.entries() == [queued(1, passed=1)]
+    assert queue.entries() == [queued(1, skipped=1)]
     assert len(os.listdir(queue.path)) == 1
 
 
@@ -274,7 +274,7 @@ def _raise(path: str, times: int) -> None:
     for _time in range(times):
         with queue.lock():
             (entry,) = queue.entries()
-            queue.save(dataclasses.replace(entry, passed=entry.passed + 1))
+            queue.save(dataclasses.replace(entry, skipped=entry.skipped + 1))
 
 
 @contextlib.contextmanager
@@ -318,10 +318,10 @@ def test_nothing_is_lost_when_several_change_one_session_at_once(queue: QueueFol
         for process in processes:
             process.join(30)
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
-    assert [entry.passed for entry in queue.entries()] == [40]
+    assert [entry.skipped for entry in queue.entries()] == [40]
 
 
-def _save_for_ever(path: str, entries: list[Entry], began: Event) -> None:
+def _save_for_ever(path: str, entries: list[QueueEntry], began: Event) -> None:
     queue = QueueFolder(path)
     for entry in itertools.cycle(entries):
         queue.save(entry)
@@ -329,7 +329,7 @@ def _save_for_ever(path: str, entries: list[Entry], began: Event) -> None:
 
 
 def test_a_writer_that_is_killed_leaves_the_old_or_the_new_session(queue: QueueFolder) -> None:
-    versions = [queued(1, passed=number, record={"text": str(number) * 200_000}) for number in range(2)]
+    versions = [queued(1, skipped=number, record={"text": str(number) * 200_000}) for number in range(2)]
     chance = random.Random(1)
     for _kill in range(25):
         began = PROCESSES.Event()
@@ -361,7 +361,7 @@ def _say_me(answers: Any) -> None:
     answers.put(me())
 
 
-def started_by(owner: Owner | None, **changes: Any) -> Entry:
+def started_by(owner: Owner | None, **changes: Any) -> QueueEntry:
     return dataclasses.replace(queued(1, updated_at=time.time(), state="starting"), owner=owner, **changes)
 
 

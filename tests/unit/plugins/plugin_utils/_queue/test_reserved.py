@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import DamagedEntry, Entry, Owner, reserved
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
+    CorruptEntryError,
+    Owner,
+    QueueEntry,
+    reserved,
+)
 from tests.unit.builders import plan, queued
 
 OWNER = Owner("manager1 boot", 4711, "123456")
@@ -52,11 +57,11 @@ def test_plan_counts_that_a_live_run_carries_out_and_no_agent_shows(
 def test_entry_of_an_older_version_has_no_plan() -> None:
     written = json.loads(queued(1, **NOTED).to_json())
     assert written.pop("plan") == PLAN.to_dict()
-    assert Entry.from_json(json.dumps(written), "x.json") == queued(1, **{**NOTED, "plan": None})
+    assert QueueEntry.from_json(json.dumps(written), "x.json") == queued(1, **{**NOTED, "plan": None})
 
 
 @pytest.mark.parametrize("damaged", [{"id": "x"}, {**PLAN.to_dict(), "kernels": 1}], ids=["parts", "types"])
 def test_entry_with_a_damaged_plan_is_a_damaged_entry(damaged: dict[str, Any]) -> None:
     written = {**json.loads(queued(1, **NOTED).to_json()), "plan": damaged}
-    with pytest.raises(DamagedEntry, match=r"^x\.json is damaged \(.*\): move it away"):
-        Entry.from_json(json.dumps(written), "x.json")
+    with pytest.raises(CorruptEntryError, match=r"^x\.json is damaged \(.*\): move it away"):
+        QueueEntry.from_json(json.dumps(written), "x.json")

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import Readings
-from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, can_start_when_empty
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry, Owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, is_feasible
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import (
-    Rules,
+    QueuePolicy,
     schedule,
     usage,
     waits_behind,
@@ -38,22 +38,22 @@ from tests.unit.builders import (
 )
 
 POLICIES = specification()["session_queue_policy"]["choices"]
-FIFO = Rules("fifo", 2)
+FIFO = QueuePolicy("fifo", 2)
 OWNER = Owner("manager1 boot", 4711, "123456")
 
 
-def waits(number: int, cpu: int = 1, passed: int = 0, **asked: Any) -> Entry:
+def waits(number: int, cpu: int = 1, skipped: int = 0, **asked: Any) -> QueueEntry:
     """Return a session of one container with so many cores that waits, the ``number``-th to arrive."""
     wanted = spec(**{"name": f"session-{number}", "resources": {"cpu": cpu, "mem": "64m"}, **asked})
-    return requested(number, wanted, passed=passed)
+    return requested(number, wanted, skipped=skipped)
 
 
-def cluster(*cores: int) -> Readings:
+def cluster(*cores: int) -> ClusterState:
     """Return the readings of empty agents with so many cores."""
     return readings(**{f"agent{number}": agent_facts(f"agent{number}", cpu) for number, cpu in enumerate(cores, 1)})
 
 
-def told(entries: Sequence[Entry], seen: Readings, rules: Rules = FIFO) -> list[tuple[str, str]]:
+def told(entries: Sequence[QueueEntry], seen: ClusterState, rules: QueuePolicy = FIFO) -> list[tuple[str, str]]:
     """Return (name, the agents that it starts on or what is missing) of each session in the order of the schedule."""
     answers = schedule(entries, seen, POOLS, rules, NOW)
     return [
@@ -61,7 +61,7 @@ def told(entries: Sequence[Entry], seen: Readings, rules: Rules = FIFO) -> list[
     ]
 
 
-def lack(answer: NoRoom) -> str:
+def lack(answer: Unschedulable) -> str:
     """Return why a session waits, without what would help."""
     return answer.reason.partition("; room comes when these end: ")[0]
 
@@ -83,7 +83,7 @@ def test_each_start_is_planned_on_what_the_ones_before_it_leave() -> None:
         ("session-2", ["agent1"]),
         ("session-3", ["agent1"]),
     ]
-    assert [(entry.name, answer.reason) for entry, answer in started if isinstance(answer, NoRoom)] == [
+    assert [(entry.name, answer.reason) for entry, answer in started if isinstance(answer, Unschedulable)] == [
         ("session-4", f"{short_of(2, 2)}; room comes when these end: session-1")
     ]
 
@@ -93,7 +93,7 @@ def test_plans_of_one_schedule_share_no_network() -> None:
     answers = schedule([waits(number, cluster_size=4) for number in (1, 2, 3)], cluster(12), pools, FIFO, NOW)
     networks = [answer.plan.network for _entry, answer in answers if isinstance(answer, Decision)]
     assert sorted(one.subnet for one in networks if one and one.subnet) == ["10.0.0.0/29", "10.0.0.8/29"]
-    assert [answer.reason for _entry, answer in answers if isinstance(answer, NoRoom)] == [
+    assert [answer.reason for _entry, answer in answers if isinstance(answer, Unschedulable)] == [
         "session_network_pool: 10.0.0.0/28 has no subnet left for 4 containers"
     ]
 
@@ -120,10 +120,10 @@ def test_the_highest_priority_goes_first() -> None:
 @pytest.mark.parametrize(("policy", "first"), [("fifo", "session-1"), ("lifo", "session-3"), ("drf", "session-2")])
 def test_each_policy_has_its_first(policy: str, first: str) -> None:
     held = dataclasses.replace(plan({"agent1": 2}, resources={"cpu": 1, "mem": "64m"}), user="rich")
-    seen = readings(agent1=agent_facts("agent1", 6, taken={"cpu": 2}, sessions=[held_session(held, "agent1")]))
+    seen = readings(agent1=agent_facts("agent1", 6, allocated={"cpu": 2}, sessions=[held_session(held, "agent1")]))
     users = ["rich", "poor", "rich"]
     entries = [dataclasses.replace(waits(number, 4), user=user) for number, user in enumerate(users, 1)]
-    listed = told(entries, seen, Rules(policy, 16))
+    listed = told(entries, seen, QueuePolicy(policy, 16))
     assert listed[0] == (first, "agent1")
     assert {answer for _name, answer in listed[1:]} == {short_of(4)}
 
@@ -131,7 +131,7 @@ def test_each_policy_has_its_first(policy: str, first: str) -> None:
 def test_shares_follow_the_starts_so_that_users_take_turns() -> None:
     users = ["alice", "alice", "alice", "bob", "bob", "bob"]
     entries = [dataclasses.replace(waits(number), user=user) for number, user in enumerate(users, 1)]
-    names = [name for name, _answer in told(entries, cluster(8), Rules("drf", 16))]
+    names = [name for name, _answer in told(entries, cluster(8), QueuePolicy("drf", 16))]
     assert [users[int(name[-1]) - 1] for name in names] == ["alice", "bob", "alice", "bob", "alice", "bob"]
 
 
@@ -147,13 +147,13 @@ def test_sessions_of_other_states_are_not_started() -> None:
 def test_those_that_wait_on_have_been_told_how_many_have_passed_them() -> None:
     entries = [waits(1, 4), waits(2, 1), waits(3, 4, priority=90), waits(4, 1, resource_group="gpu")]
     seen = readings(agent1=agent_facts("agent1", 2), agent2=agent_facts("agent2", 2, resource_group="gpu"))
-    passed = {entry.name: entry.passed for entry, _answer in schedule(entries, seen, POOLS, FIFO, NOW)}
+    passed = {entry.name: entry.skipped for entry, _answer in schedule(entries, seen, POOLS, FIFO, NOW)}
     assert passed == {"session-1": 1, "session-2": 0, "session-3": 0, "session-4": 0}
 
 
 def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> None:
-    busy = agent_facts("agent1", 4, taken={"cpu": 2})
-    entries = [waits(1, 4, passed=2), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu")]
+    busy = agent_facts("agent1", 4, allocated={"cpu": 2})
+    entries = [waits(1, 4, skipped=2), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu")]
     seen = readings(agent1=busy, agent2=agent_facts("agent2", 2, resource_group="gpu"))
     assert told(entries, seen) == [
         ("session-1", short_of(4)),
@@ -164,7 +164,7 @@ def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> 
 
 
 def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
-    busy = readings(agent1=agent_facts("agent1", 4, taken={"cpu": 1}))
+    busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 1}))
     entries = [waits(1, 4), waits(2, 1), waits(3, 1), waits(4, 1)]
     assert told(entries, busy) == [
         ("session-1", short_of(4)),
@@ -185,36 +185,36 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
     ids=["too wide", "too many", "an agent that is gone", "an architecture that is gone"],
 )
 def test_one_that_can_never_fit_blocks_nobody_however_often_it_was_passed(asked: dict[str, Any]) -> None:
-    busy = readings(agent1=agent_facts("agent1", 4, taken={"cpu": 2}))
-    answers = dict(told([waits(1, passed=9, **asked), waits(2, 1)], busy))
+    busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 2}))
+    answers = dict(told([waits(1, skipped=9, **asked), waits(2, 1)], busy))
     assert answers["session-2"] == "agent1"
     assert answers["session-1"] != "agent1"
 
 
 def test_one_that_another_run_starts_is_waited_for_until_the_agents_hold_its_claim() -> None:
-    starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="starting", owner=OWNER, passed=2)
+    starts = requested(1, spec(name="session-1", resources={"cpu": 4}), state="starting", owner=OWNER, skipped=2)
     seen = cluster(4)
     assert told([starts, waits(2)], seen) == [
         ("session-2", "it waits behind session-1, which 2 later sessions have passed")
     ]
     claimed = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=starts.id)
-    assert told([starts, waits(2)], seen.holding(claimed)) == [("session-2", "agent1")]
+    assert told([starts, waits(2)], seen.with_plan(claimed)) == [("session-2", "agent1")]
 
 
 def test_one_whose_request_is_not_kept_is_waited_for_too() -> None:
-    starts = requested(1, state="starting", spec=None, owner=OWNER, passed=2)
+    starts = requested(1, state="starting", spec=None, owner=OWNER, skipped=2)
     assert [name for name, _answer in told([starts, waits(2)], cluster(4))] == ["session-2"]
-    assert waits_behind([starts], waits(2), cluster(4), FIFO) == NoRoom(
+    assert waits_behind([starts], waits(2), cluster(4), FIFO) == Unschedulable(
         "it waits behind session-1, which 2 later sessions have passed", {}
     )
 
 
 def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
-    due = waits(1, passed=2)
+    due = waits(1, skipped=2)
     assert waits_behind([due], waits(2), cluster(4), FIFO) is not None
     assert waits_behind([due], waits(2, priority=90), cluster(4), FIFO) is None
     assert waits_behind([due], due, cluster(4), FIFO) is None
-    assert waits_behind([due], waits(2), cluster(4), Rules("fifo", 3)) is None
+    assert waits_behind([due], waits(2), cluster(4), QueuePolicy("fifo", 3)) is None
 
 
 # ---- what stands in the way
@@ -238,12 +238,12 @@ def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
 def test_a_session_that_can_never_be_met_waits_on_and_says_why(
     asked: dict[str, Any], left_out: dict[str, str], reason: str
 ) -> None:
-    seen = dataclasses.replace(cluster(8), left_out=left_out)
+    seen = dataclasses.replace(cluster(8), unavailable=left_out)
     assert told([waits(1, **asked), waits(2)], seen) == [("session-1", reason), ("session-2", "agent1")]
 
 
 def test_without_any_agent_all_wait() -> None:
-    nothing = Readings({}, {"agent1": "engine down"})
+    nothing = ClusterState({}, {"agent1": "engine down"})
     assert told([waits(1)], nothing) == [("session-1", "no agent can be used: agent1: engine down")]
 
 
@@ -251,7 +251,9 @@ def test_what_agents_hold_of_a_session_already_is_taken_up_again_and_takes_no_ro
     entry = waits(1, 4)
     asked = spec(name="session-1", resources={"cpu": 4, "mem": "64m"})
     made = dataclasses.replace(plan({"agent1": 1}, name="session-1", resources=asked.resources), id=entry.id)
-    left = agent_facts("agent1", 5, taken={"cpu": 4}, sessions=[held_session(made, "agent1", asked, committed=False)])
+    left = agent_facts(
+        "agent1", 5, allocated={"cpu": 4}, sessions=[held_session(made, "agent1", asked, committed=False)]
+    )
     ((_entry, first), (_other, second)) = schedule([entry, waits(2)], readings(agent1=left), POOLS, FIFO, NOW)
     assert isinstance(first, Decision)
     assert (first.plan, first.known) == (made, True)
@@ -292,7 +294,7 @@ described: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     st.builds(
         dict,
         cpu=st.integers(1, 5),
-        passed=st.integers(0, 3),
+        skipped=st.integers(0, 3),
         priority=st.integers(0, 2),
         cluster_size=st.integers(1, 3),
         cluster_mode=st.sampled_from(["single-node", "multi-node"]),
@@ -306,25 +308,25 @@ some_waiting = described.map(lambda listed: [waits(number, **one) for number, on
 some_cores = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 
 
-@given(some_waiting, some_cores, st.builds(Rules, st.sampled_from(POLICIES), st.integers(0, 3)))
+@given(some_waiting, some_cores, st.builds(QueuePolicy, st.sampled_from(POLICIES), st.integers(0, 3)))
 def test_whatever_starts_fits_and_everything_is_answered_once(
-    entries: list[Entry], cores: list[int], rules: Rules
+    entries: list[QueueEntry], cores: list[int], rules: QueuePolicy
 ) -> None:
     seen = cluster(*cores)
     answers = schedule(entries, seen, POOLS, rules, NOW)
     assert sorted(entry.id for entry, _answer in answers) == [entry.id for entry in entries]
     for _entry, answer in answers:
         if isinstance(answer, Decision):
-            seen = seen.holding(answer.plan)
+            seen = seen.with_plan(answer.plan)
     for facts in seen.facts.values():
-        assert facts.taken.get("cpu", 0) <= facts.capacity["cpu"]
+        assert facts.allocated.get("cpu", 0) <= facts.capacity["cpu"]
 
 
 @given(some_waiting, some_cores)
-def test_without_patience_nothing_passes_what_could_ever_fit(entries: list[Entry], cores: list[int]) -> None:
-    answers = schedule(entries, cluster(*cores), POOLS, Rules("fifo", 0), NOW)
+def test_without_patience_nothing_passes_what_could_ever_fit(entries: list[QueueEntry], cores: list[int]) -> None:
+    answers = schedule(entries, cluster(*cores), POOLS, QueuePolicy("fifo", 0), NOW)
     started = {entry.id for entry, answer in answers if isinstance(answer, Decision)}
     for early, late in itertools.combinations(entries, 2):
         kept = early.resource_group == late.resource_group and early.priority >= late.priority
-        if kept and early.id not in started and can_start_when_empty(spec_from_dict(early.spec or {}), cluster(*cores)):
+        if kept and early.id not in started and is_feasible(spec_from_dict(early.spec or {}), cluster(*cores)):
             assert late.id not in started

@@ -6,7 +6,11 @@ import dataclasses
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import described, links_of, route_of
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import (
+    build_gateway_route,
+    render_access,
+    session_links,
+)
 from tests.unit.builders import SESSION_ID, plan
 
 PORTS = (
@@ -31,7 +35,7 @@ def in_by(gateway: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_gateways_are_told_where_main1s_sshd_and_apps_are() -> None:
-    assert route_of(MADE) == {
+    assert build_gateway_route(MADE) == {
         "id": SESSION_ID,
         "name": "train-llm",
         "ssh": {"address": "192.0.2.1", "port": 30001},
@@ -44,7 +48,7 @@ def test_gateways_are_told_where_main1s_sshd_and_apps_are() -> None:
 
 def test_what_is_not_published_has_no_way_in() -> None:
     partly = dataclasses.replace(MADE, published=PORTS[1:2])
-    assert route_of(partly) == {
+    assert build_gateway_route(partly) == {
         "id": SESSION_ID,
         "name": "train-llm",
         "ssh": None,
@@ -54,18 +58,18 @@ def test_what_is_not_published_has_no_way_in() -> None:
 
 def test_the_ways_in_to_a_session_are_one_for_each_gateway_by_its_name() -> None:
     other = {**LINK, "id": "other"}
-    assert links_of(SESSION_ID, {"gateway2": [other, LINK], "gateway1": [LINK], "gateway3": [other]}) == [
+    assert session_links(SESSION_ID, {"gateway2": [other, LINK], "gateway1": [LINK], "gateway3": [other]}) == [
         {"gateway": name, "ssh": LINK["ssh"], "apps": [JUPYTER, {"name": "db", "url": None}]}
         for name in ("gateway1", "gateway2")
     ]
 
 
 def test_a_session_that_no_gateway_knows_has_no_way_in() -> None:
-    assert links_of(SESSION_ID, {}) == links_of(SESSION_ID, {"gateway1": []}) == []
+    assert session_links(SESSION_ID, {}) == session_links(SESSION_ID, {"gateway1": []}) == []
 
 
 def test_people_are_told_how_to_log_in_and_how_to_get_a_token() -> None:
-    assert described("train-llm", links_of(SESSION_ID, {"gateway1": [LINK]})) == [
+    assert render_access("train-llm", session_links(SESSION_ID, {"gateway1": [LINK]})) == [
         "Put this into ~/.ssh/config for `ssh train-llm`, by way of gateway1:",
         "  Host train-llm",
         "    HostName gateway",
@@ -82,7 +86,7 @@ def test_people_are_told_how_to_log_in_and_how_to_get_a_token() -> None:
 
 
 def test_people_are_told_whom_they_meet_where_main1s_host_key_is_known() -> None:
-    assert described("a", [in_by("gateway1"), in_by("2001:db8::7")], "ssh-ed25519 HOST-main1")[5:] == [
+    assert render_access("a", [in_by("gateway1"), in_by("2001:db8::7")], "ssh-ed25519 HOST-main1")[5:] == [
         "and this into ~/.ssh/known_hosts:",
         "  [gateway1]:31001 ssh-ed25519 HOST-main1",
         "Put this into ~/.ssh/config for `ssh a`, by way of 2001:db8::7:",
@@ -93,23 +97,23 @@ def test_people_are_told_whom_they_meet_where_main1s_host_key_is_known() -> None
         "and this into ~/.ssh/known_hosts:",
         "  [2001:db8::7]:31001 ssh-ed25519 HOST-main1",
     ]
-    assert "HOST-main1" not in str(described("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])], "HOST-main1"))
+    assert "HOST-main1" not in str(render_access("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])], "HOST-main1"))
 
 
 def test_people_are_told_of_no_token_where_there_is_no_app() -> None:
-    assert [line for line in described("a", [in_by("gateway1"), in_by("gateway2")]) if "by way of" in line] == [
+    assert [line for line in render_access("a", [in_by("gateway1"), in_by("gateway2")]) if "by way of" in line] == [
         "Put this into ~/.ssh/config for `ssh a`, by way of gateway1:",
         "Put this into ~/.ssh/config for `ssh a`, by way of gateway2:",
     ]
-    assert len(described("a", [in_by("gateway1")])) == 5
+    assert len(render_access("a", [in_by("gateway1")])) == 5
 
 
 def test_people_are_told_of_apps_alone_where_there_is_no_sshd() -> None:
-    assert described("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])])[:2] == [
+    assert render_access("a", [in_by("gateway1", ssh=None, apps=[JUPYTER])])[:2] == [
         "Its apps, with a token:",
         "  jupyter          https://gateway/s/train-llm/jupyter/",
     ]
 
 
 def test_people_are_told_nothing_where_there_is_no_way_in() -> None:
-    assert described("a", []) == []
+    assert render_access("a", []) == []

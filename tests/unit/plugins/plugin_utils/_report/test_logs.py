@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Entry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import (
-    absent_logs,
-    find_logs,
-    lines,
+    empty_logs_report,
     logs_report,
+    render_logs,
+    select_logs,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import Answers, NotFound
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
+    AgentReports,
+    SessionNotFoundError,
+)
 from tests.unit.builders import SESSION_ID, plan, queued
 
 MADE = plan({"agent1": 1, "agent2": 2})
@@ -37,20 +40,20 @@ def all_parts(of: SessionPlan = MADE) -> dict[str, dict[str, Any]]:
     return {agent: logged(of, agent) for agent in of.agents}
 
 
-def over(number: int, **changes: Any) -> Entry:
+def over(number: int, **changes: Any) -> QueueEntry:
     return queued(number, **{"state": "ended", "spec": None, "name": "train-llm", "record": OVER, **changes})
 
 
-def refusal(name: str, session_id: str, answers: Answers, *entries: Entry) -> str:
-    with pytest.raises(NotFound) as refused:
-        find_logs(name, session_id, answers, entries)
+def refusal(name: str, session_id: str, answers: AgentReports, *entries: QueueEntry) -> str:
+    with pytest.raises(SessionNotFoundError) as refused:
+        select_logs(name, session_id, answers, entries)
     return str(refused.value)
 
 
 @pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID)])
 def test_what_agents_hold_is_found_whatever_has_ended_before(named: tuple[str, str]) -> None:
-    answers = Answers({agent: [part] for agent, part in all_parts().items()})
-    assert find_logs(*named, answers, [over(1)]) == all_parts()
+    answers = AgentReports({agent: [part] for agent, part in all_parts().items()})
+    assert select_logs(*named, answers, [over(1)]) == all_parts()
 
 
 def test_a_session_that_is_over_has_no_logs_and_the_last_of_its_name_is_told() -> None:
@@ -59,26 +62,26 @@ def test_a_session_that_is_over_has_no_logs_and_the_last_of_its_name_is_told() -
         "the session 'train-llm' is TERMINATED: the command ended with exit code 3; its containers are gone, and their"
         " logs with them"
     )
-    nothing = Answers({"agent1": []})
+    nothing = AgentReports({"agent1": []})
     assert refusal("train-llm", "", nothing, over(2), before) == sentence
     assert refusal("", over(2).id, nothing, before, over(2)) == sentence
-    away = Answers({"agent1": []}, {"agent2": "no route"})
+    away = AgentReports({"agent1": []}, {"agent2": "no route"})
     assert refusal("train-llm", "", away, over(2)) == f"{sentence}; agent2 cannot be asked: no route"
     plain = over(3, record={"status": "CANCELLED"})
     assert refusal("train-llm", "", nothing, plain).startswith("the session 'train-llm' is CANCELLED; its containers")
 
 
 def test_a_session_that_waits_or_is_not_known_is_told_as_elsewhere() -> None:
-    nothing = Answers({"agent1": []})
+    nothing = AgentReports({"agent1": []})
     waits = queued(4, name="train-llm")
     assert refusal("train-llm", "", nothing, over(1), waits) == "the session 'train-llm' is PENDING: no agent holds it"
     assert refusal("ghost", "", nothing, over(1)) == "no session 'ghost' was found"
-    both = Answers({"agent1": [logged(MADE, "agent1"), {"plan": {**MADE.to_dict(), "id": "0"}}]})
+    both = AgentReports({"agent1": [logged(MADE, "agent1"), {"plan": {**MADE.to_dict(), "id": "0"}}]})
     assert refusal("train-llm", "", both).startswith("session_name: 2 sessions are called 'train-llm': give session_id")
 
 
 def test_containers_are_reported_in_rank_order() -> None:
-    report = logs_report(all_parts(), Answers({}), "")
+    report = logs_report(all_parts(), AgentReports({}), "")
     assert report["session"] == {"id": SESSION_ID, "name": "train-llm"}
     assert (report["agents"], report["error"]) == ({}, None)
     assert [(one["hostname"], one["agent"], one["status"], one["log"]) for one in report["kernels"]] == [
@@ -89,19 +92,21 @@ def test_containers_are_reported_in_rank_order() -> None:
 
 
 def test_one_container_is_reported_where_it_is_named_and_no_other_agent_counts() -> None:
-    report = logs_report(all_parts(), Answers({}, {"agent1": "no route"}), "sub2")
+    report = logs_report(all_parts(), AgentReports({}, {"agent1": "no route"}), "sub2")
     assert [one["hostname"] for one in report["kernels"]] == ["sub2"]
     assert (report["agents"], report["error"]) == ({}, None)
 
 
 def test_a_container_that_the_session_does_not_have_is_refused_with_those_it_has() -> None:
-    with pytest.raises(NotFound) as refused:
-        logs_report(all_parts(), Answers({}), "sub9")
+    with pytest.raises(SessionNotFoundError) as refused:
+        logs_report(all_parts(), AgentReports({}), "sub9")
     assert str(refused.value) == "session_kernel: 'sub9' is not a container of 'train-llm'; it has main1, sub1, sub2"
 
 
 def test_an_agent_that_cannot_be_asked_is_an_error_and_its_containers_are_unknown() -> None:
-    report = logs_report({"agent1": logged(MADE, "agent1")}, Answers({}, {"agent2": "no route", "agent3": "off"}), "")
+    report = logs_report(
+        {"agent1": logged(MADE, "agent1")}, AgentReports({}, {"agent2": "no route", "agent3": "off"}), ""
+    )
     assert [(one["status"], one["error"]) for one in report["kernels"]] == [
         ("running", None),
         ("unknown", "agent2 cannot be asked: no route"),
@@ -117,16 +122,16 @@ def test_containers_that_their_agent_does_not_have_are_missing() -> None:
     parts = all_parts()
     parts["agent2"] = logged(MADE, "agent2", containers={}, logs={})
     for held in (parts, {"agent1": parts["agent1"]}):
-        report = logs_report(held, Answers({}), "")
+        report = logs_report(held, AgentReports({}), "")
         assert [one["status"] for one in report["kernels"]] == ["running", "missing", "missing"]
         assert report["error"] is None
 
 
 def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
-    absent = absent_logs("ghost", "", "no session 'ghost' was found.")
-    assert absent.keys() == logs_report(all_parts(), Answers({}), "").keys()
+    absent = empty_logs_report("ghost", "", "no session 'ghost' was found.")
+    assert absent.keys() == logs_report(all_parts(), AgentReports({}), "").keys()
     assert absent["session"] == {"id": None, "name": "ghost"}
-    assert list(lines(absent)) == []
+    assert list(render_logs(absent)) == []
 
 
 def test_people_see_a_heading_for_each_log() -> None:
@@ -135,7 +140,7 @@ def test_people_see_a_heading_for_each_log() -> None:
     parts["agent1"]["logs"]["main1"]["error"] = "/var/log/backendai/x.log is not a regular file"
     parts["agent2"]["containers"] = {"sub1": {"status": "exited", "exit_code": 137}}
     del parts["agent2"]["logs"]["sub2"]
-    assert list(lines(logs_report(parts, Answers({}), ""))) == [
+    assert list(render_logs(logs_report(parts, AgentReports({}), ""))) == [
         "== main1 on agent1: running ==",
         "I am main1",
         "== main1, app jupyter ==",
@@ -151,6 +156,6 @@ def test_people_see_a_heading_for_each_log() -> None:
 def test_a_terminal_obeys_nothing_of_what_users_print() -> None:
     parts = all_parts()
     parts["agent1"]["logs"]["main1"]["log"] = ["\x1b[2Ja\tb\r", "10%\r20%", "caf\u00e9 \u009b31m\x7f\x00"]
-    report = logs_report(parts, Answers({}), "main1")
-    assert list(lines(report))[1:] == ["\\x1b[2Ja\tb", "10%\\r20%", "caf\u00e9 \\x9b31m\\x7f\\x00"]
+    report = logs_report(parts, AgentReports({}), "main1")
+    assert list(render_logs(report))[1:] == ["\\x1b[2Ja\tb", "10%\\r20%", "caf\u00e9 \\x9b31m\\x7f\\x00"]
     assert report["kernels"][0]["log"][0] == "\x1b[2Ja\tb\r"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
-from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import NoRoom
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import (
+    ClusterState,
     Parts,
-    Readings,
     containers_of,
     status_of,
 )
@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
     ended_record,
     pending,
     session_record,
-    table,
+    session_table,
     unplanned_record,
 )
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, plan, spec
@@ -60,7 +60,7 @@ def parts(*changes: dict[str, Any], counts: dict[str, int] | None = None) -> Par
         name: agent_facts(name, sessions=[held_session(made, name, **change)])
         for name, change in zip(made.agents, changes or [{}] * len(made.agents), strict=False)
     }
-    return Readings(facts, {}).sessions[SESSION_ID]
+    return ClusterState(facts, {}).sessions[SESSION_ID]
 
 
 STOPPED = {"stopped": {"sub1": ("exited", None)}}
@@ -97,7 +97,7 @@ def test_sessions_are_gathered_from_all_agents_by_id() -> None:
     made = plan({"agent1": 1, "agent2": 1})
     facts = {name: agent_facts(name, sessions=[held_session(made, name)]) for name in ("agent2", "agent1")}
     facts["agent3"] = agent_facts("agent3")
-    sessions = Readings(facts, {}).sessions
+    sessions = ClusterState(facts, {}).sessions
     assert {session_id: list(parts) for session_id, parts in sessions.items()} == {SESSION_ID: ["agent1", "agent2"]}
 
 
@@ -172,7 +172,9 @@ def test_the_record_of_a_failure_has_its_reason() -> None:
 
 def test_the_record_of_a_session_that_waits() -> None:
     asked = spec(cluster_size=4, cluster_mode="multi-node", resource_group="gpu")
-    record = unplanned_record(asked, asked.name, "PENDING", no_room=NoRoom("no room", {"cpu": 4, "mem": 1073741824}))
+    record = unplanned_record(
+        asked, asked.name, "PENDING", no_room=Unschedulable("no room", {"cpu": 4, "mem": 1073741824})
+    )
     assert list(record) == KEYS
     assert record == {
         "id": None,
@@ -222,13 +224,13 @@ def test_the_record_of_a_session_that_is_over_says_why_and_when() -> None:
 @pytest.mark.parametrize(("status", "error"), [("ERROR", "no image"), ("CANCELLED", None), ("TERMINATED", None)])
 def test_a_session_that_is_over_waits_no_more_and_has_an_error_where_it_failed(status: str, error: str | None) -> None:
     asked = spec()
-    record = unplanned_record(asked, asked.name, "PENDING", SESSION_ID, no_room=NoRoom("no room", {"cpu": 1}))
+    record = unplanned_record(asked, asked.name, "PENDING", SESSION_ID, no_room=Unschedulable("no room", {"cpu": 1}))
     over = ended_record(record, status, "no image", None, NOW, NOW)
     assert (over["status"], over["pending"], over["error"]) == (status, None, error)
 
 
 def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
-    assert pending(NoRoom("no room", {"cpu": 1}, {"main": 1}, {"main": {"cpu": 1}}, ("other",))) == {
+    assert pending(Unschedulable("no room", {"cpu": 1}, {"main": 1}, {"main": {"cpu": 1}}, ("other",))) == {
         "reason": "no room",
         "shortfall": {"cpu": 1},
     }
@@ -237,12 +239,14 @@ def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
 def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> None:
     running = session_record(plan({"agent1": 2, "agent2": 2}), "RUNNING")
     asked = spec(name="lone-wolf")
-    waits = unplanned_record(asked, asked.name, "PENDING", no_room=NoRoom("no room for 1 of 1 containers", {"cpu": 1}))
+    waits = unplanned_record(
+        asked, asked.name, "PENDING", no_room=Unschedulable("no room for 1 of 1 containers", {"cpu": 1})
+    )
     ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW, NOW)
     failed = session_record(plan({"agent1": 1}, name="broken"), "ERROR", error="agent1: no image")
     never_seen = unplanned_record(None, None, "TERMINATED")
     sessions = [(waits, NOW + 7200), (running, NOW), (ended, NOW - 3600), (failed, NOW + 1), (never_seen, NOW + 7201)]
-    assert table(sessions, NOW + 3 * 3600 + 1) == [
+    assert session_table(sessions, NOW + 3 * 3600 + 1) == [
         "NAME       MODE         SIZE  STATUS      AGENTS         AGE",
         "done       Multi-node   4     TERMINATED  agent1,agent2  4h   terminate_session was run",
         "train-llm  Multi-node   4     RUNNING     agent1,agent2  3h",
@@ -253,7 +257,7 @@ def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> No
 
 
 def test_a_table_of_nothing_has_its_heading() -> None:
-    assert table([], NOW) == ["NAME  MODE  SIZE  STATUS  AGENTS  AGE"]
+    assert session_table([], NOW) == ["NAME  MODE  SIZE  STATUS  AGENTS  AGE"]
 
 
 @pytest.mark.parametrize(
@@ -271,4 +275,4 @@ def test_a_table_of_nothing_has_its_heading() -> None:
     ],
 )
 def test_ages_are_told_in_their_largest_unit(seconds: float, age: str) -> None:
-    assert table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-1] == age
+    assert session_table([(session_record(plan({"agent1": 1}), "RUNNING"), NOW)], NOW + seconds)[1].split()[-1] == age

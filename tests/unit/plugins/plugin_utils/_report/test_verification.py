@@ -8,11 +8,11 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import (
-    Answers,
-    NotFound,
+    AgentReports,
+    SessionNotFoundError,
     absent_report,
-    find,
-    report_of,
+    build_verification_report,
+    select_session,
 )
 from tests.unit.builders import SESSION_ID, plan, queued
 
@@ -53,13 +53,13 @@ def sight(mark: bool = True, folder: str = "1:1", names: str = "abc") -> dict[st
 def mounts(left: tuple[str, ...] = (), stays: tuple[str, ...] = (), **seen: Any) -> list[dict[str, Any]]:
     """Return what the report says of mounts, where containers saw this in all of them."""
     sights = {name: {"/data": one, "/set": one} for name, one in seen.items() if one}
-    report = report_of(parts(MOUNTED), Answers({}, {}, left, stays, sights))
+    report = build_verification_report(parts(MOUNTED), AgentReports({}, {}, left, stays, sights))
     assert report["healthy"] is all(one["same"] and not one["mark_stays"] for one in report["mounts"])
     return list(report["mounts"])
 
 
 def test_a_healthy_session_is_reported_whole() -> None:
-    report = report_of(parts(MADE), Answers({}))
+    report = build_verification_report(parts(MADE), AgentReports({}))
     assert report["session"] == {"id": SESSION_ID, "name": "train-llm", "status": "RUNNING"}
     assert (report["healthy"], report["error"]) == (True, None)
     assert (report["agents"], report["drift"], report["mounts"]) == ({}, [], [])
@@ -69,7 +69,7 @@ def test_a_healthy_session_is_reported_whole() -> None:
 
 def test_drift_is_told_with_its_agent() -> None:
     change = {"subject": "link bax-1", "is": "mtu 1400", "should": "mtu 1450"}
-    report = report_of(parts(MADE, agent2={"drift": [change]}), Answers({}))
+    report = build_verification_report(parts(MADE, agent2={"drift": [change]}), AgentReports({}))
     assert report["drift"] == [{"agent": "agent2", **change}]
     assert report["error"] == (
         "the session 'train-llm' is not healthy: 1 difference from the plan;"
@@ -80,7 +80,7 @@ def test_drift_is_told_with_its_agent() -> None:
 def test_an_agent_that_lost_its_part_differs() -> None:
     there = parts(MADE)
     del there["agent2"]
-    report = report_of(there, Answers({}))
+    report = build_verification_report(there, AgentReports({}))
     assert report["drift"] == [{"agent": "agent2", "subject": "session train-llm", "is": None, "should": "held"}]
     assert report["session"]["status"] == "DEGRADED"
     assert report["pairs"][6:] == [{"from": "sub2", "to": name, **NOTHING} for name in ("main1", "sub1", "sub2")]
@@ -89,7 +89,7 @@ def test_an_agent_that_lost_its_part_differs() -> None:
 def test_an_agent_that_cannot_be_asked_is_a_finding_and_others_are_not() -> None:
     there = parts(MADE)
     del there["agent2"]
-    report = report_of(there, Answers({}, {"agent2": "no route", "agent9": "away"}))
+    report = build_verification_report(there, AgentReports({}, {"agent2": "no route", "agent9": "unreachable"}))
     assert (report["agents"], report["drift"]) == ({"agent2": "no route"}, [])
     assert "1 agent that cannot be asked, 3 pairs that could not be asked;" in report["error"]
 
@@ -97,13 +97,13 @@ def test_an_agent_that_cannot_be_asked_is_a_finding_and_others_are_not() -> None
 @pytest.mark.parametrize("check", ["name", "tcp", "frame", "ssh"])
 def test_a_pair_that_does_not_meet_is_not_healthy(check: str) -> None:
     pairs = [{"from": "sub2", "to": "main1", **WELL, check: False}]
-    report = report_of(parts(MADE, agent2={"pairs": pairs}), Answers({}))
+    report = build_verification_report(parts(MADE, agent2={"pairs": pairs}), AgentReports({}))
     assert "1 pair that does not meet, 2 pairs that could not be asked;" in report["error"]
 
 
 def test_a_session_that_is_being_made_says_so() -> None:
     change = {"subject": "session train-llm", "is": "not committed", "should": "committed"}
-    report = report_of(parts(MADE, agent1={"committed": False, "drift": [change]}), Answers({}))
+    report = build_verification_report(parts(MADE, agent1={"committed": False, "drift": [change]}), AgentReports({}))
     assert (report["session"]["status"], report["healthy"]) == ("CREATING", False)
 
 
@@ -162,33 +162,36 @@ def test_a_mark_that_stays_is_told() -> None:
 @pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("train-llm", SESSION_ID)])
 def test_a_session_is_found_on_the_agents_that_hold_it(named: tuple[str, str]) -> None:
     there = parts(MADE)
-    assert find(*named, Answers({**{agent: [one] for agent, one in there.items()}, "agent3": []}), []) == there
+    assert (
+        select_session(*named, AgentReports({**{agent: [one] for agent, one in there.items()}, "agent3": []}), [])
+        == there
+    )
 
 
-def refusal(name: str, session_id: str, answers: Answers, *entries: Any) -> str:
-    with pytest.raises(NotFound) as refused:
-        find(name, session_id, answers, entries)
+def refusal(name: str, session_id: str, answers: AgentReports, *entries: Any) -> str:
+    with pytest.raises(SessionNotFoundError) as refused:
+        select_session(name, session_id, answers, entries)
     return str(refused.value)
 
 
 def test_namesakes_are_told_apart_by_their_ids() -> None:
     namesake = {"plan": {**MADE.to_dict(), "id": OTHER_ID}}
-    answers = Answers({"agent1": [part(MADE, "agent1")], "agent2": [namesake]})
+    answers = AgentReports({"agent1": [part(MADE, "agent1")], "agent2": [namesake]})
     assert refusal("train-llm", "", answers) == (
         f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})"
     )
 
 
 def test_an_id_that_belongs_to_another_name_is_refused() -> None:
-    answers = Answers({"agent1": [part(MADE, "agent1")]})
+    answers = AgentReports({"agent1": [part(MADE, "agent1")]})
     assert (
         refusal("other", SESSION_ID, answers) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'"
     )
 
 
 def test_a_session_that_is_not_there_is_told_with_the_agents_that_cannot_be_asked() -> None:
-    assert refusal("ghost", "", Answers({"agent1": []})) == "no session 'ghost' was found"
-    assert refusal("ghost", SESSION_ID, Answers({"agent1": []}, {"agent2": "no route"})) == (
+    assert refusal("ghost", "", AgentReports({"agent1": []})) == "no session 'ghost' was found"
+    assert refusal("ghost", SESSION_ID, AgentReports({"agent1": []}, {"agent2": "no route"})) == (
         f"no session {SESSION_ID!r} was found, and not all agents can be asked: agent2: no route"
     )
 
@@ -196,14 +199,15 @@ def test_a_session_that_is_not_there_is_told_with_the_agents_that_cannot_be_aske
 def test_a_session_that_waits_is_told_and_one_that_has_ended_is_not() -> None:
     waits, ended = queued(1), queued(2, state="ended", spec=None, record={})
     assert (
-        refusal("session-1", "", Answers({}), waits, ended) == "the session 'session-1' is PENDING: no agent holds it"
+        refusal("session-1", "", AgentReports({}), waits, ended)
+        == "the session 'session-1' is PENDING: no agent holds it"
     )
-    assert refusal("", waits.id, Answers({}), waits) == "the session 'session-1' is PENDING: no agent holds it"
-    assert refusal("session-2", "", Answers({}), waits, ended) == "no session 'session-2' was found"
+    assert refusal("", waits.id, AgentReports({}), waits) == "the session 'session-1' is PENDING: no agent holds it"
+    assert refusal("session-2", "", AgentReports({}), waits, ended) == "no session 'session-2' was found"
 
 
 def test_what_is_not_there_has_a_report_of_the_same_shape() -> None:
     absent = absent_report("ghost", "", "no session 'ghost' was found.")
-    assert absent.keys() == report_of(parts(MADE), Answers({})).keys()
+    assert absent.keys() == build_verification_report(parts(MADE), AgentReports({})).keys()
     assert absent["session"] == {"id": None, "name": "ghost", "status": None}
     assert (absent["healthy"], absent["error"]) == (False, "no session 'ghost' was found.")

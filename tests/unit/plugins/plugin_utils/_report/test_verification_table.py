@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification_table import lines, matrix
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification_table import (
+    matrix,
+    render_verification,
+)
 
 WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.0712}
 NOTHING = dict.fromkeys(WELL)
@@ -48,7 +51,7 @@ def test_the_table_has_round_trips_or_what_fails() -> None:
 
 
 def test_a_healthy_session_is_a_table_and_a_verdict() -> None:
-    assert lines(report()) == ["ms     main1", "main1  -", "Session train-llm is healthy."]
+    assert render_verification(report()) == ["ms     main1", "main1  -", "Session train-llm is healthy."]
 
 
 def test_everything_that_is_wrong_has_a_line() -> None:
@@ -61,7 +64,7 @@ def test_everything_that_is_wrong_has_a_line() -> None:
             {"agent": "agent2", "subject": "container backendai-train-llm-sub2", "is": None, "should": "running"},
         ],
     )
-    assert lines(wrong)[2:] == [
+    assert render_verification(wrong)[2:] == [
         "agent3 cannot be asked: no route to host.",
         "agent1: link bax-1: mtu 1400 -> mtu 1450",
         "agent1: neighbour 10.128.0.9 on bax-1: 02:ba -> removed",
@@ -75,7 +78,7 @@ def test_pairs_that_fail_alike_share_a_line() -> None:
     dead = {"tcp": False, "frame": False, "ssh": None}
     pairs = [pair(one, other, **(dead if other == "sub2" != one else {})) for one in names for other in names]
     pairs[3] = pair("sub1", "main1", ssh=False, ssh_error="Permission denied")
-    assert lines(report(pairs=pairs))[4:-1] == [
+    assert render_verification(report(pairs=pairs))[4:-1] == [
         "main1, sub1 -> sub2: tcp, mtu",
         "sub1 -> main1: ssh: Permission denied",
     ]
@@ -108,4 +111,4 @@ def test_pairs_that_fail_alike_share_a_line() -> None:
     ids=["same", "names", "apart", "unknown", "all of it"],
 )
 def test_a_mount_says_how_it_was_compared(changes: dict[str, Any], line: str) -> None:
-    assert lines(report(mounts=[{**MOUNT, **changes}]))[2] == f"mount /data: {line}"
+    assert render_verification(report(mounts=[{**MOUNT, **changes}]))[2] == f"mount /data: {line}"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.gateway import OPTIONS, parse_gateway
 
 DEFAULTS = yaml.safe_load((Path(__file__).parents[5] / "roles/gateway/defaults/main.yml").read_text())
@@ -68,7 +68,7 @@ def test_what_is_given_is_taken(changes: dict[str, Any], wanted: Gateway) -> Non
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SpecError) as refusal:
+    with pytest.raises(ValidationError) as refusal:
         parsed(**changes)
     assert str(refusal.value).startswith(sentence)
     assert "\n" not in str(refusal.value)

@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.images im
     registry_of,
     repository_of,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.registries import parse_registries
 
 READER = {"username": "reader", "password": "hunter2"}
@@ -19,7 +19,7 @@ READER = {"username": "reader", "password": "hunter2"}
 
 def parsed(value: Any) -> tuple[dict[str, Credential], str]:
     """Return the credentials and what is wrong with them."""
-    problems = Problems()
+    problems = ValidationErrors()
     return parse_registries(problems, value), str(problems)
 
 

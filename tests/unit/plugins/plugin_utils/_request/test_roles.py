@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, alike
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, default_roles
 from tests.unit.builders import GIB, IMAGE, refusal, spec
 
 MAIN_ALONE: dict[str, Any] = {"main": {}}
@@ -54,7 +54,7 @@ def test_roles_may_be_json_text_down_to_their_values() -> None:
 @pytest.mark.parametrize("size", [1, "1", 4, "4"])
 def test_the_size_is_the_sum_of_the_roles_or_left_out(size: Any) -> None:
     asked = spec(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=size)
-    assert (asked.cluster_size, asked.groups) == (4, asked.roles)
+    assert (asked.cluster_size, asked.effective_roles) == (4, asked.roles)
 
 
 @pytest.mark.parametrize("name", ["a", "ps", "worker", "a1b", "a" * 32])
@@ -141,6 +141,6 @@ def test_a_missing_image_is_told_once_whatever_the_roles() -> None:
 
 
 def test_containers_that_are_all_alike_are_one_main_and_subs() -> None:
-    assert alike(1, IMAGE, {"cpu": 1}, {}) == (Role("main", 1, IMAGE, {"cpu": 1}, {}),)
-    assert [(role.name, role.replicas) for role in alike(4, IMAGE, {}, {})] == [("main", 1), ("sub", 3)]
-    assert spec(cluster_size=3).groups == alike(3, IMAGE, {"cpu": 1, "mem": GIB}, {})
+    assert default_roles(1, IMAGE, {"cpu": 1}, {}) == (Role("main", 1, IMAGE, {"cpu": 1}, {}),)
+    assert [(role.name, role.replicas) for role in default_roles(4, IMAGE, {}, {})] == [("main", 1), ("sub", 3)]
+    assert spec(cluster_size=3).effective_roles == default_roles(3, IMAGE, {"cpu": 1, "mem": GIB}, {})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import PATIENCE
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import DEFAULT_MAX_SKIPS
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import (
-    Pools,
+    NetworkPools,
     RunOptions,
     parse_pools,
     parse_run,
@@ -46,7 +46,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             claim_attempts=5,
             facts_max_age=0,
             queue_policy="fifo",
-            queue_patience=PATIENCE,
+            queue_patience=DEFAULT_MAX_SKIPS,
             history_days=30,
             force=False,
             wait=False,
@@ -103,7 +103,7 @@ def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: st
 
 
 def test_pools_are_read_from_their_defaults() -> None:
-    assert parse_pools(*options()) == Pools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000, ())
+    assert parse_pools(*options()) == NetworkPools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000, ())
 
 
 def test_each_pool_has_its_own_ports() -> None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import DEFAULT_RESOURCES, resources
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     SessionSpec,
-    SpecError,
-    comparable,
-    differences,
-    refuse_other_request,
-    refuse_strangers,
+    ValidationError,
+    changed_options,
+    check_designated_agents,
+    check_same_request,
+    fingerprint,
     spec_from_dict,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import parse_options, specification
@@ -32,7 +32,7 @@ OPTIONS = ", ".join(specification())
 
 def run_of(needs_session: bool, **changes: Any) -> tuple[RunOptions, str]:
     """Return the options of a run that makes no session, and what is wrong with them."""
-    problems = Problems()
+    problems = ValidationErrors()
     about_a_session = [field.name for field in dataclasses.fields(SessionSpec)]
     values = parse_options(problems, variables(**changes), about_a_session)
     return parse_run(problems, values, needs_session=needs_session), str(problems)
@@ -43,7 +43,7 @@ def mount(**changes: Any) -> dict[str, Any]:
 
 
 def test_defaults_of_the_role_are_what_the_code_expects() -> None:
-    assert resources(Problems(), "session_resources", DEFAULTS["session_resources"]) == DEFAULT_RESOURCES
+    assert resources(ValidationErrors(), "session_resources", DEFAULTS["session_resources"]) == DEFAULT_RESOURCES
 
 
 @pytest.mark.parametrize("made", [SessionSpec, RunOptions])
@@ -293,7 +293,7 @@ def test_a_private_key_given_by_mistake_is_not_shown() -> None:
 
 
 def test_variables_of_others_are_nobodys_business_here() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     values = parse_options(problems, {**variables(), "agent_slots": [], "sessions": 1, "my_session_x": 1})
     assert (values, str(problems)) == (options()[1], "")
 
@@ -333,8 +333,8 @@ def test_a_session_is_ended_by_its_name_or_its_id(changes: dict[str, Any]) -> No
 
 def test_equal_requests_do_not_differ_after_storage() -> None:
     asked = spec(mounts=[mount()], env={"A": "secret"}, designated_agents=["agent1"])
-    stored = json.loads(json.dumps(comparable(asked, "salt")))
-    assert differences(stored, comparable(asked, "salt")) == []
+    stored = json.loads(json.dumps(fingerprint(asked, "salt")))
+    assert changed_options(stored, fingerprint(asked, "salt")) == []
 
 
 @pytest.mark.parametrize(
@@ -378,13 +378,13 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
 def test_what_differs_is_named_and_secrets_are_not_shown(
     before: dict[str, Any], after: dict[str, Any], phrases: list[str]
 ) -> None:
-    assert differences(comparable(spec(**before), "salt"), comparable(spec(**after), "salt")) == phrases
+    assert changed_options(fingerprint(spec(**before), "salt"), fingerprint(spec(**after), "salt")) == phrases
 
 
 @pytest.mark.parametrize("damaged", [None, "x", 1, [1], [{"replicas": 1}], {"A": 1}], ids=repr)
 def test_what_differs_is_named_even_where_what_is_stored_is_damaged(damaged: Any) -> None:
-    asked = comparable(spec(env={"A": "x"}, roles={"main": {}, "worker": {}}), "salt")
-    assert differences({**asked, "env": damaged, "roles": damaged}, asked) == [
+    asked = fingerprint(spec(env={"A": "x"}, roles={"main": {}, "worker": {}}), "salt")
+    assert changed_options({**asked, "env": damaged, "roles": damaged}, asked) == [
         "session_env (A)",
         "session_roles (main, worker)",
     ]
@@ -392,23 +392,23 @@ def test_what_differs_is_named_even_where_what_is_stored_is_damaged(damaged: Any
 
 def test_stored_environments_are_digests_that_depend_on_the_session() -> None:
     asked = spec(env={"TOKEN": "hunter2"})
-    stored = json.dumps(comparable(asked, "one"))
+    stored = json.dumps(fingerprint(asked, "one"))
     assert "hunter2" not in stored
-    assert comparable(asked, "one")["env"] != comparable(asked, "two")["env"]
+    assert fingerprint(asked, "one")["env"] != fingerprint(asked, "two")["env"]
 
 
 def test_the_environment_of_a_role_is_stored_as_digests_too() -> None:
     asked = spec(env={"TOKEN": "hunter2"}, roles={"main": {}, "worker": {"env": {"KEY": "hunter3"}}})
-    stored = json.dumps(comparable(asked, "one"))
+    stored = json.dumps(fingerprint(asked, "one"))
     assert ("hunter2" in stored, "hunter3" in stored) == (False, False)
-    assert comparable(asked, "one")["roles"] != comparable(asked, "two")["roles"]
+    assert fingerprint(asked, "one")["roles"] != fingerprint(asked, "two")["roles"]
 
 
 def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() -> None:
-    before = comparable(spec(), "salt")
-    refuse_other_request(spec(), before, "salt", "PENDING")
-    with pytest.raises(SpecError) as refused:
-        refuse_other_request(spec(priority=5), before, "salt", "PENDING")
+    before = fingerprint(spec(), "salt")
+    check_same_request(spec(), before, "salt", "PENDING")
+    with pytest.raises(ValidationError) as refused:
+        check_same_request(spec(priority=5), before, "salt", "PENDING")
     assert str(refused.value) == (
         "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, asked 5);"
         " choose another name, or end that one with backendai.cluster.terminate_session."
@@ -418,13 +418,13 @@ def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() 
 @pytest.mark.parametrize("mode", ["strict", "preferred"])
 def test_a_designated_agent_is_one_of_the_inventory(mode: str) -> None:
     asked = spec(designated_agents=["agent2", "agent9"], designated_agents_mode=mode)
-    refuse_strangers(asked, ["agent1", "agent2", "agent9"])
-    with pytest.raises(SpecError) as refused:
-        refuse_strangers(asked, ["agent2", "agent1"])
+    check_designated_agents(asked, ["agent1", "agent2", "agent9"])
+    with pytest.raises(ValidationError) as refused:
+        check_designated_agents(asked, ["agent2", "agent1"])
     assert str(refused.value) == (
         "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
     )
 
 
 def test_without_designated_agents_nobody_is_a_stranger() -> None:
-    refuse_strangers(spec(), [])
+    check_designated_agents(spec(), [])

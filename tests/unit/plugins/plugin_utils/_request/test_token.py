@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import Problems, SpecError
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
+    ValidationError,
+    ValidationErrors,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import TokenRequest, parse_token_request
 from tests.unit.builders import SESSION_ID
 
 
 def token_request(args: dict[str, Any]) -> TokenRequest:
     """Return the request for a token with these options."""
-    problems = Problems()
+    problems = ValidationErrors()
     asked = parse_token_request(problems, args)
-    problems.refuse_any()
+    problems.raise_if_any()
     return asked
 
 
@@ -40,7 +43,7 @@ def test_strings_are_taken_and_the_lifetime_is_an_hour_unless_it_is_said() -> No
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SpecError) as refusal:
+    with pytest.raises(ValidationError) as refusal:
         token_request({**ASKED, **changes})
     assert str(refusal.value).startswith(sentence)
     assert "\n" not in str(refusal.value)
