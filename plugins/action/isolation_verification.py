@@ -88,7 +88,7 @@ def _validated(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_hosts(problems: ValidationErrors, args: Mapping[str, Any]) -> None:
-    option, pattern = "firewall_outsiders", args["pattern"]
+    option, pattern = "firewall_probe_hosts", args["pattern"]
     if not args["agents"]:
         problems.add("the inventory has no agents whose doors could be tried")
     if not args["outsiders"]:

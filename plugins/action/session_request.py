@@ -22,7 +22,7 @@ from ..plugin_utils.inventory_addresses import addresses_of
 from ..plugin_utils.public_keys import refuse_malformed
 from ..plugin_utils.session_options import parse_options
 
-UNDERLAY = "gateway_underlay_address"
+UNDERLAY = "gateway_source_address"
 """The variable of a gateway that names the address from which it comes to agents."""
 
 

@@ -50,7 +50,7 @@ options:
     default: true
   firewall:
     description:
-      - Who may open a connection, as the variables C(firewall_managers), C(firewall_gateways), C(firewall_peers),
+      - Who may open a connection, as the variables C(firewall_ssh_sources), C(firewall_gateways), C(firewall_agents),
         C(firewall_ssh_ports), C(firewall_allow) and C(firewall_interfaces) of the role
         P(backendai.cluster.firewall#role) say it, here without their prefix.
     type: dict
@@ -86,8 +86,8 @@ from ..module_utils._module import CONNECTION_OPTIONS, run_module
 from ..module_utils._network.host import ssh_connection
 
 _ALONE = (
-    "firewall_managers: from now on only {address} logs in here, which is where this connection comes from; name"
-    " firewall_managers, or the hosts of the group managers."
+    "firewall_ssh_sources: from now on only {address} logs in here, which is where this connection comes from; name"
+    " firewall_ssh_sources, or the hosts of the group managers."
 )
 
 
@@ -123,15 +123,15 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
 
     for sentence in other_firewalls():
         module.warn(sentence)
-    if wanted and not asked.get("managers") and not known:
-        module.warn(_ALONE.format(address=", ".join(wanted.managers)))
+    if wanted and not asked.get("ssh_sources") and not known:
+        module.warn(_ALONE.format(address=", ".join(wanted.ssh_sources)))
     store = Store(params["state_path"])
     trial = apply_with_rollback(store, wanted, seconds, connection, start_timer, dry=module.check_mode)
     return {
         "changed": bool(trial.changes or trial.nonce),
         "diff": as_diff(trial.changes),
         "nonce": trial.nonce,
-        "managers": list(wanted.managers) if wanted else [],
+        "ssh_sources": list(wanted.ssh_sources) if wanted else [],
     }
 
 

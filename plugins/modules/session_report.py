@@ -88,9 +88,9 @@ report:
         read_only: false
         compared: mark
         same: true
-        apart: []
-        unasked: []
-        mark_stays: false
+        differing: []
+        unknown: []
+        marker_left: false
 logs:
   description:
     - RV(ignore:kernels) has the containers in rank order. RV(ignore:status) is what the engine says, C(missing) where

@@ -21,7 +21,7 @@ options:
   gateways:
     description:
       - The gateways of the inventory. What agents publish of a session's main1 is for their addresses alone.
-      - A gateway's address is its variable C(gateway_underlay_address), else C(ansible_host) or its name; names are
+      - A gateway's address is its variable C(gateway_source_address), else C(ansible_host) or its name; names are
         looked up.
     type: list
     elements: str

@@ -142,10 +142,10 @@ def _changed(path: str) -> Iterator[None]:
 def _unguarded() -> Iterator[None]:
     """Accept everything on both agents: the difference is what the firewall costs a session's datagrams."""
     try:
-        _on_both("systemctl stop backendai-heal.timer; nft flush chain inet backendai arrivals")
+        _on_both("systemctl stop backendai-reconcile.timer; nft flush chain inet backendai ingress")
         yield
     finally:
-        _on_both("systemctl start backendai-heal.service backendai-heal.timer")
+        _on_both("systemctl start backendai-reconcile.service backendai-reconcile.timer")
 
 
 @contextlib.contextmanager

@@ -20,11 +20,11 @@ MODULE_INFO = "backendai.cluster.agent_info"
 MODULE_SEGMENTATION = "backendai.cluster.agent_segmentation"
 
 # Units of systemd. Each of those that heal is a timer and a service.
-HEAL_AGENT = "backendai-heal"
-HEAL_FIREWALL = "backendai-firewall-heal"
+HEAL_AGENT = "backendai-reconcile"
+HEAL_FIREWALL = "backendai-firewall-reconcile"
 #: What runs once the engine has started, as a pattern of systemd: a host may have none.
 RESTORE = "backendai-restor?.service"
-HEAL_GATEWAY = "backendai-gateway-heal"
+HEAL_GATEWAY = "backendai-gateway-reconcile"
 UNIT_FIREWALL = "backendai-firewall"
 UNIT_GATEWAY = "backendai-gateway"
 UNIT_WIREGUARD = "backendai-wireguard"
@@ -46,7 +46,7 @@ GATEWAY_CERTIFICATE = f"{GATEWAY_ETC}/gateway/certificate.pem"
 TABLE = "inet backendai"
 TABLE_OF_GATEWAY = "inet backendai_gateway"
 CHAIN_OF_SESSIONS = "forward"
-CHAIN_DROP_ARRIVAL, CHAIN_DROP_FORGED = "drop_arrival", "drop_forged"
+CHAIN_DROP_ARRIVAL, CHAIN_DROP_FORGED = "drop_ingress", "drop_forged"
 SET_PEERS, SET_SSH_PORTS = "pinned4", "ssh_ports"
 
 # Networks and links.

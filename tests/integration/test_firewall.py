@@ -167,7 +167,7 @@ def test_ipv6_is_closed_as_well_and_what_is_allowed_as_data_comes_in() -> None:
         for host, six in inner.items():
             on(host, f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {six}/64 dev eth0 nodad")
         assert "timed out" in greeting("user1", inner["agent1"], 22)
-        with firewall(managers=[manager(), "fd00:77::/64"], allow=allow):
+        with firewall(ssh_sources=[manager(), "fd00:77::/64"], allow=allow):
             assert greeting("user1", inner["agent1"], 22).startswith("SSH-2.0")
             assert "Directory listing" in fetch("user1", url)
             assert fetch("gateway1", url) == ""
@@ -217,7 +217,7 @@ def wrong_managers(states: list[str]) -> Iterator[CompletedProcess[str]]:
         f"systemctl stop '{TRIAL_TIMERS}'; systemd-run --quiet --unit=no-timers sh -c {shlex.quote(NO_TIMERS)}",
     )
     # Who cannot log in gives up before the trial is over.
-    yield rules({"managers": [NOBODY], "confirm_timeout": 10}, "--timeout", "4")
+    yield rules({"ssh_sources": [NOBODY], "confirm_timeout": 10}, "--timeout", "4")
     on("agent2", "systemctl stop no-timers", check=False)
 
 
@@ -225,7 +225,7 @@ def test_wrong_managers_end_with_the_old_rules_back(wrong_managers: CompletedPro
     assert wrong_managers.returncode != 0
     said = unwrapped(wrong_managers.stdout)
     for agent in AGENTS:
-        assert f"firewall_managers: with {NOBODY}/32 no new connection gets in to {agent}" in said
+        assert f"firewall_ssh_sources: with {NOBODY}/32 no new connection gets in to {agent}" in said
     eventually(lambda: everywhere(STATE, ("agent1", "agent3"), check=False) == [states[0], states[2]])
 
 

@@ -69,7 +69,7 @@ def test_storage_of_each_agent_its_own_is_not_the_same_data(four: Started) -> No
     run = verify(four)
     (mount,) = run.record["mounts"]
     assert run.code != 0
-    assert (mount["compared"], mount["same"], mount["mark_stays"]) == ("mark", False, False)
+    assert (mount["compared"], mount["same"], mount["marker_left"]) == ("mark", False, False)
     assert "mount /home/work/data: not what main1 sees in" in run.output
     assert everywhere(f"ls -A {FOLDER}") == [""] * 3
 

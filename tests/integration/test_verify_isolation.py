@@ -93,22 +93,22 @@ def test_nothing_but_the_gateway_answers_and_all_addresses_are_tried(containers:
     """Closed again with the rules that were away: nothing is found of agent1 either."""
     run = verify(tmp_path)
     tried = {(one["target"], one["address"]): one for one in run.record["tried"]}
-    assert (run.code, run.record["well"]) == (0, True), run.output
-    assert (run.record["findings"], run.record["not_proven"]) == ([], [])
+    assert (run.code, run.record["ok"]) == (0, True), run.output
+    assert (run.record["findings"], run.record["inconclusive"]) == ([], [])
     assert "Nothing but the gateway answers user1, at " in run.output
-    expected = {one["means"].partition(" ")[0]: one["seen"] for one in run.record["expected"]}
+    expected = {one["description"].partition(" ")[0]: one["open"] for one in run.record["expected"]}
     assert expected == {"HTTPS": True, "SSH": True}
     assert run.record["outsiders"] == ["user1"]
     assert {one["kind"] for one in tried.values()} == {"agent", "bridge", "container", "gateway"}
     for agent in AGENTS:
         own = tried[agent, address(agent)]
-        assert (own["kind"], own["via"], own["ports"]) == ("agent", None, PORTS)
+        assert (own["kind"], own["next_hop"], own["ports"]) == ("agent", None, PORTS)
         assert own["protocols"] == ["tcp", "udp", "icmp"]
         assert "4789" in own["udp_ports"].split(",")
         assert any(inner.startswith("fe80::") for target, inner in tried if target == agent)
     for container in containers:
         inner = tried["agent1", container]
-        assert (inner["kind"], inner["via"], inner["ports"]) == ("container", address("agent1"), PORTS)
+        assert (inner["kind"], inner["next_hop"], inner["ports"]) == ("container", address("agent1"), PORTS)
 
 
 def test_a_door_of_the_gateway_that_is_not_expected_is_found_and_nmap_agrees(tmp_path: Path) -> None:
@@ -120,13 +120,13 @@ def test_a_door_of_the_gateway_that_is_not_expected_is_found_and_nmap_agrees(tmp
             seen = scan([gateway], PORTS)
     finally:
         on("gateway1", "systemctl stop verify-door", check=False)
-    expected = {one["port"] for one in run.record["expected"] if one["seen"]}
+    expected = {one["port"] for one in run.record["expected"] if one["open"]}
     ours = {port for host, _protocol, port in open_ports(run, "gateway1") if host == gateway} | expected
     assert run.code != 0
     assert LISTENING in ours
     assert LISTENING not in expected
     assert ours == {int(port.partition("/")[0]) for _host, port in seen if re.fullmatch(r"\d+/open", port)}
-    hidden = {one["target"] for one in run.record["not_proven"] if "hidden by --limit" in one["why"]}
+    hidden = {one["target"] for one in run.record["inconclusive"] if "hidden by --limit" in one["why"]}
     assert hidden == set(AGENTS)
 
 
@@ -147,7 +147,7 @@ def unused_address() -> str:
 
 
 def test_a_host_that_cannot_be_asked_is_tried_where_the_inventory_has_it_and_is_not_proven(away: Run) -> None:
-    (doubt,) = [one for one in away.record["not_proven"] if one["target"] == "agent2"]
+    (doubt,) = [one for one in away.record["inconclusive"] if one["target"] == "agent2"]
     assert away.code != 0
     assert doubt["address"] is None
     assert doubt["why"].startswith("it cannot be asked for its addresses: ")
@@ -156,7 +156,7 @@ def test_a_host_that_cannot_be_asked_is_tried_where_the_inventory_has_it_and_is_
 
 
 def test_silence_of_an_address_that_nobody_has_proves_nothing(away: Run) -> None:
-    doubts = {(one["target"], one["address"], one["why"]) for one in away.record["not_proven"]}
+    doubts = {(one["target"], one["address"], one["why"]) for one in away.record["inconclusive"]}
     assert ("agent3", unused_address(), "nobody on the segment has this address") in doubts
 
 
@@ -164,7 +164,7 @@ def test_an_outsider_that_cannot_be_used_proves_nothing(tmp_path: Path) -> None:
     run = verify(tmp_path, *inventory(tmp_path, user1=UNREACHABLE), ports="22")
     assert run.code != 0
     assert run.record["tried"] == []
-    assert {one["target"] for one in run.record["not_proven"]} == {*AGENTS, "gateway1"}
+    assert {one["target"] for one in run.record["inconclusive"]} == {*AGENTS, "gateway1"}
     assert "things were not proven" in run.said
 
 
@@ -179,7 +179,7 @@ def test_options_that_make_no_sense_are_refused_before_any_host_is_touched(tmp_p
     run = verify(tmp_path, outsiders="nobody")
     assert run.code != 0
     assert (
-        "firewall_outsiders: 'nobody' names no host of the inventory, and only from outside anything can be proven"
+        "firewall_probe_hosts: 'nobody' names no host of the inventory, and only from outside anything can be proven"
         in run.said
     )
     assert run.hosts == {"localhost"}

@@ -18,11 +18,11 @@ SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
 
 @dataclasses.dataclass(frozen=True)
 class FirewallRules:
-    """Text for the table: kinds and elements of ``sets``, lines of the chains ``arrivals`` and ``forward``, a chain."""
+    """Text for the table: kinds and elements of ``sets``, lines of the chains ``ingress`` and ``forward``, a chain."""
 
     sets: dict[str, str]
     elements: dict[str, list[str]]
-    arrivals: str
+    ingress: str
     forward: str
     chain: str
 
@@ -34,8 +34,8 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
     """
     if firewall is None:
         return FirewallRules({}, {}, "", "", "")
-    friends = collapse([*firewall.managers, *firewall.gateways, *firewall.peers])
-    groups = {"managers": firewall.managers, "peers": firewall.peers, "friends": friends}
+    trusted = collapse([*firewall.ssh_sources, *firewall.gateways, *firewall.agents])
+    groups = {"managers": firewall.ssh_sources, "peers": firewall.agents, "trusted": trusted}
     families = ((4, "ipv4_addr"), (6, "ipv6_addr"))
     elements = {
         f"{name}{family}": filter_family(own, family) for name, own in groups.items() for family, _kind in families
@@ -44,18 +44,18 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
     elements["manager_ports"] = [str(port) for port in firewall.ssh_ports]
     elements["peer_tcp_ports"] = [str(port) for port in SWARM_TCP]
     elements["peer_udp_ports"] = [str(port) for port in sorted({*SWARM_UDP, *wireguard})]
-    elements["guarded"] = [f'"{name}"' for name in firewall.interfaces]
+    elements["firewall_ifaces"] = [f'"{name}"' for name in firewall.interfaces]
     kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
-    kinds |= {"guarded": "type ifname"} if firewall.interfaces else {}
-    somewhere = "iifname @guarded " if firewall.interfaces else ""
+    kinds |= {"firewall_ifaces": "type ifname"} if firewall.interfaces else {}
+    somewhere = "iifname @firewall_ifaces " if firewall.interfaces else ""
     return FirewallRules(
         kinds,
         elements,
-        arrivals=f"        {somewhere}jump firewall\n",
+        ingress=f"        {somewhere}jump host_firewall\n",
         # What the host routes between others is theirs.
         forward="        # Nobody outside reaches containers but by a published port.\n"
-        "        iifname @outer oifname @outer return\n"
-        "        iifname @outer ct direction original ct status ! dnat goto drop_routed\n",
+        "        iifname @external_ifaces oifname @external_ifaces return\n"
+        "        iifname @external_ifaces ct direction original ct status ! dnat goto drop_routed\n",
         chain=_chain(firewall.allow),
     )
 
@@ -64,10 +64,10 @@ def _chain(allow: Iterable[AllowRule]) -> str:
     allowed = "".join(f"        {line} return\n" for one in allow for line in _lines(one))
     return f"""
     # What the operator lets in, and nothing else.
-    chain firewall {{
+    chain host_firewall {{
         # On its way to elsewhere: the chain forward is for that.
         fib daddr type unicast return
-        # Sessions' own ports: the chain logins is for those.
+        # Sessions' own ports: the chain session_sshd is for those.
         tcp dport @ssh_ports return
         ip saddr . ether saddr @host_pinned4 return
         ip saddr . iifname @host_encrypted4 return
@@ -78,8 +78,8 @@ def _chain(allow: Iterable[AllowRule]) -> str:
         ip6 saddr @peers6 tcp dport @peer_tcp_ports return
         ip saddr @peers4 udp dport @peer_udp_ports return
         ip6 saddr @peers6 udp dport @peer_udp_ports return
-        ip saddr @friends4 icmp type echo-request return
-        ip6 saddr @friends6 icmpv6 type echo-request return
+        ip saddr @trusted4 icmp type echo-request return
+        ip6 saddr @trusted6 icmpv6 type echo-request return
         # What networks need to work: errors of connections that are there, neighbours and routers, leases of addresses.
         icmp type {{ destination-unreachable, time-exceeded, parameter-problem }} ct state related return
         icmpv6 type {{ packet-too-big, destination-unreachable }} ct state related return
@@ -88,7 +88,7 @@ def _chain(allow: Iterable[AllowRule]) -> str:
         icmpv6 type {{ mld-listener-query, mld-listener-report, mld2-listener-report }} ip6 saddr fe80::/10 return
         udp sport 67 udp dport 68 return
         ip6 saddr fe80::/10 udp sport 547 udp dport 546 return
-{allowed}        goto drop_arrival
+{allowed}        goto drop_ingress
     }}
 """
 

@@ -32,13 +32,13 @@ class AllowRule:
 class Firewall:
     """Who may open a connection to a host, as networks of both families without overlaps.
 
-    ``managers`` reach its ``ssh_ports``, ``gateways`` what is published of sessions, ``peers`` the ports of Swarm and
+    ``ssh_sources`` reach its ``ssh_ports``, ``gateways`` what is published of sessions, ``agents`` the ports of Swarm and
     WireGuard. ``interfaces`` are those that it holds for, none for all of them.
     """
 
-    managers: tuple[str, ...]
+    ssh_sources: tuple[str, ...]
     gateways: tuple[str, ...] = ()
-    peers: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     ssh_ports: tuple[int, ...] = (22,)
     allow: tuple[AllowRule, ...] = ()
     interfaces: tuple[str, ...] = ()
@@ -63,19 +63,19 @@ def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection:
     :class:`ValidationError` with a sentence for each problem.
     """
     problems = ValidationErrors()
-    managers = networks(problems, "firewall_managers", options.get("managers") or ())
-    if not managers:
-        managers = networks(problems, "firewall_managers", [*known, *connection[:1]])
-    if not managers and not problems:
+    ssh_sources = networks(problems, "firewall_ssh_sources", options.get("ssh_sources") or ())
+    if not ssh_sources:
+        ssh_sources = networks(problems, "firewall_ssh_sources", [*known, *connection[:1]])
+    if not ssh_sources and not problems:
         problems.add(
-            "firewall_managers is empty, and this connection does not come from an address: name the addresses that"
+            "firewall_ssh_sources is empty, and this connection does not come from an address: name the addresses that"
             " operators come from, or nobody could log in any more"
         )
     ports = _ports(problems, "firewall_ssh_ports", options.get("ssh_ports") or ())
     made = Firewall(
-        managers=managers,
+        ssh_sources=ssh_sources,
         gateways=networks(problems, "firewall_gateways", options.get("gateways") or ()),
-        peers=networks(problems, "firewall_peers", options.get("peers") or ()),
+        agents=networks(problems, "firewall_agents", options.get("agents") or ()),
         ssh_ports=ports or tuple(int(port) for port in connection[3:4]) or (22,),
         allow=_allowances(problems, options.get("allow") or ()),
         interfaces=tuple(sorted({*string_list(problems, "firewall_interfaces", options.get("interfaces") or ())})),

@@ -28,7 +28,7 @@ _VNI = "@th,96,24"
 
 _SETS = {
     "agents": "type ipv4_addr; flags interval",
-    "same": "type ifname . ifname",
+    "session_bridges": "type ifname . ifname",
     "tunnel_ports": "type inet_service",
     "pinned4": f"typeof ip saddr . ether saddr . {_VNI}",
     "pinned6": f"typeof ip6 saddr . ether saddr . {_VNI}",
@@ -56,13 +56,13 @@ _DROPS = {
     "drop_tunnel": "a tunnel's datagram that is not a peer's",
     "drop_agent": "a container to an agent",
     "drop_metadata": "a container to the metadata service",
-    "drop_neighbour": "a container to another one on the default network",
+    "drop_default_network": "a container to another one on the default network",
     "drop_session": "into a session, or out of one, past its own network",
     "drop_routed": "to a container, not by a published port",
-    "drop_clear": "past the encryption",
+    "drop_unencrypted": "past the encryption",
     "drop_sshd": "to a session's sshd on the agent's own network",
     "drop_published": "to a published port, not from a gateway",
-    "drop_arrival": "to this host, not allowed",
+    "drop_ingress": "to this host, not allowed",
 }
 
 
@@ -129,18 +129,18 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: 
     gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
     elements = {
         "agents": isolation.agents,
-        "same": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
+        "session_bridges": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
         "tunnel_ports": map(str, isolation.ports),
         "ssh_ports": map(str, isolation.ssh_ports),
         "published4": [" . ".join(one) for one in isolation.published if not is_ipv6(one[0])],
         "published6": [" . ".join(one) for one in isolation.published if is_ipv6(one[0])],
         "gateways4": filter_family(gateways, 4),
         "gateways6": filter_family(gateways, 6),
-        "outer": _quoted(outer),
+        "external_ifaces": _quoted(outer),
         **{known_by: [" . ".join(sender) for sender in found] for known_by, found in isolation.peers.items()},
         **rules.elements,
     }
-    met = {"outer": "type ifname"} if outer or firewall else {}
+    met = {"external_ifaces": "type ifname"} if outer or firewall else {}
     sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in {**_SETS, **met, **rules.sets}.items())
     ends = "".join(_drop_chain(name, why) for name, why in _DROPS.items())
     return (
@@ -152,7 +152,7 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
     """Return the chains of the table, with what the operator's firewall adds to them."""
     return f"""
     # Between connection tracking (-200) and Docker's translation (-100): addresses are still those that were asked for.
-    chain containers {{
+    chain from_containers {{
         type filter hook prerouting priority mangle; policy accept;
         iifname != "{DEFAULT_BRIDGE}" return
         meta nfproto ipv6 goto drop_ipv6
@@ -168,16 +168,16 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         ip daddr 169.254.0.0/16 goto drop_metadata
     }}
     # What comes from outside: every packet is looked at, also of a connection that is open already.
-    chain arrivals {{
+    chain ingress {{
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
-        # Sessions' traffic comes in tunnels: the chain tunnels knows who may send those.
+        # Sessions' traffic comes in tunnels: the chain vxlan knows who may send those.
         udp dport @tunnel_ports fib daddr type local return
 {_anti_spoofing_rules(outer)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published
         ip6 daddr . tcp dport @published6 goto published
-{firewall.arrivals}    }}
+{firewall.ingress}    }}
     # Doors of main1: for gateways, and for the agents of a session that shares their network.
     chain published {{
         ip saddr @gateways4 return
@@ -190,19 +190,19 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
     chain forward {{
         type filter hook forward priority filter; policy accept;
         # Containers of all sessions are here: none talks to another, and published ports are the only way in.
-        iifname "{DEFAULT_BRIDGE}" oifname "{DEFAULT_BRIDGE}" goto drop_neighbour
+        iifname "{DEFAULT_BRIDGE}" oifname "{DEFAULT_BRIDGE}" goto drop_default_network
         oifname "{DEFAULT_BRIDGE}" ct direction original ct status ! dnat goto drop_routed
         # Frames within one session pass here where bridged filtering is on; nothing else comes or goes.
-        iifname "{BRIDGE_PREFIX}*" iifname . oifname != @same goto drop_session
-        oifname "{BRIDGE_PREFIX}*" iifname . oifname != @same goto drop_session
+        iifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
+        oifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
 {firewall.forward}    }}
     chain input {{
         type filter hook input priority filter; policy accept;
         iifname "{BRIDGE_PREFIX}*" goto drop_session
-        udp dport @tunnel_ports jump tunnels
-        iifname != "lo" tcp dport @ssh_ports jump logins
+        udp dport @tunnel_ports jump vxlan
+        iifname != "lo" tcp dport @ssh_ports jump session_sshd
     }}
-    chain tunnels {{
+    chain vxlan {{
         ip saddr . ether saddr . {_VNI} @pinned4 return
         ip6 saddr . ether saddr . {_VNI} @pinned6 return
         ip saddr . iifname . {_VNI} @encrypted4 return
@@ -214,10 +214,10 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
     # What is meant to be encrypted takes no other way, also while the device is away.
     chain output {{
         type filter hook output priority filter; policy accept;
-        ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} goto drop_clear
+        ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} goto drop_unencrypted
     }}
     # Containers on this agent's own network: their sshds are for the agents of their session, main1's for gateways too.
-    chain logins {{
+    chain session_sshd {{
         ip saddr . ether saddr . tcp dport @ssh_pinned4 return
         ip saddr . iifname . tcp dport @ssh_encrypted4 return
         ip saddr . tcp dport @ssh_routed4 return
@@ -237,8 +237,8 @@ def _anti_spoofing_rules(outer: Collection[str]) -> str:
     wrong = f"fib saddr oifname != {{ {', '.join(_quoted(outer))} }} goto drop_forged"
     return f"""\
         # Who comes from outside is none of those inside: else it could pretend that they had asked it for something.
-        iifname @outer ip saddr != 0.0.0.0 {wrong}
-        iifname @outer ip6 saddr != {{ ::, fe80::/10 }} {wrong}
+        iifname @external_ifaces ip saddr != 0.0.0.0 {wrong}
+        iifname @external_ifaces ip6 saddr != {{ ::, fe80::/10 }} {wrong}
 """
 
 

@@ -28,7 +28,7 @@ from .state import FirewallState, Trial, read_uptime
 from .sync import render_ruleset, sync_ruleset
 from .table import AGENTS_TABLE
 
-_UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
+_UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_force is true"
 
 # What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process.
 StartTimer = Callable[[str, int], None]

@@ -48,6 +48,6 @@ def verify(client: docker.APIClient, store: Store, held: LocalSession, seconds: 
         "committed": held.committed,
         "expired": held.expired(time.time()),
         "containers": to_plain(container_states(client, found)),
-        "drift": [{"subject": one.subject, "is": one.before, "should": one.after} for one in drift],
+        "drift": [{"subject": one.subject, "actual": one.before, "expected": one.after} for one in drift],
         "pairs": pairs_of(client, held, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
     }

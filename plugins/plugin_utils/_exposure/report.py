@@ -86,26 +86,26 @@ def build_exposure_report(
     findings = [one for key, ports in heard.items() for one in _findings(by_name[key[1]], key, ports)]
     not_proven = _inconclusive(targets, outsiders, probed)
     return {
-        "well": not findings and not not_proven,
+        "ok": not findings and not not_proven,
         "outsiders": list(outsiders),
         "tried": _coverage(by_name, probed),
         "findings": findings,
         "expected": [one for target in targets for one in _expected(target, heard)],
-        "not_proven": not_proven,
+        "inconclusive": not_proven,
     }
 
 
 def error_of(report: Mapping[str, Any]) -> str | None:
     """Return one sentence that says what is wrong; ``None`` when all is well."""
-    if report["well"]:
+    if report["ok"]:
         return None
     said = []
     if report["findings"]:
         opened = {(one["target"], one["address"]) for one in report["findings"]}
         hosts = ", ".join(dict.fromkeys(one["target"] for one in report["findings"]))
         said.append(f"outsiders get an answer from {_counted(len(opened), 'address', 'addresses')} of {hosts}")
-    if report["not_proven"]:
-        said.append(f"{_counted(len(report['not_proven']), 'thing was', 'things were')} not proven")
+    if report["inconclusive"]:
+        said.append(f"{_counted(len(report['inconclusive']), 'thing was', 'things were')} not proven")
     return f"the gateway is not shown to be the only way in: {', and '.join(said)}."
 
 
@@ -135,12 +135,12 @@ def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[d
         return []
     found = {"outsider": outsider, "target": name, "address": address, "protocol": protocol}
     if protocol == "icmp":
-        return [{**found, "port": None, "ports": "", "state": state, "means": "it answers pings"}]
+        return [{**found, "port": None, "ports": "", "state": state, "description": "it answers pings"}]
     if state == OPEN:
         fine = target.expected if protocol == "tcp" and target.addresses.get(address) == GATEWAY else {}
         means = STATE_DESCRIPTIONS[state] if protocol == "tcp" else "something answers there"
         return [
-            {**found, "port": port, "ports": str(port), "state": state, "means": means}
+            {**found, "port": port, "ports": str(port), "state": state, "description": means}
             for port in port_ranges.iter_ports(ports)
             if port not in fine
         ]
@@ -151,7 +151,7 @@ def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[d
             "port": single,
             "ports": port_ranges.format_ranges(ports),
             "state": state,
-            "means": STATE_DESCRIPTIONS[state],
+            "description": STATE_DESCRIPTIONS[state],
         }
     ]
 
@@ -164,7 +164,7 @@ def _coverage(targets: Mapping[str, ProbedHost], probed: Iterable[ProbeResult]) 
         for address in (address for address in stint.addresses if address in one.next_hops):
             key = (one.outsider, target.name, address)
             kind, via = target.addresses[address], one.next_hops[address] or None
-            new = {"outsider": one.outsider, "target": target.name, "address": address, "kind": kind, "via": via}
+            new = {"outsider": one.outsider, "target": target.name, "address": address, "kind": kind, "next_hop": via}
             entry = found.setdefault(key, {**new, "ports": "", "udp_ports": "", "protocols": []})
             entry["ports"] = _joined(entry["ports"], stint.ports)
             entry["udp_ports"] = _joined(entry["udp_ports"], ",".join(map(str, stint.udp_ports)))
@@ -187,7 +187,7 @@ def _expected(target: ProbedHost, heard: Mapping[Key, port_ranges.Ranges]) -> li
         for port in port_ranges.iter_ports(ports)
     }
     return [
-        {"target": target.name, "protocol": "tcp", "port": port, "means": means, "seen": port in seen}
+        {"target": target.name, "protocol": "tcp", "port": port, "description": means, "open": port in seen}
         for port, means in sorted(target.expected.items())
     ]
 

@@ -21,8 +21,8 @@ def render_report(report: Mapping[str, Any]) -> list[str]:
         *render_matrix(report["tried"], report["findings"], report["expected"]),
         *(_finding(one) for one in report["findings"]),
         *(_expected(one) for one in report["expected"]),
-        *(_inconclusive(one) for one in report["not_proven"]),
-        *([_summary(report)] if report["well"] else []),
+        *(_inconclusive(one) for one in report["inconclusive"]),
+        *([_summary(report)] if report["ok"] else []),
     ]
 
 
@@ -30,9 +30,9 @@ def render_matrix(
     tried: Iterable[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return a table of what was tried: of each protocol, how many ports answer that must not; ``-`` for none."""
-    rows = [["from", "to", "address", "kind", "via", "tcp ports", "tcp", "udp", "icmp"]]
+    rows = [["from", "to", "address", "kind", "next hop", "tcp ports", "tcp", "udp", "icmp"]]
     for one in tried:
-        where = [one["outsider"], one["target"], one["address"], one["kind"], one["via"] or "-"]
+        where = [one["outsider"], one["target"], one["address"], one["kind"], one["next_hop"] or "-"]
         cells = [_cell(one, protocol, findings, expected) for protocol in ("tcp", "udp", "icmp")]
         rows.append([*where, _short(one["ports"]), *cells])
     return render_table(rows) if len(rows) > 1 else []
@@ -54,7 +54,7 @@ def _cell(
         number = sum(port_ranges.count(port_ranges.parse_ranges(text)) for text in ports if text)
         said.append(f"{number} {state}" if number else state)
     fine = protocol == "tcp" and one["kind"] == "gateway"
-    due = sum(1 for door in expected if fine and door["target"] == one["target"] and door["seen"])
+    due = sum(1 for door in expected if fine and door["target"] == one["target"] and door["open"])
     return ", ".join([*said, *([f"{due} as expected"] if due else [])]) or "-"
 
 
@@ -64,12 +64,12 @@ def _place(found: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _finding(found: Mapping[str, Any]) -> str:
     door = f"{found['protocol']} {_short(found['ports'])}".strip()
-    return f"{found['outsider']} -> {found['target']} ({found['address']}) {door} {found['state']}: {found['means']}."
+    return f"{found['outsider']} -> {found['target']} ({found['address']}) {door} {found['state']}: {found['description']}."
 
 
 def _expected(door: Mapping[str, Any]) -> str:
-    seen = "open, as it has to be" if door["seen"] else "not open, though it may be"
-    return f"{door['target']} {door['protocol']} {door['port']} ({door['means']}): {seen}."
+    seen = "open, as it has to be" if door["open"] else "not open, though it may be"
+    return f"{door['target']} {door['protocol']} {door['port']} ({door['description']}): {seen}."
 
 
 def _inconclusive(one: Mapping[str, Any]) -> str:

@@ -119,7 +119,7 @@ def _held(agent: str, part: Mapping[str, Any]) -> HeldSession:
 
 def _missing_part(plan: SessionPlan, agent: str, answers: AgentReports) -> list[dict[str, Any]]:
     """Return the difference of an agent that holds nothing of a session that it should hold a part of."""
-    there = {"subject": f"session {plan.name}", "is": None, "should": "held"}
+    there = {"subject": f"session {plan.name}", "actual": None, "expected": "held"}
     return [] if agent in answers.errors else [there]
 
 
@@ -155,9 +155,9 @@ def _mount(plan: SessionPlan, mount: Mount, answers: AgentReports) -> dict[str, 
         **dataclasses.asdict(mount),
         "compared": "mark" if marked else "names" if readable else None,
         "same": False if apart else None if silent else True,
-        "apart": apart,
-        "unasked": silent,
-        "mark_stays": mount.target in answers.leftover,
+        "differing": apart,
+        "unknown": silent,
+        "marker_left": mount.target in answers.leftover,
     }
 
 
@@ -165,7 +165,7 @@ def _summarize_failures(report: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each kind of thing that is wrong; none for a healthy session."""
     pairs = [pair for pair in report["pairs"] if failed_checks(pair)]
     silent = [pair for pair in report["pairs"] if is_unknown(pair)]
-    mounts = [mount for mount in report["mounts"] if not mount["same"] or mount["mark_stays"]]
+    mounts = [mount for mount in report["mounts"] if not mount["same"] or mount["marker_left"]]
     counted = [
         (len(report["agents"]), "agent that cannot be asked", "agents that cannot be asked"),
         (len(report["drift"]), "difference from the plan", "differences from the plan"),

@@ -47,7 +47,7 @@ def _cell(pair: Mapping[str, Any]) -> str:
 
 
 def _difference(one: Mapping[str, Any]) -> str:
-    is_now, should = one["is"] or "missing", one["should"] or "removed"
+    is_now, should = one["actual"] or "missing", one["expected"] or "removed"
     return f"{one['agent']}: {one['subject']}: {is_now} -> {should}"
 
 
@@ -68,8 +68,8 @@ def _mount(mount: Mapping[str, Any]) -> str:
         "names": "main1 could leave no mark, so the names in the top folder were compared",
         None: "user work of main1 could not be asked, or cannot read it",
     }[mount["compared"]]
-    apart, silent = ", ".join(mount["apart"]), ", ".join(mount["unasked"])
+    apart, silent = ", ".join(mount["differing"]), ", ".join(mount["unknown"])
     told = [f"not what main1 sees in {apart}"] if apart else []
     told += [f"not known of {silent}"] if silent else []
-    told += ["the mark could not be removed"] if mount["mark_stays"] else []
+    told += ["the mark could not be removed"] if mount["marker_left"] else []
     return f"mount {mount['target']}: {'; '.join(told) or 'the same in all containers'} ({how})"

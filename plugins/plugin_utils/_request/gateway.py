@@ -34,7 +34,7 @@ OPTIONS = (
     "packages",
     "apt_cache_valid_time",
     "max_connections",
-    "underlay_address",
+    "source_address",
     "group",
 )
 

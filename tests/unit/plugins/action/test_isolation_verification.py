@@ -48,16 +48,16 @@ def test_an_agent_that_is_a_gateway_too_is_asked_once(run: Run) -> None:
     [
         (
             {"outsiders": []},
-            "firewall_outsiders: 'users' names no host of the inventory, and only from outside anything can be proven.",
+            "firewall_probe_hosts: 'users' names no host of the inventory, and only from outside anything can be proven.",
         ),
         ({"agents": []}, "the inventory has no agents whose doors could be tried."),
         (
             {"managers": ["user1"]},
-            "firewall_outsiders: 'users' must not be of the managers, which are trusted: user1.",
+            "firewall_probe_hosts: 'users' must not be of the managers, which are trusted: user1.",
         ),
         (
             {"gateways": ["user1", "gateway1"]},
-            "firewall_outsiders: 'users' must not be of the gateways, which are trusted: user1.",
+            "firewall_probe_hosts: 'users' must not be of the gateways, which are trusted: user1.",
         ),
         ({"ports": "ssh"}, "firewall_probe_ports: 'ssh' must be port numbers and ranges such as 22,80,8000-9000."),
         ({"rate": "many"}, "firewall_probe_rate: 'many' must be a whole number, at least 1."),
@@ -147,7 +147,7 @@ def results(**one: Any) -> dict[str, Any]:
 def test_silence_is_shown_and_written(run: Run, said: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     result = reported(run, results(**QUIET), str(path))
-    assert (result["changed"], result["report"]["well"]) == (False, True)
+    assert (result["changed"], result["report"]["ok"]) == (False, True)
     assert json.loads(path.read_text()) == result["report"]
     assert said[-1] == "Nothing but the gateway answers user1, at 1 addresses."
 

@@ -85,7 +85,7 @@ def test_containers_that_see_other_data_fail(run: Run, said: list[str], tmp_path
     assert str(refused.value) == (
         f"the session 'train-llm' is not healthy: 1 mount that is not the same everywhere; {REPAIR}"
     )
-    assert json.loads(path.read_text())["mounts"][0]["apart"] == ["sub1"]
+    assert json.loads(path.read_text())["mounts"][0]["differing"] == ["sub1"]
     assert said[-1] == "Session train-llm is not healthy."
 
 

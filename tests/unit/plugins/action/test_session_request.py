@@ -144,7 +144,7 @@ def test_variables_may_be_templates(run: Run) -> None:
 
 
 HOSTS = {
-    "gateway1": {"ansible_host": "203.0.113.7", "gateway_underlay_address": "198.51.100.7"},
+    "gateway1": {"ansible_host": "203.0.113.7", "gateway_source_address": "198.51.100.7"},
     "gateway2": {"ansible_host": "198.51.100.8"},
     "gateway3": {"ansible_host": "a..b"},
 }

@@ -24,15 +24,15 @@ from tests.unit.uptime import Uptime, uptime_of_numbers
 
 SAME = (
     "this connection is the one with which the new rules came, so nothing shows that managers get in: the old rules"
-    " come back, unless firewall_confirm_unproven is true."
+    " come back, unless firewall_confirm_force is true."
 )
 CONNECTION = "203.0.113.7 51234 192.0.2.1 2222"
 LATER = "203.0.113.7 51235 192.0.2.1 2222"
 MINE = Firewall(("203.0.113.7/32",), ssh_ports=(2222,))
 OPTIONS = {
-    "managers": ["192.0.2.0/24"],
+    "ssh_sources": ["192.0.2.0/24"],
     "gateways": ["198.51.100.7"],
-    "peers": ["192.0.2.2"],
+    "agents": ["192.0.2.2"],
     "ssh_ports": [22],
     "allow": [{"ports": ["9100-9199"]}, {"protocol": "any", "sources": ["10.0.0.0/8"]}],
     "interfaces": ["eth0"],
@@ -127,25 +127,25 @@ def test_without_options_whoever_runs_ansible_is_let_in_where_they_came_in(
     assert _trial(store) == Trial(MINE, result["nonce"], 1060, uptime.boot, CONNECTION)
     assert kernel.table == render(build_isolation_policy([], ()), MINE, ["eth0"])
     assert timers == [(_path(store), "unix:///var/run/docker.sock", result["nonce"], 60)]
-    assert (result["changed"], result["managers"]) == (True, ["203.0.113.7/32"])
+    assert (result["changed"], result["ssh_sources"]) == (True, ["203.0.113.7/32"])
     assert result["diff"] == {"before": "", "after": "firewall table inet backendai: there\n"}
 
 
 def test_every_option_counts(tried: Any, store: Store, timers: list[tuple[object, ...]]) -> None:
     result = tried(**OPTIONS, confirm_timeout=5, docker_host="unix:///other.sock", inventory_managers=["192.0.2.99"])
-    assert (_trial(store).firewall, result["managers"]) == (ASKED, ["192.0.2.0/24"])
+    assert (_trial(store).firewall, result["ssh_sources"]) == (ASKED, ["192.0.2.0/24"])
     assert timers == [(_path(store), "unix:///other.sock", result["nonce"], 5)]
 
 
 def test_managers_of_the_inventory_come_in_beside_whoever_runs_ansible(tried: Any) -> None:
-    assert tried(inventory_managers=["192.0.2.99"])["managers"] == ["192.0.2.99/32", "203.0.113.7/32"]
+    assert tried(inventory_managers=["192.0.2.99"])["ssh_sources"] == ["192.0.2.99/32", "203.0.113.7/32"]
 
 
 def test_check_mode_tells_and_changes_nothing(
     tried: Any, store: Store, kernel: Kernel, timers: list[tuple[object, ...]]
 ) -> None:
     result = tried(check_mode=True)
-    assert (result["changed"], result["nonce"], result["managers"]) == (True, "", ["203.0.113.7/32"])
+    assert (result["changed"], result["nonce"], result["ssh_sources"]) == (True, "", ["203.0.113.7/32"])
     assert result["diff"]["after"] == "firewall table inet backendai: there\n"
     assert (kernel.table, timers, store.firewall_file.exists()) == ("", [], False)
 
@@ -164,8 +164,8 @@ def test_what_is_confirmed_needs_no_trial(
 
 def test_to_have_no_firewall_any_more_is_tried_too(tried: Any, store: Store, kernel: Kernel) -> None:
     FirewallState(store).save(MINE, None)
-    result = tried(enabled=False, managers=["no address"])
-    assert (result["managers"], bool(result["nonce"])) == ([], True)
+    result = tried(enabled=False, ssh_sources=["no address"])
+    assert (result["ssh_sources"], bool(result["nonce"])) == ([], True)
     assert _trial(store).firewall is None
     assert kernel.table == render(build_isolation_policy([], ()), None, ["eth0"])
 
@@ -185,14 +185,14 @@ def test_other_firewalls_are_a_warning(tried: Any, monkeypatch: pytest.MonkeyPat
 def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
-    tried(managers=["192.0.2.7"])
+    tried(ssh_sources=["192.0.2.7"])
     tried(enabled=False)
     assert warned == []
     tried()
     (sentence,) = warned
     assert sentence == (
-        "firewall_managers: from now on only 203.0.113.7/32 logs in here, which is where this connection comes from;"
-        " name firewall_managers, or the hosts of the group managers."
+        "firewall_ssh_sources: from now on only 203.0.113.7/32 logs in here, which is where this connection comes from;"
+        " name firewall_ssh_sources, or the hosts of the group managers."
     )
 
 
@@ -204,16 +204,16 @@ def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pyt
             "firewall_confirm_timeout: 4 must be a whole number from 5 to 3600.",
         ),
         (
-            {"managers": ["10.0.0.1/8"]},
+            {"ssh_sources": ["10.0.0.1/8"]},
             (
-                "firewall_managers: '10.0.0.1/8' is a network with host bits: it must be the network's own address,"
+                "firewall_ssh_sources: '10.0.0.1/8' is a network with host bits: it must be the network's own address,"
                 " such as 10.0.0.0/8."
             ),
         ),
         ({"interfaces": ["eth9"]}, "firewall_interfaces: 'eth9' is no interface of this host."),
         ({"allow": [{"protocol": "udp"}]}, "firewall_allow[0].ports is required for udp."),
     ],
-    ids=["timeout", "managers", "interfaces", "allow"],
+    ids=["timeout", "ssh_sources", "interfaces", "allow"],
 )
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 def test_what_is_wrong_is_one_sentence_and_nothing_is_tried(
@@ -233,7 +233,9 @@ def test_whoever_could_not_log_in_again_is_not_let_out(
         monkeypatch.setenv("SSH_CONNECTION", connection)
     result = tried(gateways=["198.51.100.7"])
     assert result["failed"] is True
-    assert result["msg"].startswith("firewall_managers is empty, and this connection does not come from an address: ")
+    assert result["msg"].startswith(
+        "firewall_ssh_sources is empty, and this connection does not come from an address: "
+    )
     assert kernel.table == ""
 
 
@@ -284,7 +286,7 @@ def test_where_sudo_dropped_the_variable_the_connection_is_that_of_a_process_abo
     (processes.PROC / str(os.getpid())).mkdir()
     (processes.PROC / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (python3) S 7 7 7")
     result = tried()
-    assert result["managers"] == ["203.0.113.7/32"]
+    assert result["ssh_sources"] == ["203.0.113.7/32"]
     assert (_trial(store).firewall, _trial(store).connection) == (MINE, CONNECTION)
     assert confirmed(result["nonce"])["msg"] == SAME
     (processes.PROC / "7" / "environ").write_text(f"SSH_CONNECTION={LATER}\0")

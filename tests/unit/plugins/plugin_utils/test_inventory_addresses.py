@@ -39,10 +39,10 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     ("variables", "found"),
     [
-        ({"gateway_underlay_address": "198.51.100.7", "ansible_host": "203.0.113.7"}, ["198.51.100.7"]),
+        ({"gateway_source_address": "198.51.100.7", "ansible_host": "203.0.113.7"}, ["198.51.100.7"]),
         ({"ansible_host": "203.0.113.7"}, ["203.0.113.7"]),
-        ({"gateway_underlay_address": "", "ansible_host": "203.0.113.7"}, ["203.0.113.7"]),
-        ({"gateway_underlay_address": None, "ansible_host": ""}, ["192.0.2.1"]),
+        ({"gateway_source_address": "", "ansible_host": "203.0.113.7"}, ["203.0.113.7"]),
+        ({"gateway_source_address": None, "ansible_host": ""}, ["192.0.2.1"]),
         ({"ansible_host": "dual"}, ["192.0.2.9", "2001:db8::9"]),
         ({}, ["192.0.2.1"]),
         ({"ansible_host": "fe80::1%eth0"}, ["fe80::1"]),
@@ -53,7 +53,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_address_of_a_host_is_what_it_says_or_what_its_name_has(
     variables: dict[str, Any], found: list[str]
 ) -> None:
-    assert addresses_of({"agent1": variables}, ["agent1"], "gateway_underlay_address") == found
+    assert addresses_of({"agent1": variables}, ["agent1"], "gateway_source_address") == found
 
 
 def test_without_a_variable_ansibles_own_is_asked(names: list[str]) -> None:

@@ -16,9 +16,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.rulese
 
 NOTHING = IsolationPolicy((), (), (), {})
 MINE = Firewall(
-    managers=("192.0.2.7/32", "2001:db8::7/128"),
+    ssh_sources=("192.0.2.7/32", "2001:db8::7/128"),
     gateways=("198.51.100.7/32",),
-    peers=("192.0.2.6/32", "2001:db8::6/128"),
+    agents=("192.0.2.6/32", "2001:db8::6/128"),
     ssh_ports=(22, 2222),
 )
 
@@ -36,10 +36,10 @@ def chain(name: str, text: str) -> list[str]:
 
 def allowing(*allow: AllowRule) -> list[str]:
     """Return the rules that allowances add, before everything else is dropped."""
-    own = chain("firewall", rules(dataclasses.replace(MINE, allow=allow)).chain)
-    usual = chain("firewall", rules().chain)
+    own = chain("host_firewall", rules(dataclasses.replace(MINE, allow=allow)).chain)
+    usual = chain("host_firewall", rules().chain)
     assert own[: len(usual) - 1] == usual[:-1]
-    assert own[-1] == usual[-1] == "goto drop_arrival"
+    assert own[-1] == usual[-1] == "goto drop_ingress"
     return own[len(usual) - 1 : -1]
 
 
@@ -59,7 +59,7 @@ def test_each_group_has_a_set_for_each_family() -> None:
 
 def test_whoever_has_business_here_may_ask_whether_the_host_is_there() -> None:
     made = rules().elements
-    assert (made["friends4"], made["friends6"]) == (["192.0.2.6/31", "198.51.100.7/32"], ["2001:db8::6/127"])
+    assert (made["trusted4"], made["trusted6"]) == (["192.0.2.6/31", "198.51.100.7/32"], ["2001:db8::6/127"])
 
 
 def test_ports_are_those_of_ssh_of_swarm_and_of_the_encryption() -> None:
@@ -74,69 +74,71 @@ def test_ports_are_those_of_ssh_of_swarm_and_of_the_encryption() -> None:
 def test_every_set_has_a_kind_and_its_elements() -> None:
     made = rules(dataclasses.replace(MINE, interfaces=("eth1",)))
     assert made.sets.keys() == made.elements.keys()
-    assert made.sets["guarded"] == "type ifname"
+    assert made.sets["firewall_ifaces"] == "type ifname"
     assert {made.sets[name] for name in made.sets if name.endswith("4")} == {"type ipv4_addr; flags interval"}
     assert {made.sets[name] for name in made.sets if name.endswith("6")} == {"type ipv6_addr; flags interval"}
     assert {made.sets[name] for name in made.sets if name.endswith("_ports")} == {"type inet_service"}
 
 
 def test_a_firewall_holds_at_every_interface_unless_it_names_some() -> None:
-    assert rules().arrivals == "        jump firewall\n"
+    assert rules().ingress == "        jump host_firewall\n"
 
 
 def test_a_firewall_holds_at_the_interfaces_that_it_names() -> None:
     made = rules(dataclasses.replace(MINE, interfaces=("eth1", "eth9")))
-    assert made.elements["guarded"] == ['"eth1"', '"eth9"']
-    assert made.arrivals == "        iifname @guarded jump firewall\n"
+    assert made.elements["firewall_ifaces"] == ['"eth1"', '"eth9"']
+    assert made.ingress == "        iifname @firewall_ifaces jump host_firewall\n"
 
 
 def test_nobody_is_routed_from_outside_but_by_a_published_port() -> None:
     text = render(NOTHING, MINE, ["eth0"])
-    assert chain("forward", text)[-1] == "iifname @outer ct direction original ct status ! dnat goto drop_routed"
-    assert "outer" not in render(NOTHING)
+    assert (
+        chain("forward", text)[-1] == "iifname @external_ifaces ct direction original ct status ! dnat goto drop_routed"
+    )
+    assert "external_ifaces" not in render(NOTHING)
 
 
 def test_what_the_host_routes_between_others_is_theirs_and_sessions_come_first() -> None:
     forward = chain("forward", render(NOTHING, MINE, ["br0"]))
-    assert forward[-2] == "iifname @outer oifname @outer return"
+    assert forward[-2] == "iifname @external_ifaces oifname @external_ifaces return"
     assert forward[:-2] == chain("forward", render(NOTHING))
     assert not [rule for rule in forward[:-2] if rule.endswith("return")]
 
 
 def test_a_host_that_nobody_meets_has_an_empty_set_of_interfaces() -> None:
-    assert "    set outer { type ifname;  }\n" in render(NOTHING, MINE)
+    assert "    set external_ifaces { type ifname;  }\n" in render(NOTHING, MINE)
     assert "fib saddr oifname" not in render(NOTHING, MINE)
 
 
 def test_nobody_outside_comes_under_an_address_of_something_inside() -> None:
-    arrivals = chain("arrivals", render(NOTHING, None, ["eth0", "eth1"]))
+    arrivals = chain("ingress", render(NOTHING, None, ["eth0", "eth1"]))
     forged = arrivals.index("ct direction reply return") - 2
     wrong = 'fib saddr oifname != { "eth0", "eth1" } goto drop_forged'
     assert arrivals[forged : forged + 2] == [
-        f"iifname @outer ip saddr != 0.0.0.0 {wrong}",
-        f"iifname @outer ip6 saddr != {{ ::, fe80::/10 }} {wrong}",
+        f"iifname @external_ifaces ip saddr != 0.0.0.0 {wrong}",
+        f"iifname @external_ifaces ip6 saddr != {{ ::, fe80::/10 }} {wrong}",
     ]
 
 
 def test_what_comes_to_a_tunnel_of_this_host_is_looked_at_once_by_the_chain_for_that() -> None:
     """Not what is routed from there: it could be for a container."""
     text = render(NOTHING, MINE, ["eth0"])
-    arrivals = chain("arrivals", text)
+    arrivals = chain("ingress", text)
     (tunnels,) = [number for number, rule in enumerate(arrivals) if "@tunnel_ports" in rule]
     assert arrivals[tunnels] == "udp dport @tunnel_ports fib daddr type local return"
     assert "goto drop_forged" in arrivals[tunnels + 1]
-    assert "udp dport @tunnel_ports jump tunnels" in chain("input", text)
+    assert "udp dport @tunnel_ports jump vxlan" in chain("input", text)
 
 
 def test_the_operators_rules_come_after_the_published_ports_and_before_nothing() -> None:
     text = render(NOTHING, MINE, ["eth0"])
-    assert chain("arrivals", text)[-3:] == [
+    assert chain("ingress", text)[-3:] == [
         "ip daddr . tcp dport @published4 goto published",
         "ip6 daddr . tcp dport @published6 goto published",
-        "jump firewall",
+        "jump host_firewall",
     ]
-    without = chain("arrivals", render(NOTHING, None, ["eth0"]))
-    assert without == chain("arrivals", text)[:-1]
+    without = chain("ingress", render(NOTHING, None, ["eth0"]))
+    assert without == chain("ingress", text)[:-1]
     assert "chain firewall {" not in render(NOTHING)
 
 
@@ -149,8 +151,8 @@ def test_the_operators_rules_come_after_the_published_ports_and_before_nothing()
         "ip6 saddr @peers6 tcp dport @peer_tcp_ports return",
         "ip saddr @peers4 udp dport @peer_udp_ports return",
         "ip6 saddr @peers6 udp dport @peer_udp_ports return",
-        "ip saddr @friends4 icmp type echo-request return",
-        "ip6 saddr @friends6 icmpv6 type echo-request return",
+        "ip saddr @trusted4 icmp type echo-request return",
+        "ip6 saddr @trusted6 icmpv6 type echo-request return",
         # Sessions' own doors have chains of their own.
         "tcp dport @ssh_ports return",
         "ip saddr . ether saddr @host_pinned4 return",
@@ -163,16 +165,16 @@ def test_the_operators_rules_come_after_the_published_ports_and_before_nothing()
     ],
 )
 def test_who_has_business_with_a_host_comes_in(rule: str) -> None:
-    assert rule in chain("firewall", rules().chain)
+    assert rule in chain("host_firewall", rules().chain)
 
 
 def test_what_goes_elsewhere_is_left_to_the_chain_for_that() -> None:
-    assert chain("firewall", rules().chain)[0] == "fib daddr type unicast return"
+    assert chain("host_firewall", rules().chain)[0] == "fib daddr type unicast return"
 
 
 def test_whoever_is_left_is_dropped_and_nobody_is_accepted() -> None:
-    own = chain("firewall", rules().chain)
-    assert own[-1] == "goto drop_arrival"
+    own = chain("host_firewall", rules().chain)
+    assert own[-1] == "goto drop_ingress"
     assert {rule.split()[-1] for rule in own[:-1]} == {"return"}
     # No rule lets in whoever sends, without a word on what or who: the rest would be for nothing.
     assert all(re.match(r"(ip6?|icmp(v6)?|udp|tcp|fib) ", rule) for rule in own[:-1])

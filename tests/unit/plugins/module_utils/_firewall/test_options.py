@@ -23,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
 
 CONNECTION = ["203.0.113.7", "51234", "192.0.2.1", "2222"]
 NO_MANAGER = (
-    "firewall_managers is empty, and this connection does not come from an address: name the addresses that operators"
+    "firewall_ssh_sources is empty, and this connection does not come from an address: name the addresses that operators"
     " come from, or nobody could log in any more."
 )
 NETWORK_RULE = "must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24"
@@ -37,9 +37,9 @@ allowances = st.builds(
 )
 firewalls = st.builds(
     Firewall,
-    managers=texts,
+    ssh_sources=texts,
     gateways=texts | st.just(()),
-    peers=texts | st.just(()),
+    agents=texts | st.just(()),
     ssh_ports=st.tuples(st.integers(1, 65535)),
     allow=st.lists(allowances, max_size=3).map(tuple),
     interfaces=st.sampled_from([(), ("eth0",), ("eth0", "eth1")]),
@@ -71,12 +71,12 @@ def test_a_firewall_comes_back_from_json(made: Firewall) -> None:
 
 @pytest.mark.parametrize("managers", [None, [], "", ()])
 def test_managers_are_those_of_the_inventory_and_whoever_runs_ansible(managers: Any) -> None:
-    made = parsed(("198.51.100.7", "2001:db8::7"), managers=managers)
-    assert made.managers == ("198.51.100.7/32", "203.0.113.7/32", "2001:db8::7/128")
+    made = parsed(("198.51.100.7", "2001:db8::7"), ssh_sources=managers)
+    assert made.ssh_sources == ("198.51.100.7/32", "203.0.113.7/32", "2001:db8::7/128")
 
 
 def test_managers_that_are_named_are_all_the_managers() -> None:
-    assert parsed(("198.51.100.7",), managers=["10.0.0.0/8"]).managers == ("10.0.0.0/8",)
+    assert parsed(("198.51.100.7",), ssh_sources=["10.0.0.0/8"]).ssh_sources == ("10.0.0.0/8",)
 
 
 def test_whoever_runs_ansible_is_enough() -> None:
@@ -88,7 +88,7 @@ def test_hosts_of_the_inventory_are_enough_where_ansible_came_in_another_way() -
 
 
 def test_a_neighbour_that_runs_ansible_is_known_without_its_interface() -> None:
-    assert parsed(connection=["fe80::1%eth0", "51234", "fe80::2%eth0", "22"]).managers == ("fe80::1/128",)
+    assert parsed(connection=["fe80::1%eth0", "51234", "fe80::2%eth0", "22"]).ssh_sources == ("fe80::1/128",)
 
 
 def test_nobody_who_could_log_in_is_refused() -> None:
@@ -97,7 +97,7 @@ def test_nobody_who_could_log_in_is_refused() -> None:
     assert str(refused.value) == NO_MANAGER
 
 
-@pytest.mark.parametrize("option", ["managers", "gateways", "peers"])
+@pytest.mark.parametrize("option", ["ssh_sources", "gateways", "agents"])
 def test_networks_do_not_overlap_and_those_of_ipv4_come_first(option: str) -> None:
     named = ["2001:db8::1", "192.0.2.128/25", "192.0.2.0/25", "192.0.2.7", "10.1.0.0/16", "10.0.0.0/8", "2001:db8::1"]
     made = parse_firewall({option: named}, (), CONNECTION)
@@ -108,10 +108,10 @@ def test_networks_do_not_overlap_and_those_of_ipv4_come_first(option: str) -> No
     "named", ['["10.0.0.0/8", "192.0.2.7"]', "10.0.0.0/8, 192.0.2.7", ("10.0.0.0/8", " 192.0.2.7 ")]
 )
 def test_networks_may_be_json_text_or_separated_by_commas(named: Any) -> None:
-    assert parsed(peers=named).peers == ("10.0.0.0/8", "192.0.2.7/32")
+    assert parsed(agents=named).agents == ("10.0.0.0/8", "192.0.2.7/32")
 
 
-@pytest.mark.parametrize("option", ["managers", "gateways", "peers"])
+@pytest.mark.parametrize("option", ["ssh_sources", "gateways", "agents"])
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
@@ -131,8 +131,8 @@ def test_what_is_no_network_is_refused_by_its_option(option: str, named: Any, se
 
 def test_managers_that_are_no_networks_are_not_taken_for_none() -> None:
     with pytest.raises(ValidationError) as refused:
-        parsed((), [], managers=["agent1"])
-    assert str(refused.value) == f"firewall_managers: 'agent1' {NETWORK_RULE}."
+        parsed((), [], ssh_sources=["agent1"])
+    assert str(refused.value) == f"firewall_ssh_sources: 'agent1' {NETWORK_RULE}."
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ def test_allowances_that_are_no_list_are_refused() -> None:
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    assert refusal(managers=["x"], gateways=["y"], ssh_ports=[0], allow=[{}]).splitlines() == [
-        f"firewall_managers: 'x' {NETWORK_RULE}.",
+    assert refusal(ssh_sources=["x"], gateways=["y"], ssh_ports=[0], allow=[{}]).splitlines() == [
+        f"firewall_ssh_sources: 'x' {NETWORK_RULE}.",
         f"firewall_ssh_ports: '0' {PORT_RULE}.",
         f"firewall_gateways: 'y' {NETWORK_RULE}.",
         "firewall_allow[0].ports is required for tcp.",

@@ -232,13 +232,13 @@ ENDS = {
     "drop_tunnel",
     "drop_agent",
     "drop_metadata",
-    "drop_neighbour",
+    "drop_default_network",
     "drop_session",
     "drop_routed",
-    "drop_clear",
+    "drop_unencrypted",
     "drop_sshd",
     "drop_published",
-    "drop_arrival",
+    "drop_ingress",
 }
 
 
@@ -258,7 +258,7 @@ def test_the_text_only_ever_drops(text: str) -> None:
     assert all(hook.endswith("policy accept;") for hook in hooks)
     assert [rule for rule in rules if "accept" in rule and rule not in hooks] == []
     verdicts = {rule.split()[-1] for rule in rules if rule not in hooks and " packets log " not in rule}
-    assert verdicts <= {"return", "drop", "tunnels", "logins", "firewall", "published", *ENDS}
+    assert verdicts <= {"return", "drop", "vxlan", "session_sshd", "host_firewall", "published", *ENDS}
 
 
 @TEXTS
@@ -279,16 +279,16 @@ def test_every_jump_leads_to_a_chain_and_every_chain_is_reached(text: str) -> No
     found = chains(text)
     led = {rule.split()[-1] for rules in found.values() for rule in rules if re.search(r"\b(goto|jump) \w+$", rule)}
     based = {name for name, rules in found.items() if rules[0].startswith("type filter hook")}
-    assert {"drop_arrival", *led, *based} == set(found)
+    assert {"drop_ingress", *led, *based} == set(found)
 
 
 def test_only_a_firewall_of_the_operator_drops_what_arrives() -> None:
-    assert "goto drop_arrival" not in render(NOTHING)
-    assert "goto drop_arrival" in render(NOTHING, FULL)
+    assert "goto drop_ingress" not in render(NOTHING)
+    assert "goto drop_ingress" in render(NOTHING, FULL)
 
 
 def test_what_is_meant_to_be_encrypted_leaves_by_no_other_interface() -> None:
-    rule = 'ip6 daddr fd62:6169::/48 oifname != { "lo", "baiwg0" } goto drop_clear'
+    rule = 'ip6 daddr fd62:6169::/48 oifname != { "lo", "baiwg0" } goto drop_unencrypted'
     assert chains(render(NOTHING))["output"][1:] == [rule]
 
 
@@ -302,7 +302,7 @@ def test_a_published_port_is_for_gateways_and_for_the_agents_of_a_session_on_the
         "ip saddr @host_routed4 return",
         "goto drop_published",
     ]
-    assert found["logins"] == [
+    assert found["session_sshd"] == [
         "ip saddr . ether saddr . tcp dport @ssh_pinned4 return",
         "ip saddr . iifname . tcp dport @ssh_encrypted4 return",
         "ip saddr . tcp dport @ssh_routed4 return",
@@ -364,7 +364,7 @@ def test_sets_have_their_elements_as_nft_writes_them() -> None:
     )
     assert {name: elements(text, name) for name in re.findall(r"set (\w+) {", text)} == {
         "agents": ["192.0.2.1/32", "192.0.2.2/31"],
-        "same": ['"bai-1" . "bai-1"', '"bai-2" . "bai-2"'],
+        "session_bridges": ['"bai-1" . "bai-1"', '"bai-2" . "bai-2"'],
         "tunnel_ports": ["4789", "4790"],
         "pinned4": ["192.0.2.1 . 02:00:00:00:00:01 . 4711"],
         "pinned6": [],

@@ -149,9 +149,9 @@ def test_what_is_saved_is_plain_data(store: Store) -> None:
     assert json.loads(store.firewall_file.read_text()) == {
         "version": 1,
         "confirmed": {
-            "managers": ["192.0.2.7/32"],
+            "ssh_sources": ["192.0.2.7/32"],
             "gateways": [],
-            "peers": [],
+            "agents": [],
             "ssh_ports": [22],
             "allow": [],
             "interfaces": [],

@@ -36,8 +36,8 @@ table inet backendai {
 
 \tchain forward {
 \t\ttype filter hook forward priority filter; policy accept;
-\t\tiifname "bai-*" iifname . oifname != @same drop
-\t\toifname "bai-*" iifname . oifname != @same drop
+\t\tiifname "bai-*" iifname . oifname != @session_bridges drop
+\t\toifname "bai-*" iifname . oifname != @session_bridges drop
 \t}
 }
 """
@@ -116,8 +116,8 @@ def test_a_table_that_is_not_there_is_one_change(monkeypatch: pytest.MonkeyPatch
         (("192.0.2.3 }", "192.0.2.3, 0.0.0.0 }"), Change("firewall set agents", "0.0.0.0", None)),
         (("flags interval", "flags dynamic"), Change("firewall set agents", "flags dynamic", "flags interval")),
         (
-            ('\t\toifname "bai-*" iifname . oifname != @same drop\n', ""),
-            Change("firewall chain forward", None, 'oifname "bai-*" iifname . oifname != @same drop'),
+            ('\t\toifname "bai-*" iifname . oifname != @session_bridges drop\n', ""),
+            Change("firewall chain forward", None, 'oifname "bai-*" iifname . oifname != @session_bridges drop'),
         ),
         (
             ("\t\tiifname", "\t\taccept\n\t\tiifname"),

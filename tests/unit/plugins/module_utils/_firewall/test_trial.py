@@ -42,7 +42,7 @@ CONNECTION = "192.0.2.7 51234 192.0.2.1 22"
 LATER = "192.0.2.7 51235 192.0.2.1 22"
 CHANGED = [Change("firewall table inet backendai", None, "there")]
 TOO_LATE = "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
-UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_unproven is true"
+UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_force is true"
 SAME = f"this connection is the one with which the new rules came, {UNPROVEN}"
 NO_SSH = f"this connection is not one of SSH, {UNPROVEN}"
 

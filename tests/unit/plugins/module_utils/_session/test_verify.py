@@ -59,5 +59,5 @@ def test_drift_and_pairs_are_told_as_plain_data(engine: Any, store: Store, monke
     assert asked == [(here, {"main1": 101}, 3)]
     assert (told["plan"], told["committed"], told["expired"]) == (MADE.to_dict(), True, False)
     assert {name: one["status"] for name, one in told["containers"].items()} == {"main1": "running", "sub1": "created"}
-    assert told["drift"] == [{"subject": "link bax-1", "is": None, "should": "mtu 1450"}]
+    assert told["drift"] == [{"subject": "link bax-1", "actual": None, "expected": "mtu 1450"}]
     assert told["pairs"] == [{"from": "main1"}]

@@ -75,20 +75,20 @@ def test_targets_and_stints_survive_json() -> None:
 
 def test_silence_everywhere_is_well() -> None:
     made = report(probed(AGENT))
-    assert made["well"] is True
-    assert (made["findings"], made["not_proven"], error_of(made)) == ([], [], None)
+    assert made["ok"] is True
+    assert (made["findings"], made["inconclusive"], error_of(made)) == ([], [], None)
     assert made["tried"][1] == {
         "outsider": "user1",
         "target": "agent1",
         "address": "172.18.0.2",
         "kind": "container",
-        "via": "192.0.2.1",
+        "next_hop": "192.0.2.1",
         "ports": "1-65535",
         "udp_ports": "53,111,123,161,4789,7946,51820",
         "protocols": ["tcp", "udp", "icmp"],
     }
     assert render_report(made) == [
-        "from   to      address     kind       via        tcp ports  tcp  udp  icmp",
+        "from   to      address     kind       next hop   tcp ports  tcp  udp  icmp",
         "user1  agent1  192.0.2.1   agent      -          1-65535    -    -    -",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    -    -    -",
         "Nothing but the gateway answers user1, at 2 addresses.",
@@ -136,13 +136,13 @@ def test_of_a_gateway_only_what_is_open_beyond_the_expected_is_a_finding() -> No
         answer("192.0.2.9", "icmp", "open"),
     ]
     made = report(probed(GATEWAY, *heard), targets=(GATEWAY,))
-    assert [(one["protocol"], one["port"], one["means"]) for one in made["findings"]] == [
+    assert [(one["protocol"], one["port"], one["description"]) for one in made["findings"]] == [
         ("tcp", 22, "it takes connections"),
         ("udp", 53, "something answers there"),
     ]
     assert made["expected"] == [
-        {"target": "gateway1", "protocol": "tcp", "port": 443, "means": "HTTPS", "seen": True},
-        {"target": "gateway1", "protocol": "tcp", "port": 32000, "means": "SSH of train", "seen": False},
+        {"target": "gateway1", "protocol": "tcp", "port": 443, "description": "HTTPS", "open": True},
+        {"target": "gateway1", "protocol": "tcp", "port": 32000, "description": "SSH of train", "open": False},
     ]
     shown = render_report(made)
     assert shown[1].endswith("1 open, 1 as expected  1 open  -")
@@ -175,14 +175,14 @@ def test_what_was_not_tried_of_an_address_is_a_question_mark() -> None:
 
 
 def doubts(made: Any) -> list[tuple[Any, ...]]:
-    return [(one["outsider"], one["address"], one["why"]) for one in made["not_proven"]]
+    return [(one["outsider"], one["address"], one["why"]) for one in made["inconclusive"]]
 
 
 def test_a_host_that_could_not_be_asked_is_not_proven() -> None:
     unread = dataclasses.replace(AGENT, unread="it cannot be asked")
     made = report(probed(unread), targets=(unread,))
     assert doubts(made) == [(None, None, "it cannot be asked")]
-    assert (made["well"], render_report(made)[-1]) == (False, "not proven: agent1: it cannot be asked.")
+    assert (made["ok"], render_report(made)[-1]) == (False, "not proven: agent1: it cannot be asked.")
     assert error_of(made) == "the gateway is not shown to be the only way in: 1 thing was not proven."
 
 
@@ -214,13 +214,13 @@ def test_an_address_that_an_outsider_on_the_segment_cannot_try_is_not_proven() -
 def test_an_address_that_another_outsider_has_tried_is_proven() -> None:
     short = probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"})
     other = dataclasses.replace(probed(AGENT), outsider="user2")
-    assert report(short, other, outsiders=("user1", "user2"))["well"] is True
+    assert report(short, other, outsiders=("user1", "user2"))["ok"] is True
 
 
 def test_from_behind_a_router_what_no_route_leads_to_cannot_be_tried_but_the_host_itself_has_to_be() -> None:
     missing = {"172.18.0.2": "no route leads there"}
     routed = probed(AGENT, next_hops={"192.0.2.1": "203.0.113.1"}, missing=missing, on_link=False)
-    assert report(routed)["well"] is True
+    assert report(routed)["ok"] is True
     cut_off = probed(AGENT, next_hops={}, missing={**missing, "192.0.2.1": "no route leads there"}, on_link=False)
     assert [address for _outsider, address, _why in doubts(report(cut_off))] == ["172.18.0.2", "192.0.2.1"]
 

@@ -54,7 +54,7 @@ def mounts(left: tuple[str, ...] = (), stays: tuple[str, ...] = (), **seen: Any)
     """Return what the report says of mounts, where containers saw this in all of them."""
     sights = {name: {"/data": one, "/set": one} for name, one in seen.items() if one}
     report = build_verification_report(parts(MOUNTED), AgentReports({}, {}, left, stays, sights))
-    assert report["healthy"] is all(one["same"] and not one["mark_stays"] for one in report["mounts"])
+    assert report["healthy"] is all(one["same"] and not one["marker_left"] for one in report["mounts"])
     return list(report["mounts"])
 
 
@@ -68,7 +68,7 @@ def test_a_healthy_session_is_reported_whole() -> None:
 
 
 def test_drift_is_told_with_its_agent() -> None:
-    change = {"subject": "link bax-1", "is": "mtu 1400", "should": "mtu 1450"}
+    change = {"subject": "link bax-1", "actual": "mtu 1400", "expected": "mtu 1450"}
     report = build_verification_report(parts(MADE, agent2={"drift": [change]}), AgentReports({}))
     assert report["drift"] == [{"agent": "agent2", **change}]
     assert report["error"] == (
@@ -81,7 +81,7 @@ def test_an_agent_that_lost_its_part_differs() -> None:
     there = parts(MADE)
     del there["agent2"]
     report = build_verification_report(there, AgentReports({}))
-    assert report["drift"] == [{"agent": "agent2", "subject": "session train-llm", "is": None, "should": "held"}]
+    assert report["drift"] == [{"agent": "agent2", "subject": "session train-llm", "actual": None, "expected": "held"}]
     assert report["session"]["status"] == "DEGRADED"
     assert report["pairs"][6:] == [{"from": "sub2", "to": name, **NOTHING} for name in ("main1", "sub1", "sub2")]
 
@@ -102,7 +102,7 @@ def test_a_pair_that_does_not_meet_is_not_healthy(check: str) -> None:
 
 
 def test_a_session_that_is_being_made_says_so() -> None:
-    change = {"subject": "session train-llm", "is": "not committed", "should": "committed"}
+    change = {"subject": "session train-llm", "actual": "not committed", "expected": "committed"}
     report = build_verification_report(parts(MADE, agent1={"committed": False, "drift": [change]}), AgentReports({}))
     assert (report["session"]["status"], report["healthy"]) == ("CREATING", False)
 
@@ -114,15 +114,15 @@ def test_a_mark_that_all_containers_see_shows_the_same_data() -> None:
         "read_only": False,
         "compared": "mark",
         "same": True,
-        "apart": [],
-        "unasked": [],
-        "mark_stays": False,
+        "differing": [],
+        "unknown": [],
+        "marker_left": False,
     }
 
 
 def test_containers_that_do_not_see_the_mark_are_apart() -> None:
     data, _set = mounts(("/data",), main1=sight(), sub1=sight(), sub2=sight(mark=False))
-    assert (data["same"], data["apart"]) == (False, ["sub2"])
+    assert (data["same"], data["differing"]) == (False, ["sub2"])
 
 
 def test_without_a_mark_the_names_are_compared() -> None:
@@ -130,7 +130,7 @@ def test_without_a_mark_the_names_are_compared() -> None:
     alike = mounts(**here, sub2=sight(mark=False, folder="9:9"))
     assert [(one["compared"], one["same"]) for one in alike] == [("names", True), ("names", True)]
     unlike = mounts(**here, sub2=sight(mark=False, names="xyz"))
-    assert [(one["same"], one["apart"]) for one in unlike] == [(False, ["sub2"]), (False, ["sub2"])]
+    assert [(one["same"], one["differing"]) for one in unlike] == [(False, ["sub2"]), (False, ["sub2"])]
 
 
 def test_one_folder_on_one_agent_is_the_same_even_while_its_names_change() -> None:
@@ -139,24 +139,24 @@ def test_one_folder_on_one_agent_is_the_same_even_while_its_names_change() -> No
         "sub1": sight(mark=False, names="new"),
         "sub2": sight(mark=False, names="new"),
     }
-    assert [one["apart"] for one in mounts(**seen)] == [["sub2"], ["sub2"]]
+    assert [one["differing"] for one in mounts(**seen)] == [["sub2"], ["sub2"]]
 
 
 def test_containers_that_said_nothing_leave_it_open() -> None:
     data, read_only = mounts(("/data",), main1=sight(), sub1=sight(), sub2={})
-    assert (data["same"], data["unasked"], data["apart"]) == (None, ["sub2"], [])
-    assert (read_only["same"], read_only["unasked"]) == (None, ["sub2"])
+    assert (data["same"], data["unknown"], data["differing"]) == (None, ["sub2"], [])
+    assert (read_only["same"], read_only["unknown"]) == (None, ["sub2"])
 
 
 @pytest.mark.parametrize("main1", [{}, sight(mark=False, folder="-", names="-")], ids=["silent", "unreadable"])
 def test_what_main1_cannot_read_is_compared_with_nothing(main1: dict[str, Any]) -> None:
     data, _set = mounts(main1=main1, sub1=sight(mark=False), sub2=sight(mark=False))
-    assert (data["compared"], data["same"], data["unasked"]) == (None, None, ["main1", "sub1", "sub2"])
+    assert (data["compared"], data["same"], data["unknown"]) == (None, None, ["main1", "sub1", "sub2"])
 
 
 def test_a_mark_that_stays_is_told() -> None:
     data, read_only = mounts(("/data",), ("/data",), main1=sight(), sub1=sight(), sub2=sight())
-    assert (data["mark_stays"], read_only["mark_stays"]) == (True, False)
+    assert (data["marker_left"], read_only["marker_left"]) == (True, False)
 
 
 @pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("train-llm", SESSION_ID)])

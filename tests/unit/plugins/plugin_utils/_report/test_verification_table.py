@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
 
 WELL = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.0712}
 NOTHING = dict.fromkeys(WELL)
-MOUNT = {"target": "/data", "compared": "mark", "same": True, "apart": [], "unasked": [], "mark_stays": False}
+MOUNT = {"target": "/data", "compared": "mark", "same": True, "differing": [], "unknown": [], "marker_left": False}
 
 
 def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def test_everything_that_is_wrong_has_a_line() -> None:
         error="the session 'train-llm' is not healthy: ….",
         agents={"agent3": "no route to host"},
         drift=[
-            {"agent": "agent1", "subject": "link bax-1", "is": "mtu 1400", "should": "mtu 1450"},
-            {"agent": "agent1", "subject": "neighbour 10.128.0.9 on bax-1", "is": "02:ba", "should": None},
-            {"agent": "agent2", "subject": "container backendai-train-llm-sub2", "is": None, "should": "running"},
+            {"agent": "agent1", "subject": "link bax-1", "actual": "mtu 1400", "expected": "mtu 1450"},
+            {"agent": "agent1", "subject": "neighbour 10.128.0.9 on bax-1", "actual": "02:ba", "expected": None},
+            {"agent": "agent2", "subject": "container backendai-train-llm-sub2", "actual": None, "expected": "running"},
         ],
     )
     assert render_verification(wrong)[2:] == [
@@ -93,15 +93,15 @@ def test_pairs_that_fail_alike_share_a_line() -> None:
             "the same in all containers (main1 could leave no mark, so the names in the top folder were compared)",
         ),
         (
-            {"apart": ["sub1", "sub2"]},
+            {"differing": ["sub1", "sub2"]},
             "not what main1 sees in sub1, sub2 (a mark that main1 left there was looked for)",
         ),
         (
-            {"compared": None, "unasked": ["main1"]},
+            {"compared": None, "unknown": ["main1"]},
             "not known of main1 (user work of main1 could not be asked, or cannot read it)",
         ),
         (
-            {"apart": ["sub1"], "unasked": ["sub2"], "mark_stays": True},
+            {"differing": ["sub1"], "unknown": ["sub2"], "marker_left": True},
             (
                 "not what main1 sees in sub1; not known of sub2; the mark could not be removed"
                 " (a mark that main1 left there was looked for)"
