@@ -1,0 +1,162 @@
+"""Build the documentation site as HTML, without a network; a warning or a link that leads nowhere is a failure."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tests.gates import playbook_pages
+
+SITE = Path(".cache/docs-site")
+SOURCES = Path("docs/site")
+TOPICS = (
+    "sessions", "containers", "queue", "access", "networking", "inventory", "verification", "troubleshooting", "upgrade",
+    "coming-from", "performance", "security", "architecture",
+)  # fmt: skip
+"""The order of the pages in docs/; those that are not named here follow."""
+LINKS = {("a", "href"), ("link", "href"), ("script", "src"), ("img", "src")}
+
+
+class Page(HTMLParser):
+    """The links and the anchors of one page, and what a browser would load for it from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.anchors: set[str] = {"", "top"}
+        self.remote: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" or (tag, name) == ("a", "name"):
+                self.anchors.add(value or "")
+            elif (tag, name) in LINKS and value:
+                local = not urlsplit(value).scheme and not value.startswith("//")
+                if local:
+                    self.links.add(value)
+                elif tag != "a":
+                    self.remote.add(value)
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """Yield a sentence for each link inside a site that leads nowhere, and for each file that a page needs from elsewhere."""
+    pages = {path.resolve(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
+    for path, page in pages.items():
+        name = path.relative_to(site.resolve())
+        yield from (f"{name}: loads {address}" for address in sorted(page.remote))
+        for link in sorted(page.links):
+            parts = urlsplit(link)
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.is_file():
+                yield f"{name}: no file for the link {link}"
+            elif target in pages and unquote(parts.fragment) not in pages[target].anchors:
+                yield f"{name}: no anchor for the link {link}"
+
+
+def copy_checkout(target: Path) -> None:
+    """Copy the files of the checkout that git does not ignore."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    for name in filter(None, listing.stdout.decode().split("\0")):
+        if Path(name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(name, target / name)
+
+
+def write_reference(collections: Path, target: Path) -> None:
+    """Write a page for each module, plugin and role of the collection, with antsibull-docs."""
+    target.mkdir(mode=0o755)
+    subprocess.run(
+        ["antsibull-docs", "--config-file", Path("tests/gates/antsibull.cfg").absolute(),
+         "--config-file", (SOURCES / "antsibull.cfg").absolute(),
+         "collection", "--cleanup", "everything", "--use-current", "--fail-on-error", "--squash-hierarchy",
+         "--dest-dir", target, playbook_pages.COLLECTION],
+        env=os.environ | {"ANSIBLE_COLLECTIONS_PATH": str(collections)},
+        # Outside the checkout, whose ansible.cfg names another place for collections.
+        cwd=collections,
+        check=True,
+    )  # fmt: skip
+
+
+def write_playbooks(root: Path) -> list[str]:
+    """Write a page for each playbook, and return their names."""
+    options = playbook_pages.read_role_options(root)
+    names = []
+    for path in sorted(root.glob("playbooks/*.yml")):
+        playbook = playbook_pages.read_playbook(path, options)
+        path.with_suffix(".md").write_text(playbook_pages.page(playbook, options))
+        names.append(playbook.name)
+    return names
+
+
+def write_start_page(root: Path, playbooks: Iterable[str]) -> None:
+    """Write the start page: what the README says at its beginning, and lists of all pages."""
+    introduction = re.split(r"^## ", (root / "README.md").read_text(), maxsplit=1, flags=re.MULTILINE)[0]
+    topics = sorted((path.stem for path in root.glob("docs/*.md")), key=_rank)
+    others = sorted(path.stem for path in root.glob("*.md") if path.name not in ("README.md", "index.md"))
+    roles = sorted(path.parent.name for path in root.glob("roles/*/README.md"))
+    reference = {path.stem: path.stem.rsplit("_", 1) for path in sorted((root / "reference").glob("*_*.rst"))}
+
+    def of_kind(kind: str) -> list[str]:
+        return [f"{name} <reference/{page}>" for page, (name, suffix) in reference.items() if suffix == kind]
+
+    lists = {
+        "Guide": ["Getting started <README>", *(f"docs/{name}" for name in topics), *others],
+        "Playbooks": [f"playbooks/{name}" for name in playbooks],
+        "Roles": [f"roles/{name}/README" for name in roles],
+        "Variables of roles": of_kind("role"),
+        "Inventory and connection": [*of_kind("inventory"), *of_kind("connection")],
+        "Modules and filters": [*of_kind("module"), *of_kind("filter")],
+    }
+    sections = (f"## {title}\n\n{_toctree(title, entries)}\n" for title, entries in lists.items())
+    (root / "index.md").write_text("\n".join([introduction, *sections]))
+
+
+def _toctree(title: str, entries: Iterable[str]) -> str:
+    return "\n".join(["```{toctree}", ":maxdepth: 1", f":caption: {title}", "", *entries, "```"])
+
+
+def _rank(topic: str) -> tuple[int, str]:
+    return (TOPICS.index(topic) if topic in TOPICS else len(TOPICS), topic)
+
+
+def build(root: Path, site: Path, doctrees: Path) -> list[str]:
+    """Build the site with Sphinx, and return its warnings, with paths as in the checkout."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", doctrees, "-c", SOURCES, root, site],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    warnings = done.stderr.replace(f"{root}/", "").splitlines()
+    return warnings or ([f"sphinx ended with {done.returncode}"] if done.returncode else [])
+
+
+def main() -> None:
+    shutil.rmtree(SITE, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder).resolve()
+        root = top / "ansible_collections" / playbook_pages.COLLECTION.replace(".", "/")
+        copy_checkout(root)
+        write_reference(top, root / "reference")
+        write_start_page(root, write_playbooks(root))
+        problems = [*build(root, SITE, top / "doctrees"), *broken_links(SITE)]
+    if problems:
+        sys.exit("\n".join(problems))
+    print(f"documentation site: {len(list(SITE.rglob('*.html')))} pages in {SITE}/index.html")
+
+
+if __name__ == "__main__":
+    main()
