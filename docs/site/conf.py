@@ -23,11 +23,14 @@ nitpicky = True
 show_warning_types = True
 # Anchors as GitHub makes them, so that a link works in both places.
 myst_heading_anchors = 6
-suppress_warnings: list[str] = []
+# Of Ansible itself, as those in ANSIBLE_PAGES.
+nitpick_ignore_regex = [("envvar", "ANSIBLE_[A-Z_]+")]
 
-html_theme = "sphinx_ansible_theme"
+html_theme = "sphinx_rtd_theme"
 html_title = "backendai.cluster"
+html_theme_options = {"navigation_depth": 2}
 html_copy_source = False
+html_show_sphinx = False
 html_use_index = False
 pygments_style = "ansible"
 

@@ -118,7 +118,7 @@ def write_start_page(root: Path, playbooks: Iterable[str]) -> None:
         "Roles": [f"roles/{name}/README" for name in roles],
         "Variables of roles": of_kind("role"),
         "Inventory and connection": [*of_kind("inventory"), *of_kind("connection")],
-        "Modules and filters": [*of_kind("module"), *of_kind("filter")],
+        "Modules and filters": ["All modules and plugins <reference/index>", *of_kind("module"), *of_kind("filter")],
     }
     sections = (f"## {title}\n\n{_toctree(title, entries)}\n" for title, entries in lists.items())
     (root / "index.md").write_text("\n".join([introduction, *sections]))
