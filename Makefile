@@ -10,7 +10,7 @@ HOST_PARTS := $(shell find plugins roles/agent roles/firewall roles/gateway play
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean \
+.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
 	test-frameworks soak
 
 help: ## List the targets
@@ -62,6 +62,9 @@ docs: setup ## Every page of documentation, every reference, every role option
 		lint-collection-docs --plugin-docs --validate-collection-refs=all .
 	$(WITH_BIN) python tests/gates/plugin_docs.py
 	$(WITH_BIN) python tests/gates/role_options.py
+
+docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
+	$(WITH_BIN) python -m tests.gates.docs_site
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint

@@ -14,7 +14,7 @@ from sphinx.application import Sphinx
 
 project = "backendai.cluster"
 author = "backendai.cluster contributors"
-copyright = "backendai.cluster contributors"
+project_copyright = "backendai.cluster contributors"
 
 extensions = ["myst_parser", "sphinx_antsibull_ext"]
 root_doc = "index"
@@ -28,6 +28,8 @@ nitpick_ignore_regex = [("envvar", "ANSIBLE_[A-Z_]+")]
 
 html_theme = "sphinx_rtd_theme"
 html_title = "backendai.cluster"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_theme_options = {"navigation_depth": 2}
 html_copy_source = False
 html_show_sphinx = False

@@ -9,20 +9,35 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tests.gates import playbook_pages
+from tests.gates.playbook_pages import Playbook
 
 SITE = Path(".cache/docs-site")
 SOURCES = Path("docs/site")
 TOPICS = (
-    "sessions", "containers", "queue", "access", "networking", "inventory", "verification", "troubleshooting", "upgrade",
-    "coming-from", "performance", "security", "architecture",
+    "sessions", "containers", "queue", "access", "networking", "inventory", "verification", "troubleshooting",
+    "upgrade", "coming-from", "performance", "security", "architecture",
 )  # fmt: skip
 """The order of the pages in docs/; those that are not named here follow."""
 LINKS = {("a", "href"), ("link", "href"), ("script", "src"), ("img", "src")}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page in a list of the start page; without a title, it has the page's own."""
+
+    page: str
+    title: str = ""
+    summary: str = ""
+
+    @property
+    def link(self) -> str:
+        return f"{{doc}}`{self.title} </{self.page}>`" if self.title else f"{{doc}}`/{self.page}`"
 
 
 class Page(HTMLParser):
@@ -48,7 +63,7 @@ class Page(HTMLParser):
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """Yield a sentence for each link inside a site that leads nowhere, and for each file that a page needs from elsewhere."""
+    """Yield a sentence for each link inside a site that leads nowhere, and each file that is loaded from elsewhere."""
     pages = {path.resolve(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site.resolve())
@@ -90,42 +105,64 @@ def write_reference(collections: Path, target: Path) -> None:
     )  # fmt: skip
 
 
-def write_playbooks(root: Path) -> list[str]:
-    """Write a page for each playbook, and return their names."""
+def write_playbooks(root: Path) -> list[Playbook]:
+    """Write a page for each playbook, and return them."""
     options = playbook_pages.read_role_options(root)
-    names = []
+    playbooks = []
     for path in sorted(root.glob("playbooks/*.yml")):
         playbook = playbook_pages.read_playbook(path, options)
         path.with_suffix(".md").write_text(playbook_pages.page(playbook, options))
-        names.append(playbook.name)
-    return names
+        playbooks.append(playbook)
+    return playbooks
 
 
-def write_start_page(root: Path, playbooks: Iterable[str]) -> None:
-    """Write the start page: what the README says at its beginning, and lists of all pages."""
+def write_start_page(root: Path, playbooks: Iterable[Playbook]) -> None:
+    """Write the start page: what the README says at its beginning, and a list of all pages."""
     introduction = re.split(r"^## ", (root / "README.md").read_text(), maxsplit=1, flags=re.MULTILINE)[0]
     topics = sorted((path.stem for path in root.glob("docs/*.md")), key=_rank)
     others = sorted(path.stem for path in root.glob("*.md") if path.name not in ("README.md", "index.md"))
-    roles = sorted(path.parent.name for path in root.glob("roles/*/README.md"))
-    reference = {path.stem: path.stem.rsplit("_", 1) for path in sorted((root / "reference").glob("*_*.rst"))}
-
-    def of_kind(kind: str) -> list[str]:
-        return [f"{name} <reference/{page}>" for page, (name, suffix) in reference.items() if suffix == kind]
-
     lists = {
-        "Guide": ["Getting started <README>", *(f"docs/{name}" for name in topics), *others],
-        "Playbooks": [f"playbooks/{name}" for name in playbooks],
-        "Roles": [f"roles/{name}/README" for name in roles],
-        "Variables of roles": of_kind("role"),
-        "Inventory and connection": [*of_kind("inventory"), *of_kind("connection")],
-        "Modules and filters": ["All modules and plugins <reference/index>", *of_kind("module"), *of_kind("filter")],
+        "Guide": [
+            Entry("README", "Getting started"),
+            *(Entry(f"docs/{name}") for name in topics),
+            *(Entry(name) for name in others),
+        ],
+        "Playbooks": [Entry(f"playbooks/{book.name}", book.name, book.summary) for book in playbooks],
+        "Roles": [Entry(str(path.relative_to(root).with_suffix("")), path.parent.name) for path in _readmes(root)],
+        "Variables of roles": [*_reference_entries(root, "role")],
+        "Inventory and connection": [*_reference_entries(root, "inventory"), *_reference_entries(root, "connection")],
+        "Modules and filters": [
+            Entry("reference/index", "All modules and plugins"),
+            *_reference_entries(root, "module"),
+            *_reference_entries(root, "filter"),
+        ],
     }
-    sections = (f"## {title}\n\n{_toctree(title, entries)}\n" for title, entries in lists.items())
+    sections = (_section(title, entries) for title, entries in lists.items())
     (root / "index.md").write_text("\n".join([introduction, *sections]))
 
 
-def _toctree(title: str, entries: Iterable[str]) -> str:
-    return "\n".join(["```{toctree}", ":maxdepth: 1", f":caption: {title}", "", *entries, "```"])
+def _readmes(root: Path) -> list[Path]:
+    return sorted(root.glob("roles/*/README.md"))
+
+
+def _reference_entries(root: Path, kind: str) -> Iterator[Entry]:
+    """Yield an entry for each page that antsibull-docs wrote for a plugin of a kind, with the summary in its title."""
+    for path in sorted((root / "reference").glob(f"*_{kind}.rst")):
+        summary = re.search(rf"^{playbook_pages.COLLECTION}\.\w+ {kind} -- (.*)$", path.read_text(), re.MULTILINE)
+        yield Entry(f"reference/{path.stem}", path.stem.removesuffix(f"_{kind}"), summary[1] if summary else "")
+
+
+def _section(title: str, entries: Iterable[Entry]) -> str:
+    """Return a list of pages, and the same for the navigation of all pages."""
+    entries = list(entries)
+    lines = [
+        f"## {title}\n",
+        *(f"- {entry.link}" + (f": {entry.summary}" if entry.summary else "") for entry in entries),
+        f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n",
+        *(f"{entry.title} <{entry.page}>" if entry.title else entry.page for entry in entries),
+        "```\n",
+    ]
+    return "\n".join(lines)
 
 
 def _rank(topic: str) -> tuple[int, str]:
@@ -135,7 +172,22 @@ def _rank(topic: str) -> tuple[int, str]:
 def build(root: Path, site: Path, doctrees: Path) -> list[str]:
     """Build the site with Sphinx, and return its warnings, with paths as in the checkout."""
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", doctrees, "-c", SOURCES, root, site],
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-q",
+            "-W",
+            "--keep-going",
+            "-b",
+            "html",
+            "-d",
+            doctrees,
+            "-c",
+            SOURCES,
+            root,
+            site,
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ class Playbook:
     options: tuple[str, ...]
     host_groups: Mapping[str, str]
 
+    @property
+    def summary(self) -> str:
+        """The first sentence of the description."""
+        return " ".join(self.description.split()).split(". ")[0].removesuffix(".")
+
 
 def read_role_options(root: Path) -> dict[str, RoleOption]:
     """Return each option of each role, by its name."""
@@ -47,10 +53,10 @@ def read_role_options(root: Path) -> dict[str, RoleOption]:
 
 def read_playbook(path: Path, options: Mapping[str, RoleOption]) -> Playbook:
     """Return what a playbook's file documents; raises :class:`ValueError` where it has no comment at its top."""
-    text = "\n".join(file.read_text() for file in sorted(_files(path.resolve(), set())))
     header = re.match(r"---\n((?:# .*\n)+)", path.read_text())
     if header is None:
         raise ValueError(f"{path}: needs a comment below its first line that describes the playbook")
+    text = "\n".join([header[1], *(file.read_text() for file in sorted(_files(path.resolve(), set())))])
     plays = yaml.safe_load(path.read_text())
     return Playbook(
         name=path.stem,
@@ -75,13 +81,13 @@ def _lines(playbook: Playbook, options: Mapping[str, RoleOption]) -> Iterator[st
     yield "\n## Variables\n"
     roles = playbook.roles or sorted({options[name].role for name in playbook.options})
     links = ", ".join(f"{{ref}}`{role} <ansible_collections.{COLLECTION}.{role}_role>`" for role in roles)
-    yield f"All variables of its roles: {links}.\n" if playbook.roles else f"All variables of their roles: {links}.\n"
+    yield f"All variables are described with their roles: {links}.\n"
     yield "| variable | default | |\n|---|---|---|"
     for name, group in playbook.host_groups.items():
-        yield f"| `{name}` | `{group}` | The inventory group of the hosts. |"
+        yield f"| `{name}` | `{group}` | The inventory group of the {group}. |"
     for name in playbook.options:
         option = options[name]
-        default = "" if option.default in (None, "") else f"`{option.default}`"
+        default = "" if option.default in (None, "") else f"`{json.dumps(option.default)}`"
         yield f"| {_reference(name, option)} | {default} | {_as_markdown(option.description)} |"
     yield ""
 

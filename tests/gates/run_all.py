@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-ALONE = ("lint", "types", "unit", "docs", "changelog", "build", "sanity")
+ALONE = ("lint", "types", "unit", "docs", "docs-site", "changelog", "build", "sanity")
 ON_THE_LAB = ("lab", "integration", "molecule")
 NICE = ("nice", "-n", "15")
 LOGS = Path(".cache/gates")
