@@ -16,6 +16,7 @@ from antsibull_docs_parser.parser import Context, parse
 COLLECTION = "backendai.cluster"
 INCLUDED = re.compile(r"(?:import_playbook|import_tasks|include_tasks): ([\w/]+\.yml)")
 HOST_GROUP = re.compile(r"\b([a-z]+_group) \| default\('(\w+)'\)")
+TEMPLATED = re.compile(r"(?<![\w.'\[])[a-z]+_\w+(?= \|)")
 NAME = re.compile(r"\b[a-z]+_\w+")
 
 
@@ -56,14 +57,15 @@ def read_playbook(path: Path, options: Mapping[str, RoleOption]) -> Playbook:
     header = re.match(r"---\n((?:# .*\n)+)", path.read_text())
     if header is None:
         raise ValueError(f"{path}: needs a comment below its first line that describes the playbook")
-    text = "\n".join([header[1], *(file.read_text() for file in sorted(_files(path.resolve(), set())))])
+    text = "\n".join(file.read_text() for file in sorted(_files(path.resolve(), set())))
+    names = [*NAME.findall(header[1]), *TEMPLATED.findall(text)]
     plays = yaml.safe_load(path.read_text())
     return Playbook(
         name=path.stem,
         description=re.sub(r"^# ", "", header[1], flags=re.MULTILINE),
         steps=tuple(play["name"] for play in plays),
         roles=tuple(role["role"].removeprefix(f"{COLLECTION}.") for play in plays for role in play.get("roles", ())),
-        options=tuple(name for name in dict.fromkeys(NAME.findall(text)) if name in options),
+        options=tuple(name for name in dict.fromkeys(names) if name in options),
         host_groups=dict(HOST_GROUP.findall(text)),
     )
 
