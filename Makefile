@@ -57,11 +57,12 @@ types: setup ## Types: mypy
 unit: setup ## Unit tests
 	$(BIN)/pytest tests/unit
 
-docs: setup ## Every page of documentation, every reference, every role option
+docs: setup ## Every page of documentation with its examples, every reference, every role option
 	$(WITH_BIN) antsibull-docs --config-file tests/gates/antsibull.cfg \
 		lint-collection-docs --plugin-docs --validate-collection-refs=all .
 	$(WITH_BIN) python tests/gates/plugin_docs.py
 	$(WITH_BIN) python tests/gates/role_options.py
+	$(WITH_BIN) python -m tests.gates.pages
 
 docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
 	$(WITH_BIN) python -m tests.gates.docs_site

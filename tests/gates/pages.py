@@ -15,10 +15,9 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tests.gates.playbook_pages import COLLECTION, HOST_GROUP, read_role_options
+from tests.gates.playbook_pages import COLLECTION, HOST_GROUP, VARIABLE, read_role_options
 
 PAGES = ("*.md", "docs/*.md", "roles/*/README.md")
-VARIABLE = re.compile(r"(?:session|agent|gateway|firewall|scheduler)_\w*[a-z0-9]")
 EXTRA_VARIABLES = re.compile(r"(?<![\w-])(?:-e|--extra-vars)[ =]+('[^']*'|\"[^\"]*\"|\S+)")
 QUALIFIED = re.compile(rf"(?<![\w./-]){re.escape(COLLECTION)}\.(\w+)")
 PLAYBOOK_RUN = re.compile(rf"\bansible-playbook\b[^|;]*?(?<![\w./-]){re.escape(COLLECTION)}\.(\w+)")
@@ -61,6 +60,19 @@ class Checkout:
         """The options of roles, and the variables of playbooks that name groups of hosts."""
         texts = (path.read_text() for path in self.root.glob("playbooks/**/*.yml"))
         return {*read_role_options(self.root), *(name for text in texts for name, _ in HOST_GROUP.findall(text))}
+
+    @cached_property
+    def groups(self) -> set[str]:
+        """The groups that the inventory plugin makes of the sessions in examples and of the hosts in inventory/."""
+        pages = "".join(path.read_text() for path in self.pages)
+        inventories = "".join(path.read_text() for path in self.root.glob("inventory/*.yml"))
+        sessions = re.findall(r"session_name(?:=|: )([a-z0-9-]+)", pages)
+        hosts = re.findall(r"^ +(\w+):$", inventories, re.MULTILINE)
+        return {f"session_{name.replace('-', '_')}" for name in sessions} | {f"agent_{name}" for name in hosts}
+
+    @cached_property
+    def pages(self) -> list[Path]:
+        return sorted({path for pattern in PAGES for path in self.root.glob(pattern)})
 
     @cached_property
     def targets(self) -> set[str]:
@@ -219,7 +231,7 @@ def _name_problems(text: str, checkout: Checkout) -> Iterator[str]:
         if name not in checkout.playbooks:
             yield f"no playbook is called {COLLECTION}.{name}"
     for name in QUALIFIED.findall(PLAYBOOK_RUN.sub("", text)):
-        if name not in checkout.playbooks | checkout.plugins:
+        if name not in checkout.playbooks | checkout.plugins and not name.isupper():
             yield f"nothing in the collection is called {COLLECTION}.{name}"
     for name in _extra_variables(text):
         if name not in checkout.variables and not name.startswith("ansible_"):
@@ -259,9 +271,10 @@ def _path_problems(words: Iterable[str], checkout: Checkout) -> Iterator[str]:
 
 
 def _mention_problems(text: str, checkout: Checkout) -> Iterator[str]:
-    """Yield a sentence for inline code that is the name of a variable, alone or with a value, and of none that exists."""
+    """Yield a sentence for inline code that has the form of a variable, alone or with a value, and names nothing."""
     mention = re.match(rf"({VARIABLE.pattern})(?:$|=|: )", text)
-    if mention and mention[1] not in checkout.variables | checkout.playbooks | checkout.plugins:
+    names = checkout.variables | checkout.playbooks | checkout.plugins | checkout.groups
+    if mention and mention[1] not in names:
         yield f"neither a variable nor anything in the collection is called {mention[1]}"
 
 
@@ -284,8 +297,7 @@ def _link_problems(page: Page, checkout: Checkout) -> Iterator[tuple[int, str]]:
 def check_pages(root: Path) -> list[Fault]:
     """Return what is wrong with all pages of a checkout."""
     checkout = Checkout(root)
-    pages = sorted({path for pattern in PAGES for path in root.glob(pattern)})
-    return [fault for path in pages for fault in check_page(path, checkout)]
+    return [fault for path in checkout.pages for fault in check_page(path, checkout)]
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ COLLECTION = "backendai.cluster"
 INCLUDED = re.compile(r"(?:import_playbook|import_tasks|include_tasks): ([\w/]+\.yml)")
 HOST_GROUP = re.compile(r"\b([a-z]+_group) \| default\('(\w+)'\)")
 TEMPLATED = re.compile(r"(?<![\w.'\[])[a-z]+_\w+(?= \|)")
+VARIABLE = re.compile(r"(?:session|agent|gateway|firewall|scheduler)_\w*[a-z0-9]")
 NAME = re.compile(r"\b[a-z]+_\w+")
 
 
@@ -53,12 +54,18 @@ def read_role_options(root: Path) -> dict[str, RoleOption]:
 
 
 def read_playbook(path: Path, options: Mapping[str, RoleOption]) -> Playbook:
-    """Return what a playbook's file documents; raises :class:`ValueError` where it has no comment at its top."""
+    """Return what a playbook's file documents.
+
+    Raises :class:`ValueError` where it has no comment at its top, or one that names an unknown variable.
+    """
     header = re.match(r"---\n((?:# .*\n)+)", path.read_text())
     if header is None:
         raise ValueError(f"{path}: needs a comment below its first line that describes the playbook")
     text = "\n".join(file.read_text() for file in sorted(_files(path.resolve(), set())))
     names = [*NAME.findall(header[1]), *TEMPLATED.findall(text)]
+    for name in VARIABLE.findall(header[1]):
+        if name not in options and not path.with_stem(name).exists():
+            raise ValueError(f"{path}: no role has the variable {name}")
     plays = yaml.safe_load(path.read_text())
     return Playbook(
         name=path.stem,
