@@ -20,8 +20,8 @@ from tests.gates.playbook_pages import Playbook
 SITE = Path(".cache/docs-site")
 SOURCES = Path("docs/site")
 TOPICS = (
-    "sessions", "containers", "queue", "access", "networking", "inventory", "verification", "troubleshooting",
-    "upgrade", "coming-from", "performance", "security", "architecture",
+    "sessions", "containers", "placement", "queue", "access", "networking", "inventory", "verification",
+    "troubleshooting", "upgrade", "coming-from", "performance", "security", "architecture",
 )  # fmt: skip
 """The order of the pages in docs/; those that are not named here follow."""
 LINKS = {("a", "href"), ("link", "href"), ("script", "src"), ("img", "src")}
@@ -121,6 +121,7 @@ def write_start_page(root: Path, playbooks: Iterable[Playbook]) -> None:
     introduction = re.split(r"^## ", (root / "README.md").read_text(), maxsplit=1, flags=re.MULTILINE)[0]
     topics = sorted((path.stem for path in root.glob("docs/*.md")), key=_rank)
     others = sorted(path.stem for path in root.glob("*.md") if path.name not in ("README.md", "index.md"))
+    roles = [*_reference_entries(root, "role")]
     lists = {
         "Guide": [
             Entry("README", "Getting started"),
@@ -128,8 +129,8 @@ def write_start_page(root: Path, playbooks: Iterable[Playbook]) -> None:
             *(Entry(name) for name in others),
         ],
         "Playbooks": [Entry(f"playbooks/{book.name}", book.name, book.summary) for book in playbooks],
-        "Roles": [Entry(str(path.relative_to(root).with_suffix("")), path.parent.name) for path in _readmes(root)],
-        "Variables of roles": [*_reference_entries(root, "role")],
+        "Roles": [Entry(f"roles/{role.title}/README", role.title, role.summary) for role in roles],
+        "Variables of roles": [Entry(role.page, role.title) for role in roles],
         "Inventory and connection": [*_reference_entries(root, "inventory"), *_reference_entries(root, "connection")],
         "Modules and filters": [
             Entry("reference/index", "All modules and plugins"),
@@ -139,10 +140,6 @@ def write_start_page(root: Path, playbooks: Iterable[Playbook]) -> None:
     }
     sections = (_section(title, entries) for title, entries in lists.items())
     (root / "index.md").write_text("\n".join([introduction, *sections]))
-
-
-def _readmes(root: Path) -> list[Path]:
-    return sorted(root.glob("roles/*/README.md"))
 
 
 def _reference_entries(root: Path, kind: str) -> Iterator[Entry]:

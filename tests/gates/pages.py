@@ -12,10 +12,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tests.gates.playbook_pages import COLLECTION, HOST_GROUP, VARIABLE, read_role_options
+from tests.gates.playbook_pages import COLLECTION, HOST_GROUP, VARIABLE, RoleOption, read_role_options
 
 PAGES = ("*.md", "docs/*.md", "roles/*/README.md")
 EXTRA_VARIABLES = re.compile(r"(?<![\w-])(?:-e|--extra-vars)[ =]+('[^']*'|\"[^\"]*\"|\S+)")
@@ -56,10 +57,14 @@ class Checkout:
         return {path.stem for path in files} | {path.name for path in self.root.glob("roles/*")}
 
     @cached_property
+    def options(self) -> dict[str, RoleOption]:
+        return read_role_options(self.root)
+
+    @cached_property
     def variables(self) -> set[str]:
         """The options of roles, and the variables of playbooks that name groups of hosts."""
         texts = (path.read_text() for path in self.root.glob("playbooks/**/*.yml"))
-        return {*read_role_options(self.root), *(name for text in texts for name, _ in HOST_GROUP.findall(text))}
+        return {*self.options, *(name for text in texts for name, _ in HOST_GROUP.findall(text))}
 
     @cached_property
     def groups(self) -> set[str]:
@@ -76,7 +81,16 @@ class Checkout:
 
     @cached_property
     def targets(self) -> set[str]:
-        return set(re.findall(r"^([a-z][a-z-]*):", (self.root / "Makefile").read_text(), re.MULTILINE))
+        return set(re.findall(r"^([a-z][a-z-]*):", self.makefile, re.MULTILINE))
+
+    @cached_property
+    def settings(self) -> set[str]:
+        """The variables of the Makefile that a command may set."""
+        return set(re.findall(r"^(\w+) \?=", self.makefile, re.MULTILINE))
+
+    @cached_property
+    def makefile(self) -> str:
+        return (self.root / "Makefile").read_text()
 
     @cached_property
     def folders(self) -> set[str]:
@@ -171,29 +185,42 @@ def _inline_problems(page: Page, checkout: Checkout) -> Iterator[tuple[int, str]
 def _yaml_problems(first: int, content: str, checkout: Checkout) -> Iterator[tuple[int, str]]:
     try:
         for document in yaml.compose_all(content, yaml.SafeLoader):
-            for key in _variable_keys(document):
+            for key, value in _variables(document):
                 if VARIABLE.fullmatch(key.value) and key.value not in checkout.variables:
                     yield first + key.start_mark.line, f"no role has the variable {key.value}"
+                elif key.value in checkout.options:
+                    errors = _value_errors(key.value, value, checkout.options[key.value])
+                    yield from ((first + key.start_mark.line, error) for error in errors)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line if error.problem_mark else 0
         yield first + line, f"this is not YAML: {error.problem}"
 
 
-def _variable_keys(node: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
-    """Yield the keys of a document that may be variables: not the names of hosts and groups, nor options of modules."""
+def _variables(node: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+    """Yield the keys and values that may be variables: not the names of hosts and groups, nor options of modules."""
     if isinstance(node, yaml.SequenceNode):
         for element in node.value:
-            yield from _variable_keys(element)
+            yield from _variables(element)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
-                yield key
+                yield key, value
             names = isinstance(value, yaml.MappingNode) and key.value in ("hosts", "children")
             if names:
                 for _, member in value.value:
-                    yield from _variable_keys(member)
+                    yield from _variables(member)
             elif not str(key.value).startswith(f"{COLLECTION}."):
-                yield from _variable_keys(value)
+                yield from _variables(value)
+
+
+def _value_errors(name: str, node: yaml.Node, option: RoleOption) -> list[str]:
+    """Return what Ansible says of a value that the specification does not allow; templates and tags are not checked."""
+    text = yaml.serialize(node)
+    if "{{" in text or "!" in text:
+        return []
+    value = yaml.safe_load(text)
+    result = ArgumentSpecValidator({name: dict(option.specification)}).validate({name: value})
+    return [str(message) for message in result.error_messages]
 
 
 def _json_problems(first: int, content: str) -> Iterator[tuple[int, str]]:
@@ -249,9 +276,12 @@ def _extra_variables(text: str) -> Iterator[str]:
 
 def _make_problems(command: str, checkout: Checkout) -> Iterator[str]:
     for arguments in MAKE.findall(command):
-        for target in arguments.split():
-            if "=" not in target and not target.startswith("-") and target not in checkout.targets:
-                yield f"make has no target {target}"
+        for argument in arguments.split():
+            setting, assigns, _ = argument.partition("=")
+            if assigns and setting not in checkout.settings:
+                yield f"the Makefile has no variable {setting}"
+            elif not assigns and not argument.startswith("-") and argument not in checkout.targets:
+                yield f"make has no target {argument}"
 
 
 def _path_problems(words: Iterable[str], checkout: Checkout) -> Iterator[str]:

@@ -24,8 +24,16 @@ NAME = re.compile(r"\b[a-z]+_\w+")
 @dataclass(frozen=True)
 class RoleOption:
     role: str
-    description: str
-    default: object
+    specification: Mapping[str, Any]
+
+    @property
+    def description(self) -> str:
+        text = self.specification["description"]
+        return text if isinstance(text, str) else " ".join(text)
+
+    @property
+    def default(self) -> object:
+        return self.specification.get("default")
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ def read_role_options(root: Path) -> dict[str, RoleOption]:
     for path in sorted(root.glob("roles/*/meta/argument_specs.yml")):
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             for name, option in entry.get("options", {}).items():
-                options[name] = RoleOption(path.parts[-3], _as_text(option["description"]), option.get("default"))
+                options[name] = RoleOption(path.parts[-3], option)
     return options
 
 
@@ -112,11 +120,7 @@ def _reference(name: str, option: RoleOption) -> str:
 
 def _as_markdown(text: str) -> str:
     """Return a description, which has Ansible's markup, in the Markdown of one cell of a table."""
-    return to_md(parse(text, Context())).replace("|", "\\|").replace("\n", " ")
-
-
-def _as_text(description: Any) -> str:
-    return description if isinstance(description, str) else " ".join(description)
+    return to_md(parse(text, Context())).replace("\n", " ")
 
 
 def _files(path: Path, seen: set[Path]) -> set[Path]:

@@ -24,7 +24,7 @@ OPTIONS = """argument_specs:
   main:
     options:
       session_name: {description: The name.}
-      session_force: {description: [Whether C(a|b)., See O(session_name).], default: false}
+      session_force: {description: ["Whether C(a|b).", See O(session_name).], default: false}
       session_path: {description: A path., default: ""}
 """
 
@@ -42,6 +42,7 @@ def checkout(tmp_path: Path) -> Path:
         "playbooks/parts/end.yml": "- name: '{{ session_path | default() }}'\n",
         "playbooks/tasks/find.yml": "- include_tasks: find.yml\n",
         "reference/plan_module.rst": "backendai.cluster.plan module -- Plan it\n+++\n",
+        "reference/session_role.rst": "backendai.cluster.session role -- One session\n+++\n",
     }
     for name, text in files.items():
         path = tmp_path / name
@@ -53,11 +54,12 @@ def checkout(tmp_path: Path) -> Path:
 def test_the_start_page_lists_every_page(checkout: Path) -> None:
     write_start_page(checkout, write_playbooks(checkout))
     text = (checkout / "index.md").read_text()
-    assert text.startswith("# Collection\n\nWhat it is.\n\n## Guide\n")
+    assert text.startswith("# Collection\n\nWhat it is.\n\n\n## Guide\n")
     assert "## Install" not in text
     assert text.index("docs/sessions") < text.index("docs/security") < text.index("docs/zebra")
     assert "- {doc}`end </playbooks/end>`: End a session\n" in text
     assert "- {doc}`plan </reference/plan_module>`: Plan it\n" in text
+    assert "- {doc}`session </roles/session/README>`: One session\n" in text
     for entry in ("Getting started <README>", "docs/zebra", "end <playbooks/end>", "session <roles/session/README>"):
         assert f"\n{entry}\n" in text
 
@@ -70,7 +72,7 @@ def test_a_playbook_is_described_by_its_own_file(checkout: Path) -> None:
     text = page(playbook, options)
     assert "{ansopt}`backendai.cluster.session#role:main:session_force` ends it anyway" in text
     assert "| `agent_group` | `agents` | The inventory group of the agents. |" in text
-    assert "| `false` | Whether <code>a\\|b</code>. See " in text
+    assert r"| `false` | Whether <code>a\|b</code>\. See " in text
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,16 @@ OPTIONS = """argument_specs:
   main:
     options:
       session_name: {description: The name.}
-      session_env: {description: The environment.}
+      session_env: {description: The environment., type: dict}
+      session_wait: {description: Whether to wait., type: bool}
+      session_mounts:
+        description: Folders.
+        type: list
+        elements: dict
+        options: {source: {required: true}, mode: {choices: [ro, rw]}}
 """
 FILES = {
-    "Makefile": "demo: lab ## Show it\n\nlab:\n\ttrue\n",
+    "Makefile": "ROUNDS ?= 1\n\ndemo: lab ## Show it\n\nlab:\n\ttrue\n",
     "README.md": "# Collection\n",
     "docs/other.md": "# Other\n\n## What's `left`?\n\n## Twice\n\n## Twice\n",
     "docs/bench.json": "{}\n",
@@ -64,7 +70,8 @@ CREATE = "ansible-playbook -i inventory/agents.yml backendai.cluster.create_sess
         ),
         ("`backendai.cluster.plan`", "1: nothing in the collection is called backendai.cluster.plan"),
         (fence("sh", "ansible-playbook playbooks/create.yml"), "2: there is no file playbooks/create.yml"),
-        (fence("console", "$ sudo make lab demo LAB=1 -j2 tests"), "2: make has no target tests"),
+        (fence("console", "$ sudo make lab demo ROUNDS=2 -j2 tests"), "2: make has no target tests"),
+        (fence("sh", "make demo ROUND=2"), "2: the Makefile has no variable ROUND"),
         ("Run `make it`.", "1: make has no target it"),
         (fence("console", f"$ {CREATE} -e session_nam=a"), "2: no role has the variable session_nam"),
         (fence("console", f"$ {CREATE} \\", "    -e 'session_name=a b=1'"), "2: no role has the variable b"),
@@ -74,6 +81,19 @@ CREATE = "ansible-playbook -i inventory/agents.yml backendai.cluster.create_sess
         (
             fence("yaml", "agents:", "  hosts:", "    agent_1: {agent_user: 1}"),
             "4: no role has the variable agent_user",
+        ),
+        (
+            fence("yaml", "a:", "  session_env: [1]"),
+            "3: argument 'session_env' is of type list and we were unable to convert to dict: <class 'list'> cannot be "
+            "converted to a dict",
+        ),
+        (
+            fence("yaml", "session_mounts: [{source: /a, target: /b}]"),
+            "2: session_mounts.target. Supported parameters include: mode, source.",
+        ),
+        (
+            fence("yaml", "session_mounts:", "  - {source: /a, mode: x}"),
+            "2: value of mode must be one of: ro, rw, got: x found in session_mounts",
         ),
         (
             "Text,\nand `session_nmae`.",
@@ -103,6 +123,7 @@ def test_a_mistake_is_found(checkout: Path, text: str, expected: str) -> None:
     "text",
     [
         fence("yaml", "session_name: train", "session_env: {A: b}", "---", "other: !vault |", "  text"),
+        fence("yaml", "session_wait: '{{ x }}'", "session_mounts: [{source: /a, mode: ro}]", "session_env: !vault x"),
         fence("yaml", "agents:", "  hosts:", "    agent_1:", "  children:", "    agent_rooms:"),
         fence("yaml", "- backendai.cluster.session_plan:", "    agent_option: 1"),
         fence("json", '{"session_unknown": "…"}'),
