@@ -85,8 +85,8 @@ CREATE = "ansible-playbook -i inventory/agents.yml backendai.cluster.create_sess
         (
             fence("yaml", "a:", "  session_env: [1]"),
             (
-                "3: argument 'session_env' is of type list and we were unable to convert to dict: <class 'list'> cannot be "
-                "converted to a dict"
+                "3: argument 'session_env' is of type list and we were unable to convert to dict: <class 'list'> "
+                "cannot be converted to a dict"
             ),
         ),
         (
