@@ -64,7 +64,7 @@ class Checkout:
     def variables(self) -> set[str]:
         """The options of roles, and the variables of playbooks that name groups of hosts."""
         texts = (path.read_text() for path in self.root.glob("playbooks/**/*.yml"))
-        return {*self.options, *(name for text in texts for name, _ in HOST_GROUP.findall(text))}
+        return {*self.options, *(name for text in texts for name, _group in HOST_GROUP.findall(text))}
 
     @cached_property
     def groups(self) -> set[str]:
@@ -99,7 +99,7 @@ class Checkout:
 
     def has_file(self, path: str) -> bool:
         """Whether a path, which may have wildcards, is of a file or folder of the checkout."""
-        return any(True for _ in self.root.glob(path.rstrip("/")))
+        return next(self.root.glob(path.rstrip("/")), None) is not None
 
 
 class Page:
@@ -207,7 +207,7 @@ def _variables(node: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, yaml.N
                 yield key, value
             names = isinstance(value, yaml.MappingNode) and key.value in ("hosts", "children")
             if names:
-                for _, member in value.value:
+                for _name, member in value.value:
                     yield from _variables(member)
             elif not str(key.value).startswith(f"{COLLECTION}."):
                 yield from _variables(value)
@@ -277,7 +277,7 @@ def _extra_variables(text: str) -> Iterator[str]:
 def _make_problems(command: str, checkout: Checkout) -> Iterator[str]:
     for arguments in MAKE.findall(command):
         for argument in arguments.split():
-            setting, assigns, _ = argument.partition("=")
+            setting, assigns, _value = argument.partition("=")
             if assigns and setting not in checkout.settings:
                 yield f"the Makefile has no variable {setting}"
             elif not assigns and not argument.startswith("-") and argument not in checkout.targets:
@@ -287,7 +287,7 @@ def _make_problems(command: str, checkout: Checkout) -> Iterator[str]:
 def _path_problems(words: Iterable[str], checkout: Checkout) -> Iterator[str]:
     for word in words:
         path = word.strip("'\"(),:;")
-        folder, separator, _ = path.partition("/")
+        folder, separator, _rest = path.partition("/")
         if not separator or not re.fullmatch(r"[\w./*-]+", path):
             continue
         if folder in checkout.folders:

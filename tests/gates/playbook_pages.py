@@ -48,7 +48,7 @@ class Playbook:
     @property
     def summary(self) -> str:
         """The first sentence of the description."""
-        return " ".join(self.description.split()).split(". ")[0].removesuffix(".")
+        return " ".join(self.description.split()).split(". ", maxsplit=1)[0].removesuffix(".")
 
 
 def read_role_options(root: Path) -> dict[str, RoleOption]:
