@@ -200,7 +200,10 @@ def main() -> None:
         root = top / "ansible_collections" / playbook_pages.COLLECTION.replace(".", "/")
         copy_checkout(root)
         write_reference(top, root / "reference")
-        write_start_page(root, write_playbooks(root))
+        try:
+            write_start_page(root, write_playbooks(root))
+        except ValueError as error:
+            sys.exit(str(error).replace(f"{root}/", ""))
         problems = [*build(root, SITE, top / "doctrees"), *broken_links(SITE)]
     if problems:
         sys.exit("\n".join(problems))
