@@ -169,26 +169,12 @@ def _rank(topic: str) -> tuple[int, str]:
 def build(root: Path, site: Path, doctrees: Path) -> list[str]:
     """Build the site with Sphinx, and return its warnings, with paths as in the checkout."""
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-q",
-            "-W",
-            "--keep-going",
-            "-b",
-            "html",
-            "-d",
-            doctrees,
-            "-c",
-            SOURCES,
-            root,
-            site,
-        ],
+        [sys.executable, "-m", "sphinx", "-qW", "--keep-going", "-b", "html", "-d", doctrees,
+         "-c", SOURCES, root, site],
         capture_output=True,
         text=True,
         check=False,
-    )
+    )  # fmt: skip
     warnings = done.stderr.replace(f"{root}/", "").splitlines()
     return warnings or ([f"sphinx ended with {done.returncode}"] if done.returncode else [])
 
