@@ -122,7 +122,7 @@ def _list() -> dict[str, Figure]:
 
 
 def _ten_creates() -> dict[str, Figure]:
-    what = "ten create_session at once with room for six, until all runs have ended."
+    what = "ten create_session at once with room for six, until all have ended."
     return {
         "ten_creates": Figure("ten_creates", f"Wall time: {what}", "s", wanted=90, moonshot=45),
         "cpu_ten_creates": Figure("ten_creates", f"{_MACHINE}: {what}", "s"),
@@ -192,18 +192,28 @@ FIGURES: dict[str, Figure] = {
 
 # The comparison in the README. Each line names its figures, so that it cannot differ from the report.
 COMPARISON = (
-    "Eight containers on one agent: `create_session` {seconds_create_one_agent}, a loop of `community.docker`"
-    " {seconds_community_docker_one_agent}, parallel `docker run` over SSH (no network, names or SSH)"
-    " {seconds_docker_run_one_agent}.",
-    "The same on three agents: {seconds_create_three_agents}, {seconds_community_docker_three_agents}"
-    " and {seconds_docker_run_three_agents}. Of the three, only `create_session` joins the agents by a network and tests it.",
-    "TCP throughput between two agents: {network_stream} of a Docker Swarm overlay's"
-    " ({network_stream_unfiltered} without bridged filtering), {network_stream_of_underlay} of the underlay's."
-    " The firewall leaves {firewall_stream} of it.",
-    "Round trip between two agents: {network_round_trip} of a Swarm overlay's."
-    " Making the network with its first container: {network_attach} of Swarm's time.",
-    "Ten `create_session` at the same moment, with room for six: {ten_creates} until all runs have ended."
-    " A decision over 10,000 agents: {decision_10000_agents} of CPU time.",
+    (
+        "Eight containers on one agent: `create_session` {seconds_create_one_agent}, a loop of `community.docker`"
+        " {seconds_community_docker_one_agent}, parallel `docker run` over SSH (no network, names or SSH)"
+        " {seconds_docker_run_one_agent}."
+    ),
+    (
+        "The same on three agents: {seconds_create_three_agents}, {seconds_community_docker_three_agents} and"
+        " {seconds_docker_run_three_agents}. Only `create_session` joins the agents by a network, and tests it."
+    ),
+    (
+        "TCP throughput between two agents: {network_stream} of a Docker Swarm overlay's"
+        " ({network_stream_unfiltered} without bridged filtering), {network_stream_of_underlay} of the underlay's."
+        " The firewall leaves {firewall_stream} of it."
+    ),
+    (
+        "Round trip between two agents: {network_round_trip} of a Swarm overlay's."
+        " Making the network with its first container: {network_attach} of Swarm's time."
+    ),
+    (
+        "Ten `create_session` at the same moment, with room for six: {ten_creates} until all runs have ended."
+        " A decision over 10,000 agents: {decision_10000_agents} of CPU time."
+    ),
 )
 
 
