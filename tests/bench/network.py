@@ -60,7 +60,9 @@ def measure(count: int) -> dict[str, list[float]]:
             "session": plain,
             "unguarded": plain,
             "unfiltered": plain,
-            "wireguard": stack.enter_context(encrypted_session(f"{sessions.PREFIX}wireguard")),
+            "wireguard": stack.enter_context(
+                encrypted_session(f"{sessions.PREFIX}wireguard", {"firewall_allow": ports})
+            ),
         }
         network = Network(paths)
         with network.served():

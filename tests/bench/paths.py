@@ -58,14 +58,14 @@ def session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]
 
 
 @contextlib.contextmanager
-def encrypted_session(name: str) -> Iterator[NetworkPath]:
-    """Make a session over WireGuard, the agents provisioned for it meanwhile."""
+def encrypted_session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]:
+    """Make a session over WireGuard, the agents provisioned for it meanwhile; ``variables`` are those of the agents."""
     try:
-        lab.run_playbook("provision_agents", WIREGUARD)
+        lab.run_playbook("provision_agents", {**variables, **WIREGUARD})
         with session(name, WIREGUARD) as path:
             yield path
     finally:
-        lab.run_playbook("provision_agents", {"agent_underlay_encryption": ""})
+        lab.run_playbook("provision_agents", {**variables, "agent_underlay_encryption": ""})
 
 
 @contextlib.contextmanager
