@@ -127,6 +127,7 @@ def write_start_page(root: Path, playbooks: Iterable[Playbook]) -> None:
             Entry("README", "Getting started"),
             *(Entry(f"docs/{name}") for name in topics),
             *(Entry(name) for name in others),
+            Entry("CHANGELOG"),
         ],
         "Playbooks": [Entry(f"playbooks/{book.name}", book.name, book.summary) for book in playbooks],
         "Roles": [Entry(f"roles/{role.title}/README", role.title, role.summary) for role in roles],
