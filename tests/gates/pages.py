@@ -76,6 +76,18 @@ class Checkout:
         return {f"session_{name.replace('-', '_')}" for name in sessions} | {f"agent_{name}" for name in hosts}
 
     @cached_property
+    def tests(self) -> set[str]:
+        """The names of all tests, without the prefix, as docs/security.md names them."""
+        texts = (path.read_text() for path in self.root.glob("tests/**/test_*.py"))
+        return {name for text in texts for name in re.findall(r"^def test_(\w+)", text, re.MULTILINE)}
+
+    @cached_property
+    def firewall_names(self) -> set[str]:
+        """The sets and chains of the firewall's tables."""
+        texts = (path.read_text() for path in self.root.glob("plugins/module_utils/_firewall/*.py"))
+        return {name for text in texts for names in re.findall(r"@(\w+)|chain (\w+) ", text) for name in names if name}
+
+    @cached_property
     def pages(self) -> list[Path]:
         return sorted({path for pattern in PAGES for path in self.root.glob(pattern)})
 
@@ -303,7 +315,8 @@ def _path_problems(words: Iterable[str], checkout: Checkout) -> Iterator[str]:
 def _mention_problems(text: str, checkout: Checkout) -> Iterator[str]:
     """Yield a sentence for inline code that has the form of a variable, alone or with a value, and names nothing."""
     mention = re.match(rf"({VARIABLE.pattern})(?:$|=|: )", text)
-    names = checkout.variables | checkout.playbooks | checkout.plugins | checkout.groups
+    names = checkout.variables | checkout.playbooks | checkout.plugins | checkout.groups | checkout.tests
+    names = names | checkout.firewall_names
     if mention and mention[1] not in names:
         yield f"neither a variable nor anything in the collection is called {mention[1]}"
 
