@@ -172,7 +172,7 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
-        # Sessions' traffic comes in tunnels: the chain vxlan knows who may send those.
+        # Sessions' traffic comes in tunnels: the chain vxlan_peers knows who may send those.
         udp dport @tunnel_ports fib daddr type local return
 {_anti_spoofing_rules(outer)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published
@@ -199,10 +199,10 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
     chain input {{
         type filter hook input priority filter; policy accept;
         iifname "{BRIDGE_PREFIX}*" goto drop_session
-        udp dport @tunnel_ports jump vxlan
+        udp dport @tunnel_ports jump vxlan_peers
         iifname != "lo" tcp dport @ssh_ports jump session_sshd
     }}
-    chain vxlan {{
+    chain vxlan_peers {{
         ip saddr . ether saddr . {_VNI} @pinned4 return
         ip6 saddr . ether saddr . {_VNI} @pinned6 return
         ip saddr . iifname . {_VNI} @encrypted4 return

@@ -127,7 +127,7 @@ def test_what_comes_to_a_tunnel_of_this_host_is_looked_at_once_by_the_chain_for_
     (tunnels,) = [number for number, rule in enumerate(arrivals) if "@tunnel_ports" in rule]
     assert arrivals[tunnels] == "udp dport @tunnel_ports fib daddr type local return"
     assert "goto drop_forged" in arrivals[tunnels + 1]
-    assert "udp dport @tunnel_ports jump vxlan" in chain("input", text)
+    assert "udp dport @tunnel_ports jump vxlan_peers" in chain("input", text)
 
 
 def test_the_operators_rules_come_after_the_published_ports_and_before_nothing() -> None:

@@ -258,7 +258,7 @@ def test_the_text_only_ever_drops(text: str) -> None:
     assert all(hook.endswith("policy accept;") for hook in hooks)
     assert [rule for rule in rules if "accept" in rule and rule not in hooks] == []
     verdicts = {rule.split()[-1] for rule in rules if rule not in hooks and " packets log " not in rule}
-    assert verdicts <= {"return", "drop", "vxlan", "session_sshd", "host_firewall", "published", *ENDS}
+    assert verdicts <= {"return", "drop", "vxlan_peers", "session_sshd", "host_firewall", "published", *ENDS}
 
 
 @TEXTS
