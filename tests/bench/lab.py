@@ -86,23 +86,23 @@ def underlay_address(agent: str) -> str:
 
 def memory_share(parts: int) -> int:
     """Return the memory, in bytes, of which each agent has room for ``parts`` containers and no more."""
-    return laboratory.share(parts)
+    return laboratory.memory_share(parts)
 
 
 def firewall(**variables: Any) -> AbstractContextManager[None]:
     """Give the agents other firewall rules, ``firewall_*`` variables without their prefix, for a while."""
-    return firewalls.firewall(**variables)
+    return firewalls.temporary_firewall(**variables)
 
 
 def agent_state() -> dict[str, str]:
     """Return what a session can leave behind on each agent, as text that can be compared."""
-    return laboratory.remains()
+    return laboratory.agent_state()
 
 
 def live_sessions() -> list[tuple[str, str, bool]]:
     """Return the id and name of each session, and whether it only waits."""
-    queued = [entry for entry in laboratory.queue().values() if entry["state"] != "ended"]
-    plans = [stored["plan"] for sessions in laboratory.held().values() for stored in sessions]
+    queued = [entry for entry in laboratory.queue_entries().values() if entry["state"] != "ended"]
+    plans = [stored["plan"] for sessions in laboratory.stored_sessions().values() for stored in sessions]
     sessions = {plan["id"]: (plan["id"], plan["name"], False) for plan in plans}
     waiting = {entry["id"]: (entry["id"], entry["name"], True) for entry in queued if entry["id"] not in sessions}
     return [*waiting.values(), *sessions.values()]
@@ -110,7 +110,7 @@ def live_sessions() -> list[tuple[str, str, bool]]:
 
 def history() -> set[str]:
     """Return the ids of the ended sessions that the queue remembers."""
-    return {entry["id"] for entry in laboratory.queue().values() if entry["state"] == "ended"}
+    return {entry["id"] for entry in laboratory.queue_entries().values() if entry["state"] == "ended"}
 
 
 def forget(session_ids: Iterable[str]) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.containers import carried
-from tests.integration.laboratory import Kernel, at_once, everywhere, inside, ssh
+from tests.integration.containers import transferred_bytes
+from tests.integration.laboratory import Kernel, in_parallel, run_in, run_on_all, ssh
 from tests.integration.session_requests import TWO
-from tests.integration.sessions import Started, started
+from tests.integration.sessions import StartedSession, started_session
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 PYTHON_OF_THE_IMAGE = "3.11"
@@ -44,10 +44,10 @@ def frameworks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         subprocess.run([*pip, "--target", folder, *wheels], check=True)
         for program in PROGRAMS.glob("*.py"):
             (folder / program.name).write_text(program.read_text())
-        at_once(*[partial(copy, folder, agent) for agent in AGENTS])
+        in_parallel(*[partial(copy, folder, agent) for agent in AGENTS])
         yield ON_AGENTS
     finally:
-        everywhere(f"rm -rf {ON_AGENTS}", AGENTS)
+        run_on_all(f"rm -rf {ON_AGENTS}", AGENTS)
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
@@ -60,7 +60,7 @@ def copy(folder: Path, agent: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Two containers on two agents that see the frameworks."""
     asked = {
         **TWO,
@@ -69,30 +69,30 @@ def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         "mounts": [{"source": frameworks, "target": IN_CONTAINERS, "read_only": True}],
         "env": {"PYTHONPATH": IN_CONTAINERS},
     }
-    with started(tmp_path_factory.mktemp("two"), **asked) as session:
+    with started_session(tmp_path_factory.mktemp("two"), **asked) as session:
         yield session
 
 
 def printed(kernel: Kernel, script: str) -> list[dict[str, Any]]:
     """Run a script of the shell in a container and return the JSON objects among what it printed."""
-    lines = inside(kernel, "sh", "-c", script).splitlines()
+    lines = run_in(kernel, "sh", "-c", script).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def test_torchrun_sums_over_all_containers_with_the_sessions_variables_alone(two: Started) -> None:
+def test_torchrun_sums_over_all_containers_with_the_sessions_variables_alone(two: StartedSession) -> None:
     main = two.kernels[0]
-    before = {name: carried(main, name) for name in ("cluster0", "eth0")}
+    before = {name: transferred_bytes(main, name) for name in ("cluster0", "eth0")}
     both = f"ssh sub1 '{TORCHRUN}' & {TORCHRUN} && wait $!"
     results = sorted(printed(main, both), key=lambda result: int(result["rank"]))
     assert results == [
         {"host": "main1", "rank": 0, "size": 2, "right": True},
         {"host": "sub1", "rank": 1, "size": 2, "right": True},
     ]
-    assert carried(main, "cluster0") - before["cluster0"] > 8 * NUMBERS
-    assert carried(main, "eth0") - before["eth0"] < NUMBERS
+    assert transferred_bytes(main, "cluster0") - before["cluster0"] > 8 * NUMBERS
+    assert transferred_bytes(main, "eth0") - before["eth0"] < NUMBERS
 
 
-def test_tensorflow_reads_the_cluster_and_its_own_place_from_tf_config(two: Started) -> None:
+def test_tensorflow_reads_the_cluster_and_its_own_place_from_tf_config(two: StartedSession) -> None:
     main = two.kernels[0]
     cluster = {"worker": ["main1:29500", "sub1:29501"]}
     for rank, kernel in enumerate(two.kernels):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.inventories import UNREACHABLE, inventory
-from tests.integration.laboratory import AGENTS, ROOT, queue, remains
+from tests.integration.inventories import UNREACHABLE, inventory_options
+from tests.integration.laboratory import AGENTS, ROOT, agent_state, queue_entries
 from tests.integration.rounds import Campaign
 from tests.integration.sessions import Sessions
 
@@ -25,8 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    asked = (config.getoption(name) for name in ("soak", "seed", "soak_progress"))
-    config.stash[CAMPAIGN] = Campaign.begin(*asked)
+    options = (config.getoption(name) for name in ("soak", "seed", "soak_progress"))
+    config.stash[CAMPAIGN] = Campaign.begin(*options)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -42,35 +42,35 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
     """End what others have left in the lab, such as the sessions of the demo: tests count what is there."""
-    made = Sessions(tmp_path_factory.mktemp("empty"))
-    for record in made.run("list_sessions").record:
-        ended = made.terminate(id=record["id"])
-        assert ended.code == 0, ended.output
-    assert {entry["state"] for entry in queue().values()} <= {"ended"}
+    sessions = Sessions(tmp_path_factory.mktemp("empty"))
+    for record in sessions.run("list_sessions").record:
+        result = sessions.terminate(id=record["id"])
+        assert result.code == 0, result.output
+    assert {entry["state"] for entry in queue_entries().values()} <= {"ended"}
 
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> Iterator[random.Random]:
     """What makes the random choices of each round of a test: of one, or of as many as ``--soak`` asks for."""
-    return request.config.stash[CAMPAIGN].of(request.node.name)
+    return request.config.stash[CAMPAIGN].rounds_of(request.node.name)
 
 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Iterator[Sessions]:
     """Sessions with names of their own; afterwards the agents and the queue are as they were before."""
-    with Sessions(tmp_path) as made:
-        yield made
-    assert remains() == made.before
+    with Sessions(tmp_path) as sessions:
+        yield sessions
+    assert agent_state() == sessions.initial_state
 
 
 @pytest.fixture
-def near(sessions: Sessions) -> Sessions:
+def agent1_sessions(sessions: Sessions) -> Sessions:
     """Sessions on agent1 alone, for what is the same wherever it happens."""
-    sessions.only_on(AGENTS[0])
+    sessions.limit_to(AGENTS[0])
     return sessions
 
 
 @pytest.fixture
 def unreachable_agent2(tmp_path: Path) -> list[str]:
     """The options with which agent2 has a port where nobody listens."""
-    return inventory(tmp_path, agent2=UNREACHABLE)
+    return inventory_options(tmp_path, agent2=UNREACHABLE)

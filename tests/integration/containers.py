@@ -7,48 +7,51 @@ from collections.abc import Sequence
 from functools import partial
 
 from tests.integration.internals import DEFAULT_NETWORK, SESSIONS
-from tests.integration.laboratory import Kernel, at_once, inside, on
+from tests.integration.laboratory import Kernel, in_parallel, run_in, run_on
 
 LOGIN = ("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
-SOON = ("-o", "ConnectTimeout=2")
+SHORT_TIMEOUT = ("-o", "ConnectTimeout=2")
 
 
-def variables(printed: str) -> dict[str, str]:
+def parse_environment(printed: str) -> dict[str, str]:
     """Return what ``env`` printed."""
     return dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
 
 
-def logs_in(source: Kernel, target: Kernel) -> bool:
+def can_log_in(source: Kernel, target: Kernel) -> bool:
     """Tell whether a container logs in to another by its name, at once."""
-    return inside(source, *LOGIN, *SOON, target["hostname"], "hostname", check=False).strip() == target["hostname"]
+    return (
+        run_in(source, *LOGIN, *SHORT_TIMEOUT, target["hostname"], "hostname", check=False).strip()
+        == target["hostname"]
+    )
 
 
-def whole(kernels: Sequence[Kernel]) -> bool:
+def all_can_log_in(kernels: Sequence[Kernel]) -> bool:
     """Tell whether every container logs in to the next in rank order."""
     ring = zip(kernels, [*kernels[1:], kernels[0]], strict=True)
-    return all(at_once(*[partial(logs_in, source, target) for source, target in ring]))
+    return all(in_parallel(*[partial(can_log_in, source, target) for source, target in ring]))
 
 
-def exit_code(kernel: Kernel) -> int:
+def wait_for_exit(kernel: Kernel) -> int:
     """Wait until a container has ended, and return its exit code."""
-    return int(on(kernel["agent"], f"docker wait {kernel['container']}"))
+    return int(run_on(kernel["agent"], f"docker wait {kernel['container']}"))
 
 
-def carried(kernel: Kernel, interface: str) -> int:
+def transferred_bytes(kernel: Kernel, interface: str) -> int:
     """Return how many bytes an interface of a container has received and sent."""
-    counters = [f"/sys/class/net/{interface}/statistics/{way}_bytes" for way in ("rx", "tx")]
-    return sum(map(int, inside(kernel, "cat", *counters).split()))
+    counters = [f"/sys/class/net/{interface}/statistics/{direction}_bytes" for direction in ("rx", "tx")]
+    return sum(map(int, run_in(kernel, "cat", *counters).split()))
 
 
 def default_address(agent: str, container: str) -> str:
     """Return the address of a container on the agent's default network; it may change with every start."""
     form = f'{{{{(index .NetworkSettings.Networks "{DEFAULT_NETWORK}").IPAddress}}}}'
-    return on(agent, shlex.join(["docker", "inspect", "--format", form, container])).strip()
+    return run_on(agent, shlex.join(["docker", "inspect", "--format", form, container])).strip()
 
 
 def public_keys(kernel: Kernel, session_id: str) -> set[str]:
     """Return the public halves of all keys that a container knows of: users' and hosts'."""
     folder = f"{SESSIONS}/{session_id}/{kernel['hostname']}/ssh"
-    lines = on(kernel["agent"], f"cat {folder}/authorized_keys {folder}/known_hosts").splitlines()
+    lines = run_on(kernel["agent"], f"cat {folder}/authorized_keys {folder}/known_hosts").splitlines()
     words = [line.split() for line in lines]
     return {line[line.index("ssh-ed25519") + 1] for line in words}

@@ -14,19 +14,19 @@ from tests.integration.laboratory import INVENTORY, ansible
 PLAYBOOK = Path(__file__).with_name("playbooks") / "firewall.yml"
 
 
-def rules(variables: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
+def apply_firewall(variables: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
     """Give the agents the rules that ``firewall_*`` variables, without their prefix, describe."""
-    given = json.dumps({f"firewall_{name}": value for name, value in variables.items()})
-    return ansible("ansible-playbook", "-i", INVENTORY, PLAYBOOK, "-e", given, *options)
+    extra_vars = json.dumps({f"firewall_{name}": value for name, value in variables.items()})
+    return ansible("ansible-playbook", "-i", INVENTORY, PLAYBOOK, "-e", extra_vars, *options)
 
 
 @contextmanager
-def firewall(**variables: Any) -> Iterator[None]:
+def temporary_firewall(**variables: Any) -> Iterator[None]:
     """Let the agents have other rules; afterwards they have those of the lab again."""
-    changed = rules(variables)
+    changed = apply_firewall(variables)
     try:
         assert changed.returncode == 0, changed.stdout
         yield
     finally:
-        back = rules({})
-        assert back.returncode == 0, back.stdout
+        restored = apply_firewall({})
+        assert restored.returncode == 0, restored.stdout

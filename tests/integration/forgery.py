@@ -13,16 +13,16 @@ from typing import Any
 from tests.integration.containers import default_address
 from tests.integration.frames import datagram, ethernet, vxlan
 from tests.integration.internals import DEFAULT_BRIDGE, session_bridge
-from tests.integration.laboratory import TIMEOUT, Kernel, address, at_once, on, ssh
+from tests.integration.laboratory import TIMEOUT, Kernel, address, in_parallel, run_on, ssh
 from tests.integration.probes import mac
 from tests.integration.programs import run_line
-from tests.integration.sessions import Started
+from tests.integration.sessions import StartedSession
 
-TUNNEL, IN_CONTAINER, ON_AGENT, IN_WORLD = 4789, 9997, 9998, 9999
+TUNNEL, IN_CONTAINER, ON_AGENT, EXTERNAL = 4789, 9997, 9998, 9999
 #: What a peer of a session sends into its tunnel.
 PEER = "a peer of the session"
 #: What nothing drops.
-ALWAYS = {"a container", "a host"}
+LEGITIMATE = {"a container", "a host"}
 #: What arrives where the rules are gone.
 FORGED = {
     "a stranger",
@@ -48,7 +48,7 @@ def session_mac(kernel: Kernel) -> str:
     return f"02:ba:{ip_address(kernel['address']).packed.hex(':')}"
 
 
-def heard(listeners: Mapping[str, Sequence[str]], senders: Sequence[tuple[str, str]]) -> set[str]:
+def collect_datagrams(listeners: Mapping[str, Sequence[str]], senders: Sequence[tuple[str, str]]) -> set[str]:
     """Let lines listen on hosts, run the senders' lines (host, line) once they do, and return all texts that came."""
     with ExitStack() as stack:
         listening = [
@@ -57,28 +57,28 @@ def heard(listeners: Mapping[str, Sequence[str]], senders: Sequence[tuple[str, s
             for line in lines
         ]
         assert {process.stdout and process.stdout.readline() for process in listening} == {"ready\n"}
-        at_once(*[partial(on, host, line) for host, line in senders])
+        in_parallel(*[partial(run_on, host, line) for host, line in senders])
         return {name for process in listening for name in json.loads(process.communicate(timeout=TIMEOUT)[0])}
 
 
-def world() -> str:
+def external_address() -> str:
     """Return the address of somebody who takes no part: for containers, the world."""
     return address("user1")
 
 
-def arrived(session: Started) -> set[str]:
+def send_forged_frames(session: StartedSession) -> set[str]:
     """Send frames under true and false names and return who was heard: in a container, on agent2, in the world."""
-    target, peer = session.on("agent2"), session.on("agent3")
+    target, peer = session.container_on("agent2"), session.container_on("agent3")
     listeners = {
         "agent2": [in_container(target, "listen", IN_CONTAINER, SECONDS), run_line("listen", ON_AGENT, SECONDS)],
-        "user1": [run_line("listen", IN_WORLD, SECONDS)],
+        "user1": [run_line("listen", EXTERNAL, SECONDS)],
     }
-    return heard(listeners, [*_into_the_tunnel(session, target, peer), *_out_of_the_container(session, target)])
+    return collect_datagrams(listeners, [*_vxlan_senders(session, target, peer), *_container_senders(session, target)])
 
 
-def _into_the_tunnel(session: Started, target: Kernel, peer: Kernel) -> list[tuple[str, str]]:
+def _vxlan_senders(session: StartedSession, target: Kernel, peer: Kernel) -> list[tuple[str, str]]:
     """Return the hosts that send VXLAN datagrams to agent2, each with the line that does."""
-    claimed = {
+    names_by_host = {
         "agent3": {"agent3": PEER},
         "user1": {"user1": "a stranger", "agent3": "a stranger as a peer", "gateway1": "a stranger as a gateway"},
         "agent1": {"agent1": "an agent of another session"},
@@ -86,35 +86,35 @@ def _into_the_tunnel(session: Started, target: Kernel, peer: Kernel) -> list[tup
 
     def frame(host: str, sender: str, name: str) -> str:
         inner = datagram(peer["address"], target["address"], IN_CONTAINER, name.encode())
-        carried = vxlan(session.record["network"]["vni"], ethernet(session_mac(peer), session_mac(target), inner))
-        outer = datagram(address(sender), address("agent2"), TUNNEL, carried)
+        payload = vxlan(session.record["network"]["vni"], ethernet(session_mac(peer), session_mac(target), inner))
+        outer = datagram(address(sender), address("agent2"), TUNNEL, payload)
         return ethernet(mac(host), mac("agent2"), outer).hex()
 
     return [
-        (host, run_line("send_frames", "eth0", *(frame(host, sender, name) for sender, name in named.items())))
-        for host, named in claimed.items()
+        (host, run_line("send_frames", "eth0", *(frame(host, sender, name) for sender, name in names.items())))
+        for host, names in names_by_host.items()
     ]
 
 
-def _out_of_the_container(session: Started, sender: Kernel) -> list[tuple[str, str]]:
+def _container_senders(session: StartedSession, sender: Kernel) -> list[tuple[str, str]]:
     """Return the lines with which a container on agent2, and a host, send to the agent itself and to the world."""
-    bridges = {link["ifname"]: link for link in json.loads(on("agent2", "ip -j address show type bridge"))}
+    bridges = {link["ifname"]: link for link in json.loads(run_on("agent2", "ip -j address show type bridge"))}
     own_bridge, default = bridges[session_bridge(session.record["id"])], bridges[DEFAULT_BRIDGE]
     local = next(entry["local"] for entry in default["addr_info"] if entry["family"] == "inet6")
-    own = default_address("agent2", sender["container"])
+    own_address = default_address("agent2", sender["container"])
     on_cluster0 = [
         datagram(sender["address"], address("agent2"), ON_AGENT, b"a container on its session's bridge"),
     ]
     on_eth0 = [
         datagram("fe80::1", local, ON_AGENT, b"a container over IPv6"),
-        datagram(own, "255.255.255.255", ON_AGENT, b"a container to everybody"),
-        datagram(own, world(), IN_WORLD, b"a container"),
-        datagram(address("gateway1"), world(), IN_WORLD, b"a container as somebody else"),
+        datagram(own_address, "255.255.255.255", ON_AGENT, b"a container to everybody"),
+        datagram(own_address, external_address(), EXTERNAL, b"a container"),
+        datagram(address("gateway1"), external_address(), EXTERNAL, b"a container as somebody else"),
     ]
 
-    def sent(interface: str, bridge: dict[str, Any], packets: Sequence[bytes]) -> tuple[str, str]:
+    def sender_line(interface: str, bridge: dict[str, Any], packets: Sequence[bytes]) -> tuple[str, str]:
         frames = [ethernet(session_mac(sender), bridge["address"], packet).hex() for packet in packets]
         return "agent2", in_container(sender, "send_frames", interface, *frames)
 
     hello = run_line("send_datagram", address("agent2"), ON_AGENT, "a host")
-    return [sent("cluster0", own_bridge, on_cluster0), sent("eth0", default, on_eth0), ("user1", hello)]
+    return [sender_line("cluster0", own_bridge, on_cluster0), sender_line("eth0", default, on_eth0), ("user1", hello)]

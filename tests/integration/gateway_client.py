@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.internals import GATEWAY_STATE, MODULE_ROUTES
-from tests.integration.laboratory import INVENTORY, Run, address, ansible, everywhere, on, play, ssh
+from tests.integration.laboratory import INVENTORY, Run, address, ansible, run_on, run_on_all, run_playbook, ssh
 from tests.integration.programs import run_line, source
 
 GATEWAY, USER = "gateway1", "user1"
@@ -31,59 +31,61 @@ Route = dict[str, Any]
 def program(host: str, name: str, data: object, *arguments: object) -> str:
     """Run a program on a host with data, as JSON, as its standard input; return what it printed."""
     line = ssh(host, run_line(name, *arguments))
-    done = subprocess.run(line, input=json.dumps(data), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(line, input=json.dumps(data), capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
-def client(asked: Mapping[str, Any]) -> Any:
+def run_client(request: Mapping[str, Any]) -> Any:
     """Have the outsider ask the gateway, and return what it was told."""
-    return json.loads(program(USER, "web_client", {"host": address(GATEWAY), **asked}))
+    return json.loads(program(USER, "web_client", {"host": address(GATEWAY), **request}))
 
 
-def ask(path: str, *, name: str = "", method: str = "GET", **headers: str) -> Answer:
+def send_request(path: str, *, name: str = "", method: str = "GET", **headers: str) -> Answer:
     """Ask the gateway for one path, under its address unless another name is given."""
-    given = {key.replace("_", "-"): value for key, value in headers.items()}
-    request = {"path": path, "name": name or address(GATEWAY), "method": method, "headers": given}
-    return dict(client({"requests": [request]})[0])
+    http_headers = {key.replace("_", "-"): value for key, value in headers.items()}
+    request = {"path": path, "name": name or address(GATEWAY), "method": method, "headers": http_headers}
+    return dict(run_client({"requests": [request]})[0])
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer_header(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def signed(*, own: bool = True, algorithm: str = "ES256", **claims: object) -> str:
+def signed_token(*, own_key: bool = True, algorithm: str = "ES256", **claims: object) -> str:
     """Return a token with these claims, signed with the gateway's own key, or with another."""
-    said = {"sub": SESSION, "exp": int(time.time()) + 600, **claims}
-    key = f"{GATEWAY_STATE}/token.key" if own else ""
-    return program(GATEWAY, "sign_token", [{"alg": algorithm, "typ": "JWT"}, said], key).strip()
+    all_claims = {"sub": SESSION, "exp": int(time.time()) + 600, **claims}
+    key = f"{GATEWAY_STATE}/token.key" if own_key else ""
+    return program(GATEWAY, "sign_token", [{"alg": algorithm, "typ": "JWT"}, all_claims], key).strip()
 
 
-def provision(folder: Path, *options: str, **variables: object) -> Run:
+def provision_gateway(folder: Path, *options: str, **variables: object) -> Run:
     """Run ``provision_gateways`` with ``gateway_*`` variables given without their prefix."""
-    return play("provision_gateways", folder, {f"gateway_{key}": value for key, value in variables.items()}, *options)
+    return run_playbook(
+        "provision_gateways", folder, {f"gateway_{key}": value for key, value in variables.items()}, *options
+    )
 
 
-def routes(*options: str, **args: object) -> dict[str, Any]:
-    """Change the gateway's routes; return the result, and with it, as ``said``, all that was shown."""
-    asked = json.dumps({"purge": False, **args})
-    line = ["ansible", "-i", INVENTORY, GATEWAY, "-m", MODULE_ROUTES, "-a", asked, *options]
-    done = ansible(*line, ANSIBLE_PIPELINING="1", ANSIBLE_CALLBACK_RESULT_FORMAT="json")
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    return {**json.JSONDecoder().raw_decode(done.stdout.split("=> ", 1)[1])[0], "said": said}
+def change_routes(*options: str, **args: object) -> dict[str, Any]:
+    """Change the gateway's routes; return the result, and with it, as ``output``, all that was shown."""
+    module_args = json.dumps({"purge": False, **args})
+    line = ["ansible", "-i", INVENTORY, GATEWAY, "-m", MODULE_ROUTES, "-a", module_args, *options]
+    process = ansible(*line, ANSIBLE_PIPELINING="1", ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+    output = process.stdout + process.stderr
+    assert process.returncode == 0, output
+    return {**json.JSONDecoder().raw_decode(process.stdout.split("=> ", 1)[1])[0], "output": output}
 
 
-def endpoint(place: int, host: str = "") -> Route:
+def endpoint(number: int, host: str = "") -> Route:
     """Return where the app with that number listens: on the gateway, unless another address is given."""
-    return {"address": host or address(GATEWAY), "port": FIRST_PORT + place}
+    return {"address": host or address(GATEWAY), "port": FIRST_PORT + number}
 
 
-def app(name: str, place: int, **more: object) -> Route:
-    return {"name": name, **endpoint(place), **more}
+def app(name: str, number: int, **options: object) -> Route:
+    return {"name": name, **endpoint(number), **options}
 
 
-def known_routes() -> list[Route]:
+def example_routes() -> list[Route]:
     """Return the routes of two sessions: of the first, with a way in by SSH, an app runs and another does not."""
     apps = [app("web", 0), app("down", 8), app("db", 7, protocol="tcp")]
     login = {"address": address(GATEWAY), "port": 22}
@@ -95,24 +97,24 @@ def known_routes() -> list[Route]:
 
 def start_apps() -> Sequence[str]:
     """Start the apps of the tests, which end with a reboot; return their units."""
-    started = []
-    for place, (host, name) in enumerate([(address(GATEWAY), "mine"), (address(GATEWAY), "theirs"), ("::1", "six")]):
+    units = []
+    for number, (host, name) in enumerate([(address(GATEWAY), "mine"), (address(GATEWAY), "theirs"), ("::1", "six")]):
         unit = f"backendai-test-{name}"
         line = f"systemd-run --quiet --collect --unit {unit} --property LimitNOFILE=8192"
-        on(GATEWAY, f"{line} python3 {FOLDER}/web_app.py {host} {FIRST_PORT + place} {name}")
-        started.append(unit)
-    return started
+        run_on(GATEWAY, f"{line} python3 {FOLDER}/web_app.py {host} {FIRST_PORT + number} {name}")
+        units.append(unit)
+    return units
 
 
 @contextmanager
-def apps_behind_the_gateway() -> Iterator[dict[str, Any]]:
+def running_apps() -> Iterator[dict[str, Any]]:
     """Have two apps behind the gateway; yield what setting their routes said. No route and no app stays."""
     text = shlex.quote(source("web_app"))
-    on(GATEWAY, f"mkdir -p {FOLDER}; printf %s {text} > {FOLDER}/web_app.py")
+    run_on(GATEWAY, f"mkdir -p {FOLDER}; printf %s {text} > {FOLDER}/web_app.py")
     units = " ".join(start_apps())
     try:
-        yield routes(routes=known_routes(), exact=True)
+        yield change_routes(routes=example_routes(), exact=True)
     finally:
-        everywhere(f"systemctl stop {units}; rm -r {FOLDER}", [GATEWAY], check=False)
-        routes(exact=True)
-    assert on(GATEWAY, f"ls {GATEWAY_STATE}/routes; cat {GATEWAY_STATE}/maps/*") == ""
+        run_on_all(f"systemctl stop {units}; rm -r {FOLDER}", [GATEWAY], check=False)
+        change_routes(exact=True)
+    assert run_on(GATEWAY, f"ls {GATEWAY_STATE}/routes; cat {GATEWAY_STATE}/maps/*") == ""

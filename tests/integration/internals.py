@@ -20,17 +20,17 @@ MODULE_INFO = "backendai.cluster.agent_info"
 MODULE_SEGMENTATION = "backendai.cluster.agent_segmentation"
 
 # Units of systemd. Each of those that heal is a timer and a service.
-HEAL_AGENT = "backendai-reconcile"
-HEAL_FIREWALL = "backendai-firewall-reconcile"
+RECONCILE_AGENT = "backendai-reconcile"
+RECONCILE_FIREWALL = "backendai-firewall-reconcile"
 #: What runs once the engine has started, as a pattern of systemd: a host may have none.
 RESTORE = "backendai-restor?.service"
-HEAL_GATEWAY = "backendai-gateway-reconcile"
+RECONCILE_GATEWAY = "backendai-gateway-reconcile"
 UNIT_FIREWALL = "backendai-firewall"
 UNIT_GATEWAY = "backendai-gateway"
 UNIT_WIREGUARD = "backendai-wireguard"
 UNIT_SCHEDULER = "backendai-schedule"
 #: The timers that end trials of firewalls, as a pattern of systemd.
-TRIAL_TIMERS = "backendai-firewall-????????.timer"
+ROLLBACK_TIMERS = "backendai-firewall-????????.timer"
 
 # Folders and files of hosts.
 AGENT_STATE = "/var/lib/backendai"
@@ -44,9 +44,9 @@ GATEWAY_CERTIFICATE = f"{GATEWAY_ETC}/gateway/certificate.pem"
 
 # Tables of nftables, and what is in them.
 TABLE = "inet backendai"
-TABLE_OF_GATEWAY = "inet backendai_gateway"
-CHAIN_OF_SESSIONS = "forward"
-CHAIN_DROP_ARRIVAL, CHAIN_DROP_FORGED = "drop_ingress", "drop_forged"
+GATEWAY_TABLE = "inet backendai_gateway"
+SESSION_CHAIN = "forward"
+CHAIN_DROP_INGRESS, CHAIN_DROP_FORGED = "drop_ingress", "drop_forged"
 SET_PEERS, SET_SSH_PORTS = "pinned4", "ssh_ports"
 
 # Networks and links.
@@ -55,7 +55,7 @@ WIREGUARD_DEVICE = "baiwg0"
 BRIDGE_PREFIX, TUNNEL_PREFIX = "bai-", "bax-"
 
 #: Lists the ports that an agent publishes of sessions, by the label of their containers.
-PUBLISHED_OF_SESSIONS = "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id"
+LIST_PUBLISHED_PORTS = "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id"
 
 
 def session_bridge(session_id: str) -> str:

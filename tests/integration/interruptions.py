@@ -30,7 +30,7 @@ def kill_run(run: subprocess.Popen[str]) -> None:
     os.killpg(run.pid, signal.SIGKILL)
 
 
-def killed_at(task: str, line: Sequence[str]) -> None:
+def kill_at_task(task: str, line: Sequence[str]) -> None:
     """Start a run, and kill it as soon as it comes to a task."""
     with launch(line) as run:
         printed = await_task(run, task)

@@ -13,7 +13,7 @@ from tests.integration.laboratory import INVENTORY
 UNREACHABLE = {"ansible_port": 9, "ansible_ssh_timeout": 3}
 
 
-def inventory(folder: Path, **changes: dict[str, Any]) -> list[str]:
+def inventory_options(folder: Path, **changes: dict[str, Any]) -> list[str]:
     """Return the options that make Ansible use the lab's inventory with other variables of some hosts."""
     data = yaml.safe_load(INVENTORY.read_text())
     for group in data["all"]["children"].values():

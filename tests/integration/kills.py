@@ -14,18 +14,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.integration.engines import start_engine
 from tests.integration.internals import TASKS
 from tests.integration.interruptions import await_task, kill_run
-from tests.integration.laboratory import AGENTS, BUSYBOX, ROOT, TIMEOUT, command, held, launch, on, queue, remains
+from tests.integration.laboratory import (
+    AGENTS,
+    BUSYBOX,
+    ROOT,
+    TIMEOUT,
+    agent_state,
+    command,
+    launch,
+    queue_entries,
+    run_on,
+    stored_sessions,
+)
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
 from tests.lab.engine import Engine
 from tests.lab.hosts import container_name
 from tests.lab.identity import HOSTS, Lab, remembered
 
 VICTIMS = ("run", "engine", "agent")
-ASKED = {**THREE, "image": BUSYBOX, "failure_policy": "restart"}
+REQUEST = {**THREE, "image": BUSYBOX, "failure_policy": "restart"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +50,9 @@ class Moment:
         return f"task {self.task} + {self.seconds:.2f} s"
 
     @classmethod
-    def chosen(cls, chance: random.Random) -> Moment:
+    def choose(cls, rng: random.Random) -> Moment:
         """Return any moment."""
-        return cls(chance.randint(1, TASKS), chance.uniform(0, 1))
+        return cls(rng.randint(1, TASKS), rng.uniform(0, 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,74 +62,76 @@ class Victim:
     kind: str
     agent: str
 
-    def kill(self, run: subprocess.Popen[str], folder: Path) -> None:
-        """Kill it, and bring it back where that takes more than another run; playbooks write to ``folder``."""
+    def kill(self, run: subprocess.Popen[str]) -> None:
+        """Kill it, and bring it back where that takes more than another run."""
         if self.kind == "run":
             kill_run(run)
             return
         if self.kind == "engine":
-            on(self.agent, "kill -KILL $(pidof dockerd containerd)")
+            run_on(self.agent, "kill -KILL $(pidof dockerd containerd)")
         else:
-            self._host("kill")
-            self._host("start")
-        start_engine(self.agent, folder)
+            self._docker_host("kill")
+            self._docker_host("start")
+        start = "systemctl reset-failed docker.service; systemctl start docker.service && echo it is back"
+        wait_until(lambda: "it is back" in run_on(self.agent, start, check=False), TIMEOUT)
 
-    def _host(self, what: str) -> None:
+    def _docker_host(self, command: str) -> None:
         lab = Lab(ROOT)
         state = remembered(lab)
         assert state, "the lab is not up"
         host = next(host for host in HOSTS if host.name == self.agent)
-        Engine(lab, state.docker_host).docker(what, container_name(state, lab, host))
+        Engine(lab, state.docker_host).docker(command, container_name(state, lab, host))
 
 
-def struck(victim: Victim, moment: Moment, line: list[str], folder: Path) -> str:
+def run_and_kill(victim: Victim, moment: Moment, line: list[str]) -> str:
     """Run a playbook, kill the victim at that moment, and return what the run printed until its end."""
     with launch(line) as run:
         printed = await_task(run, "", moment.task)
         time.sleep(moment.seconds)
-        victim.kill(run, folder)
+        victim.kill(run)
         rest, _nothing = run.communicate(timeout=TIMEOUT)
     return printed + rest
 
 
 @dataclasses.dataclass(frozen=True)
-class Life:
+class SessionLifecycle:
     """A session that is killed at while it is created, and while it is ended."""
 
     sessions: Sessions
     folder: Path
-    chance: random.Random
+    rng: random.Random
 
-    def struck(self, victim: Victim, playbook: str, wanted: str, **asked: Any) -> str:
+    def kill_during(self, victim: Victim, playbook: str, expected: str, **request: Any) -> str:
         """Kill during a playbook; check that one more run leaves the session as wanted; return what was done."""
-        moment = Moment.chosen(self.chance)
-        variables = {f"session_{key}": value for key, value in asked.items()}
-        output = struck(victim, moment, command(playbook, self.folder, variables), self.folder)
-        again = self.chance.choice([playbook, "schedule_sessions"])
-        done = f"{playbook}: {victim.kind} on {victim.agent} killed at {moment}, then one {again}"
-        run = self.sessions.run(again, **(asked if again == playbook else {}))
-        assert run.code == 0, f"{done}:\n{output}\n{run.output}"
-        record = self.sessions.listed().get(self.sessions.name)
+        moment = Moment.choose(self.rng)
+        variables = {f"session_{key}": value for key, value in request.items()}
+        output = run_and_kill(victim, moment, command(playbook, self.folder, variables))
+        next_playbook = self.rng.choice([playbook, "schedule_sessions"])
+        description = f"{playbook}: {victim.kind} on {victim.agent} killed at {moment}, then one {next_playbook}"
+        run = self.sessions.run(next_playbook, **(request if next_playbook == playbook else {}))
+        assert run.code == 0, f"{description}:\n{output}\n{run.output}"
+        record = self.sessions.list_by_name().get(self.sessions.name)
         status = record["status"] if record else "gone"
-        assert status in ({wanted} if again == playbook else {"RUNNING", "gone"}), f"{done}: {record}\n{output}"
-        return f"{done}: {status}"
+        assert status in ({expected} if next_playbook == playbook else {"RUNNING", "gone"}), (
+            f"{description}: {record}\n{output}"
+        )
+        return f"{description}: {status}"
 
 
-def killed_while_it_starts_and_ends(chance: random.Random, folder: Path) -> Iterator[str]:
+def kill_at_start_and_end(rng: random.Random, folder: Path) -> Iterator[str]:
     """Kill once while a session is created, once while it is ended; yield what was done after each, once it holds."""
-    starting, ending = (Victim(kind, chance.choice(AGENTS)) for kind in chance.sample(VICTIMS, 2))
+    starting, ending = (Victim(kind, rng.choice(AGENTS)) for kind in rng.sample(VICTIMS, 2))
     with Sessions(folder) as sessions:
-        life, name = Life(sessions, folder, chance), {"name": sessions.name}
-        done = life.struck(starting, "create_session", "RUNNING", **name, **ASKED)
-        whole = sessions.create(**ASKED)
-        assert whole.code == 0, f"{done}:\n{whole.output}"
-        assert (whole.changed == 0) == done.endswith("RUNNING"), f"{done}:\n{whole.output}"
-        yield done
-        done = life.struck(ending, "terminate_session", "gone", **name)
-        yield done
+        lifecycle, name = SessionLifecycle(sessions, folder, rng), {"name": sessions.name}
+        description = lifecycle.kill_during(starting, "create_session", "RUNNING", **name, **REQUEST)
+        repaired = sessions.create(**REQUEST)
+        assert repaired.code == 0, f"{description}:\n{repaired.output}"
+        assert (repaired.changed == 0) == description.endswith("RUNNING"), f"{description}:\n{repaired.output}"
+        yield description
+        description = lifecycle.kill_during(ending, "terminate_session", "gone", **name)
+        yield description
         ended = sessions.terminate()
-        assert ended.code == 0, f"{done}:\n{ended.output}"
-        after = remains()
-        assert after == sessions.before, f"{done}: {set(after.items()) ^ set(sessions.before.items())}"
-        assert not any(held().values()), done
-        assert {entry["state"] for entry in queue().values()} <= {"ended"}, done
+        assert ended.code == 0, f"{description}:\n{ended.output}"
+        assert agent_state() == sessions.initial_state, description
+        assert not any(stored_sessions().values()), description
+        assert {entry["state"] for entry in queue_entries().values()} <= {"ended"}, description

@@ -63,7 +63,7 @@ class Run:
         return {match["host"] for match in _RECAP.finditer(self.output)}
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The output as one line, so that sentences can be found in it wherever they were wrapped."""
         return unwrapped(self.output)
 
@@ -81,9 +81,9 @@ def environment() -> dict[str, str]:
 
 def command(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> list[str]:
     """Return the command line that runs a playbook; ``folder`` gets the file of variables."""
-    given = folder / "variables.json"
-    given.write_text(json.dumps(variables))
-    line = ["ansible-playbook", "-i", str(INVENTORY), f"backendai.cluster.{playbook}", "-e", f"@{given}"]
+    path = folder / "variables.json"
+    path.write_text(json.dumps(variables))
+    line = ["ansible-playbook", "-i", str(INVENTORY), f"backendai.cluster.{playbook}", "-e", f"@{path}"]
     return [*line, *options]
 
 
@@ -115,22 +115,22 @@ def ansible(*words: object, **settings: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def play(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
+def run_playbook(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
     """Run a playbook of the collection on the lab to its end; several may run at once."""
-    own = Path(tempfile.mkdtemp(dir=folder))
-    report = own / "report.json"
-    path = REPORTS.get(playbook, "session_record_path")
-    asked = dict(variables) if playbook.startswith("provision") else {path: str(report), **variables}
-    with launch(command(playbook, own, asked, *options)) as run:
+    workdir = Path(tempfile.mkdtemp(dir=folder))
+    report = workdir / "report.json"
+    report_variable = REPORTS.get(playbook, "session_record_path")
+    extra_vars = dict(variables) if playbook.startswith("provision") else {report_variable: str(report), **variables}
+    with launch(command(playbook, workdir, extra_vars, *options)) as run:
         try:
-            output, _nothing = run.communicate(timeout=TIMEOUT)
+            output, _stderr = run.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)
             raise
     return Run(run.returncode, output, json.loads(report.read_text()) if report.exists() else None)
 
 
-def at_once(*calls: Callable[[], T]) -> list[T]:
+def in_parallel(*calls: Callable[[], T]) -> list[T]:
     """Do several things at the same moment and return what came of each."""
     with ThreadPoolExecutor(len(calls) or 1) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
@@ -160,11 +160,11 @@ def ssh(host: str, line: str) -> list[str]:
 _connections = Connections(partial(ssh, line=""))
 
 
-def on(host: str, line: str, *, check: bool = True) -> str:
+def run_on(host: str, line: str, *, check: bool = True) -> str:
     """Run a shell line on a host of the lab over SSH and return what it printed."""
     command, *words = ssh(host, line)
     with _connections.shared(host) as options:
-        done = subprocess.run(
+        process = subprocess.run(
             [command, *options, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -172,41 +172,41 @@ def on(host: str, line: str, *, check: bool = True) -> str:
             timeout=TIMEOUT,
             check=False,
         )
-    if check and done.returncode:
-        raise AssertionError(f"{host}: {line!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+    if check and process.returncode:
+        raise AssertionError(f"{host}: {line!r} ended with {process.returncode}: {process.stdout}{process.stderr}")
+    return process.stdout + process.stderr
 
 
-def everywhere(line: str, hosts: Sequence[str] = AGENTS, *, check: bool = True) -> list[str]:
+def run_on_all(line: str, hosts: Sequence[str] = AGENTS, *, check: bool = True) -> list[str]:
     """Run a shell line on all agents, or on other hosts, at the same moment; return what it printed on each."""
-    return at_once(*[partial(on, host, line, check=check) for host in hosts])
+    return in_parallel(*[partial(run_on, host, line, check=check) for host in hosts])
 
 
-def share(parts: int) -> int:
+def memory_share(parts: int) -> int:
     """Return as much memory, in bytes, as so many containers, and no more of them, find on each agent."""
-    total = min(map(int, everywhere("awk '/^MemTotal:/ {print $2}' /proc/meminfo"))) << 10
+    total = min(map(int, run_on_all("awk '/^MemTotal:/ {print $2}' /proc/meminfo"))) << 10
     return (total - (512 << 20)) // parts
 
 
-def inside(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bool = True) -> str:
+def run_in(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bool = True) -> str:
     """Run a command in a container, given its entry in a session's record, and return what it printed."""
     line = shlex.join(["docker", "exec", "--user", user, kernel["container"], *words])
-    return on(kernel["agent"], line, check=check)
+    return run_on(kernel["agent"], line, check=check)
 
 
-def remains() -> dict[str, str]:
+def agent_state() -> dict[str, str]:
     """Return everything on the agents that a session could leave behind, in a form that can be compared."""
-    return dict(zip(AGENTS, everywhere(run_line("traces", AGENT_STATE)), strict=True))
+    return dict(zip(AGENTS, run_on_all(run_line("traces", AGENT_STATE)), strict=True))
 
 
-def queue() -> dict[str, dict[str, Any]]:
+def queue_entries() -> dict[str, dict[str, Any]]:
     """Return what the queue has of sessions, by their ids."""
     entries = (json.loads(path.read_text()) for path in sorted(QUEUE.glob("[!.]*.json")))
     return {entry["id"]: entry for entry in entries}
 
 
-def held() -> dict[str, list[dict[str, Any]]]:
+def stored_sessions() -> dict[str, list[dict[str, Any]]]:
     """Return what is stored of sessions on each agent."""
     line = f"find {SESSIONS} -name session.json -exec cat {{}} ';' -exec echo ';'"
-    stored = [[json.loads(session) for session in text.splitlines() if session] for text in everywhere(line)]
+    stored = [[json.loads(session) for session in text.splitlines() if session] for text in run_on_all(line)]
     return dict(zip(AGENTS, stored, strict=True))

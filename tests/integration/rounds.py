@@ -31,12 +31,12 @@ class Campaign:
         new = cls(random.randrange(1 << 32) if seed is None else seed)
         if not rounds:
             return new
-        kept = json.loads(path.read_text()) if path.exists() else {}
-        if kept and seed in (None, kept["seed"]):
-            return cls(kept["seed"], rounds, path, kept["done"])
+        saved = json.loads(path.read_text()) if path.exists() else {}
+        if saved and seed in (None, saved["seed"]):
+            return cls(saved["seed"], rounds, path, saved["done"])
         return cls(new.seed, rounds, path)
 
-    def of(self, test: str) -> Iterator[random.Random]:
+    def rounds_of(self, test: str) -> Iterator[random.Random]:
         """Yield the chance of each round that a test has to pass yet; the next one begins when it has passed."""
         for number in range(self.done.get(test, 0), self.rounds):
             print(f"\n{test}: round {number + 1} of {self.rounds}, --seed {self.seed}", flush=True)
@@ -52,6 +52,6 @@ class Campaign:
         self.done[test] = passed
         if self.path:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            written = self.path.with_suffix(".new")
-            written.write_text(json.dumps({"seed": self.seed, "done": self.done}))
-            written.replace(self.path)
+            temporary = self.path.with_suffix(".new")
+            temporary.write_text(json.dumps({"seed": self.seed, "done": self.done}))
+            temporary.replace(self.path)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-Asked = dict[str, Any]
+Request = dict[str, Any]
 
-SMALL: Asked = {"resources": {"cpu": 1, "mem": "128m"}}
+SMALL: Request = {"resources": {"cpu": 1, "mem": "128m"}}
 
 # Containers in turn on the three agents, whatever room there is.
-FOUR: Asked = {"cluster_mode": "multi-node", "cluster_size": 4, "agent_selection": "dispersed"}
-THREE: Asked = {**FOUR, "cluster_size": 3, **SMALL}
-TWO: Asked = {**FOUR, "cluster_size": 2, **SMALL}
+FOUR: Request = {"cluster_mode": "multi-node", "cluster_size": 4, "agent_selection": "dispersed"}
+THREE: Request = {**FOUR, "cluster_size": 3, **SMALL}
+TWO: Request = {**FOUR, "cluster_size": 2, **SMALL}

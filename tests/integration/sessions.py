@@ -10,7 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tests.integration.laboratory import PYTHON, QUEUE, Kernel, Run, at_once, held, play, queue, remains
+from tests.integration.laboratory import (
+    PYTHON,
+    QUEUE,
+    Kernel,
+    Run,
+    agent_state,
+    in_parallel,
+    queue_entries,
+    run_playbook,
+    stored_sessions,
+)
 
 
 class Sessions:
@@ -21,17 +31,17 @@ class Sessions:
         self._folder = folder
         self._limit: tuple[str, ...] = ()
         self.name = f"it-{uuid.uuid4().hex[:8]}"
-        self.before = remains()
-        self._known = set(queue())
+        self.initial_state = agent_state()
+        self._known = set(queue_entries())
 
     def __enter__(self) -> Sessions:
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
-        self.end()
-        self._forget()
+        self.terminate_all()
+        self._remove_history()
 
-    def only_on(self, agent: str) -> None:
+    def limit_to(self, agent: str) -> None:
         """Let all further runs know of no other agent: they ask the fewer hosts."""
         self._limit = ("--limit", f"localhost,gateway1,{agent}")
 
@@ -39,12 +49,12 @@ class Sessions:
         """Run ``create_session`` with ``session_*`` variables given without their prefix."""
         return self.run("create_session", *options, **{"name": self.name, "image": PYTHON, **variables})
 
-    def start(self, *options: str, **asked: object) -> Started:
+    def start(self, *options: str, **variables: object) -> StartedSession:
         """Create a session, which has to run."""
-        run = self.create(*options, **asked)
+        run = self.create(*options, **variables)
         assert run.code == 0, run.output
         assert run.record["status"] == "RUNNING", run.output
-        return Started(self, run, asked)
+        return StartedSession(self, run, variables)
 
     def terminate(self, *options: str, **variables: object) -> Run:
         """Run ``terminate_session``, on the test's own session unless another is named."""
@@ -52,38 +62,40 @@ class Sessions:
 
     def run(self, playbook: str, *options: str, **variables: object) -> Run:
         """Run any playbook with ``session_*`` variables given without their prefix."""
-        given = {f"session_{key}": value for key, value in variables.items()}
-        return play(playbook, self._folder, given, *self._limit, *options)
+        extra_vars = {f"session_{key}": value for key, value in variables.items()}
+        return run_playbook(playbook, self._folder, extra_vars, *self._limit, *options)
 
-    def listed(self, *options: str, **variables: object) -> dict[str, Any]:
+    def list_by_name(self, *options: str, **variables: object) -> dict[str, Any]:
         """Run ``list_sessions`` and return the records of this test's sessions by name."""
         run = self.run("list_sessions", *options, **variables)
         assert run.code == 0, run.output
         return {record["name"]: record for record in run.record if record["name"].startswith(self.name)}
 
-    def end(self) -> None:
+    def terminate_all(self) -> None:
         """End what is left of this test's sessions; what waits goes first, so that it is not started for that."""
-        live = [entry for entry in queue().values() if entry["state"] != "ended"]
-        stored = [session["plan"] for sessions in held().values() for session in sessions]
+        live = [entry for entry in queue_entries().values() if entry["state"] != "ended"]
+        stored = [session["plan"] for sessions in stored_sessions().values() for session in sessions]
         for group in (live, stored):
             ids = {session["id"] for session in group if session["name"].startswith(self.name)}
-            for ended in at_once(*[partial(self.terminate, id=session_id) for session_id in ids]):
+            for ended in in_parallel(*[partial(self.terminate, id=session_id) for session_id in ids]):
                 assert ended.code == 0, ended.output
 
-    def _forget(self) -> None:
+    def _remove_history(self) -> None:
         """Take what this test's sessions were out of the history."""
-        later = {session_id: entry["state"] for session_id, entry in queue().items() if session_id not in self._known}
-        assert set(later.values()) <= {"ended"}
-        for session_id in later:
+        added = {
+            session_id: entry["state"] for session_id, entry in queue_entries().items() if session_id not in self._known
+        }
+        assert set(added.values()) <= {"ended"}
+        for session_id in added:
             (QUEUE / f"{session_id}.json").unlink()
 
 
-class Started(NamedTuple):
+class StartedSession(NamedTuple):
     """A session that runs, what made it, and what was asked for."""
 
-    made: Sessions
+    sessions: Sessions
     run: Run
-    asked: dict[str, Any]
+    request: dict[str, Any]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -93,18 +105,18 @@ class Started(NamedTuple):
     def kernels(self) -> list[Kernel]:
         return list(self.run.record["kernels"])
 
-    def on(self, agent: str) -> Kernel:
+    def container_on(self, agent: str) -> Kernel:
         """Return its first container on an agent."""
         return next(kernel for kernel in self.kernels if kernel["agent"] == agent)
 
-    def again(self, *options: str, **changes: object) -> Run:
+    def create_again(self, *options: str, **changes: object) -> Run:
         """Ask for the same session once more."""
-        return self.made.create(*options, **{**self.asked, **changes})
+        return self.sessions.create(*options, **{**self.request, **changes})
 
 
 @contextmanager
-def started(folder: Path, *options: str, **asked: object) -> Iterator[Started]:
+def started_session(folder: Path, *options: str, **variables: object) -> Iterator[StartedSession]:
     """Have a session for the tests of a file; afterwards it is ended, and the agents are as they were before."""
-    with Sessions(folder) as made:
-        yield made.start(*options, **asked)
-    assert remains() == made.before
+    with Sessions(folder) as sessions:
+        yield sessions.start(*options, **variables)
+    assert agent_state() == sessions.initial_state

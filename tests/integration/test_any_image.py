@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from tests.integration.containers import variables
-from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Kernel, at_once, inside, on
-from tests.integration.sessions import Started, started
+from tests.integration.containers import parse_environment
+from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Kernel, in_parallel, run_in, run_on
+from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = [pytest.mark.containers, pytest.mark.images]
 
@@ -32,10 +32,10 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers of each image, one on each agent; a second run has found nothing to change."""
-    with started(tmp_path_factory.mktemp("images"), **ASKED) as session:
-        again = session.again()
+    with started_session(tmp_path_factory.mktemp("images"), **ASKED) as session:
+        again = session.create_again()
         assert (again.code, again.changed) == (0, 0), again.output
         yield session
 
@@ -47,17 +47,17 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def three(session: Started, image: str) -> list[Kernel]:
+def three(session: StartedSession, image: str) -> list[Kernel]:
     """Return the containers of an image."""
     return [kernel for kernel in session.kernels if ROLES[kernel["role"]] == image]
 
 
 def shell(kernel: Kernel, script: str) -> str:
     """Run a script of the shell in a container, as user work."""
-    return inside(kernel, "sh", "-c", script)
+    return run_in(kernel, "sh", "-c", script)
 
 
-def others(session: Started, kernel: Kernel) -> list[str]:
+def others(session: StartedSession, kernel: Kernel) -> list[str]:
     """Return one container of each image that is not this one, by their names."""
     seen = {ROLES[one["role"]]: one["hostname"] for one in session.kernels if one is not kernel}
     return list(seen.values())
@@ -68,22 +68,24 @@ def test_it_runs_on_every_agent(three: list[Kernel]) -> None:
     assert [kernel["status"] for kernel in three] == ["running"] * 3
 
 
-def test_ssh_reaches_every_image_as_work_and_without_a_question(session: Started, three: list[Kernel]) -> None:
+def test_ssh_reaches_every_image_as_work_and_without_a_question(session: StartedSession, three: list[Kernel]) -> None:
     def logged_in(kernel: Kernel) -> list[str]:
         names = " ".join(others(session, kernel))
         return shell(kernel, f"for name in {names}; do ssh $name 'hostname; id -un'; done").split()
 
-    for kernel, said in zip(three, at_once(*[partial(logged_in, kernel) for kernel in three]), strict=True):
+    for kernel, said in zip(three, in_parallel(*[partial(logged_in, kernel) for kernel in three]), strict=True):
         names = others(session, kernel)
         assert said == [word for name in names for word in (name, "work")]
         assert len(names) == len(IMAGES)
 
 
-def test_a_command_over_ssh_has_the_sessions_environment(session: Started, image: str, three: list[Kernel]) -> None:
+def test_a_command_over_ssh_has_the_sessions_environment(
+    session: StartedSession, image: str, three: list[Kernel]
+) -> None:
     main = session.kernels[0]
     own = {"TF_CONFIG": '{"image": 1}', "BACKENDAI_DIST_MASTER_PORT": "31000", "MASTER_PORT": "31000"}
-    printed = at_once(*[partial(shell, main, f"ssh {kernel['hostname']} env") for kernel in three])
-    for kernel, seen in zip(three, map(variables, printed), strict=True):
+    printed = in_parallel(*[partial(shell, main, f"ssh {kernel['hostname']} env") for kernel in three])
+    for kernel, seen in zip(three, map(parse_environment, printed), strict=True):
         assert seen["BACKENDAI_CLUSTER_HOST"] == kernel["hostname"]
         assert seen["BACKENDAI_SESSION_NAME"] == session.record["name"]
         assert seen["NCCL_SOCKET_IFNAME"] == "cluster0"
@@ -91,22 +93,22 @@ def test_a_command_over_ssh_has_the_sessions_environment(session: Started, image
         assert {name: seen[name] for name in expected} == expected
 
 
-def test_a_login_shows_who_and_where_one_is(session: Started, three: list[Kernel]) -> None:
+def test_a_login_shows_who_and_where_one_is(session: StartedSession, three: list[Kernel]) -> None:
     names = [kernel["hostname"] for kernel in three]
     # Nobody's terminal is closed before the shell has read from it.
     logins = [partial(shell, session.kernels[0], f"(echo exit; sleep 1) | ssh -tt {name}") for name in names]
-    for name, shown in zip(names, at_once(*logins), strict=True):
+    for name, shown in zip(names, in_parallel(*logins), strict=True):
         assert f"work@{name}" in shown
 
 
-def test_scp_carries_a_file_there_and_back(session: Started, three: list[Kernel]) -> None:
+def test_scp_carries_a_file_there_and_back(session: StartedSession, three: list[Kernel]) -> None:
     def there_and_back(name: str) -> str:
         given, returned = f"/tmp/given-{name}", f"/tmp/returned-{name}"
         there = f"head -c 300000 /dev/urandom > {given}; scp -q {given} {name}:/tmp/taken"
         back = f"scp -q {name}:/tmp/taken {returned}; cmp {given} {returned} && wc -c < {returned}"
         return shell(three[0], f"{there} && {back}").strip()
 
-    copies = at_once(*[partial(there_and_back, name) for name in others(session, three[0])])
+    copies = in_parallel(*[partial(there_and_back, name) for name in others(session, three[0])])
     assert copies == ["300000"] * len(IMAGES)
 
 
@@ -127,12 +129,12 @@ def test_the_images_own_entrypoint_and_command_run_as_work(image: str, three: li
         cat /proc/[0-9]*/environ 2> /dev/null | tr '\\0' '\\n' | grep ^ENTRY=
         exit 0
     """
-    for seen in at_once(*[partial(shell, kernel, look) for kernel in three]):
+    for seen in in_parallel(*[partial(shell, kernel, look) for kernel in three]):
         assert seen.splitlines() == (traces if image == ENTRYPOINT else [])
 
 
 def test_a_container_goes_on_when_its_images_command_ends(image: str, three: list[Kernel]) -> None:
     ended = {PYTHON: "own command (bash) ended", BUSYBOX: "own command (sh) ended", MPI: "(/usr/sbin/sshd -D) ended"}
     for kernel in three:
-        log = on(kernel["agent"], f"docker logs {kernel['container']} 2>&1")
+        log = run_on(kernel["agent"], f"docker logs {kernel['container']} 2>&1")
         assert (ended.get(image, "own command") in log) == (image in ended), log

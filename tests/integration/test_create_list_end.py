@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.containers import LOGIN, variables
-from tests.integration.laboratory import AGENTS, at_once, everywhere, inside, on, remains
-from tests.integration.probes import addresses_of
+from tests.integration.containers import LOGIN, parse_environment
+from tests.integration.laboratory import AGENTS, agent_state, in_parallel, run_in, run_on, run_on_all
+from tests.integration.probes import list_addresses
 from tests.integration.session_requests import FOUR
-from tests.integration.sessions import Sessions, Started, started
+from tests.integration.sessions import Sessions, StartedSession, started_session
 
 pytestmark = pytest.mark.requests
 
@@ -29,20 +29,20 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four containers over three agents, of two engines, with a folder that all agents have; the run told all it could.
 
     The last test of this file ends it.
     """
-    everywhere("mkdir -p /srv/data && echo here > /srv/data/marker")
+    run_on_all("mkdir -p /srv/data && echo here > /srv/data/marker")
     try:
-        with started(tmp_path_factory.mktemp("four"), "--diff", "-vvv", **ASKED) as session:
+        with started_session(tmp_path_factory.mktemp("four"), "--diff", "-vvv", **ASKED) as session:
             yield session
     finally:
-        everywhere("rm -rf /srv/data")
+        run_on_all("rm -rf /srv/data")
 
 
-def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Started) -> None:
+def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: StartedSession) -> None:
     record = four.record
     assert record["status"] == "RUNNING"
     assert record["cluster_mode"] == record["requested_cluster_mode"] == "multi-node"
@@ -54,9 +54,9 @@ def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: Started) -
     assert len({kernel["image_digest"] for kernel in record["kernels"]}) == 1
 
 
-def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: Started) -> None:
+def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: StartedSession) -> None:
     pairs = [(here, there["hostname"]) for here in four.kernels for there in four.kernels]
-    said = at_once(*[partial(inside, here, *LOGIN, name, "hostname; id -un") for here, name in pairs])
+    said = in_parallel(*[partial(run_in, here, *LOGIN, name, "hostname; id -un") for here, name in pairs])
     assert [words.split() for words in said] == [[name, "work"] for _here, name in pairs]
     assert len(said) == 16
 
@@ -89,61 +89,61 @@ def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict
 
 
 @pytest.mark.parametrize("rank", range(4))
-def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: Started, rank: int) -> None:
+def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: StartedSession, rank: int) -> None:
     kernel, main = four.kernels[rank], four.kernels[0]
     expected = expected_environment(four.record, kernel)
-    for text in (inside(kernel, "env"), inside(main, "ssh", kernel["hostname"], "env")):
-        seen = variables(text)
+    for text in (run_in(kernel, "env"), run_in(main, "ssh", kernel["hostname"], "env")):
+        seen = parse_environment(text)
         assert {key: seen.get(key) for key in expected} == expected
         assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(seen)
 
 
-def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(four: Started) -> None:
+def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(four: StartedSession) -> None:
     name, main = four.record["name"], four.kernels[0]
-    assert f"+container backendai-{name}-main1: running, image lab/python:1, address {main['address']}" in four.run.said
+    assert f"+container backendai-{name}-main1: running, image lab/python:1, address {main['address']}" in four.run.text
     assert "a-secret-of-mine" not in four.run.output
     assert "hello world" not in four.run.output
 
 
-def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default_network(four: Started) -> None:
+def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default_network(four: StartedSession) -> None:
     sub2 = next(kernel["address"] for kernel in four.kernels if kernel["hostname"] == "sub2")
     for kernel in four.kernels:
-        assert f"{kernel['address']} {kernel['hostname']}\n" in inside(kernel, "cat", "/etc/hosts")
-        resolved = inside(kernel, "python3", "-c", "import socket; print(socket.gethostbyname('sub2'))")
+        assert f"{kernel['address']} {kernel['hostname']}\n" in run_in(kernel, "cat", "/etc/hosts")
+        resolved = run_in(kernel, "python3", "-c", "import socket; print(socket.gethostbyname('sub2'))")
         assert resolved.strip() == sub2
-        assert "dev eth0" in inside(kernel, "ip", "route", "show", "default")
-        assert f"inet {kernel['address']}/" in inside(kernel, "ip", "-4", "addr", "show", "dev", "cluster0")
-        assert sorted(inside(kernel, "ls", "/sys/class/net").split()) == ["cluster0", "eth0", "lo"]
+        assert "dev eth0" in run_in(kernel, "ip", "route", "show", "default")
+        assert f"inet {kernel['address']}/" in run_in(kernel, "ip", "-4", "addr", "show", "dev", "cluster0")
+        assert sorted(run_in(kernel, "ls", "/sys/class/net").split()) == ["cluster0", "eth0", "lo"]
 
 
 @pytest.mark.parametrize("agent", ["agent1", "agent3"])
-def test_an_agent_has_no_address_in_the_session_network(four: Started, agent: str) -> None:
+def test_an_agent_has_no_address_in_the_session_network(four: StartedSession, agent: str) -> None:
     subnet = ip_network(four.record["network"]["subnet"])
-    addresses = addresses_of(agent)
+    addresses = list_addresses(agent)
     assert addresses
     assert [address for address in addresses if ip_address(address) in subnet] == []
 
 
-def test_the_same_folder_is_in_every_container(four: Started) -> None:
+def test_the_same_folder_is_in_every_container(four: StartedSession) -> None:
     for kernel in four.kernels:
-        assert inside(kernel, "cat", "/home/work/data/marker").strip() == "here"
-        assert "Read-only" in inside(kernel, "touch", "/home/work/data/new", check=False)
+        assert run_in(kernel, "cat", "/home/work/data/marker").strip() == "here"
+        assert "Read-only" in run_in(kernel, "touch", "/home/work/data/new", check=False)
 
 
-def test_a_second_run_changes_nothing_and_check_mode_expects_that(four: Started) -> None:
-    checked = four.again("--check", "--diff")
+def test_a_second_run_changes_nothing_and_check_mode_expects_that(four: StartedSession) -> None:
+    checked = four.create_again("--check", "--diff")
     assert (checked.code, checked.changed) == (0, 0), checked.output
-    again = four.again()
+    again = four.create_again()
     assert (again.code, again.changed) == (0, 0), again.output
     assert again.record == four.record
 
 
-def test_another_request_under_the_same_name_is_refused_and_says_what_differs(four: Started) -> None:
-    refused = four.again(cluster_size=2, env={**ENVIRONMENT, "GREETING": "a-secret-greeting"})
+def test_another_request_under_the_same_name_is_refused_and_says_what_differs(four: StartedSession) -> None:
+    refused = four.create_again(cluster_size=2, env={**ENVIRONMENT, "GREETING": "a-secret-greeting"})
     assert refused.code != 0
-    assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.said
-    assert "session_cluster_size (is 4, asked 2)" in refused.said
-    assert "session_env (GREETING)" in refused.said
+    assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.text
+    assert "session_cluster_size (is 4, asked 2)" in refused.text
+    assert "session_env (GREETING)" in refused.text
     assert "a-secret-greeting" not in refused.output
     assert "hello world" not in refused.output
     assert refused.record["status"] == "ERROR"
@@ -152,10 +152,10 @@ def test_another_request_under_the_same_name_is_refused_and_says_what_differs(fo
 def test_check_mode_shows_the_plan_and_touches_nothing(sessions: Sessions) -> None:
     run = sessions.create("--check", "--diff", **FOUR)
     assert run.code == 0, run.output
-    assert "+network vxlan 10." in run.said
-    assert f"+container backendai-{sessions.name}-sub3: running" in run.said
+    assert "+network vxlan 10." in run.text
+    assert f"+container backendai-{sessions.name}-sub3: running" in run.text
     assert run.record is None
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
 def test_multi_node_that_fits_on_one_agent_goes_there_and_users_have_templates_of_their_own(
@@ -173,16 +173,16 @@ def test_multi_node_that_fits_on_one_agent_goes_there_and_users_have_templates_o
     assert (record["status"], record["cluster_size"]) == ("RUNNING", 3)
     assert len({kernel["agent"] for kernel in record["kernels"]}) == 1
     assert (record["network"]["driver"], record["network"]["vni"]) == ("bridge", None)
-    seen = variables(inside(record["kernels"][1], "env"))
+    seen = parse_environment(run_in(record["kernels"][1], "env"))
     assert (seen["BACKENDAI_CLUSTER_MODE"], seen["MASTER_ADDR"]) == ("single-node", "main1")
-    assert "192.0.2.7 licence-server" in inside(record["kernels"][1], "cat", "/etc/hosts")
+    assert "192.0.2.7 licence-server" in run_in(record["kernels"][1], "cat", "/etc/hosts")
 
 
-def test_a_session_with_a_dead_container_is_listed_as_degraded(four: Started) -> None:
+def test_a_session_with_a_dead_container_is_listed_as_degraded(four: StartedSession) -> None:
     """The list is a table for people, and records for programs."""
     sub = four.kernels[1]
-    on(sub["agent"], f"docker kill {sub['container']}")
-    run = four.made.run("list_sessions")
+    run_on(sub["agent"], f"docker kill {sub['container']}")
+    run = four.sessions.run("list_sessions")
     assert run.code == 0, run.output
     (record,) = [record for record in run.record if record["name"] == four.record["name"]]
     assert (record["id"], record["status"]) == (four.record["id"], "DEGRADED")
@@ -192,16 +192,16 @@ def test_a_session_with_a_dead_container_is_listed_as_degraded(four: Started) ->
     assert row[1:5] == ["Multi-node", "4", "DEGRADED", agents]
 
 
-def test_a_session_is_ended_once_and_for_all_and_nothing_is_left_of_it(four: Started) -> None:
-    made, name = four.made, four.record["name"]
-    during = remains()
+def test_a_session_is_ended_once_and_for_all_and_nothing_is_left_of_it(four: StartedSession) -> None:
+    made, name = four.sessions, four.record["name"]
+    during = agent_state()
     checked = made.terminate("--check", "--diff", name=name)
     assert checked.code == 0, checked.output
-    assert f"-container backendai-{name}-main1: running" in checked.said
-    assert remains() == during != made.before
+    assert f"-container backendai-{name}-main1: running" in checked.text
+    assert agent_state() == during != made.initial_state
     ended = made.terminate(name=name)
     assert (ended.code, ended.changed > 0) == (0, True), ended.output
     assert (ended.record["id"], ended.record["status"]) == (four.record["id"], "TERMINATED")
-    assert remains() == made.before
+    assert agent_state() == made.initial_state
     again = made.terminate(id=four.record["id"])
     assert (again.code, again.changed) == (0, 0), again.output

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.internals import SESSIONS, TASK_APPLY
-from tests.integration.interruptions import killed_at
+from tests.integration.interruptions import kill_at_task
 from tests.integration.inventories import UNREACHABLE
-from tests.integration.laboratory import PYTHON, command, everywhere, held, inside, on, remains, ssh
+from tests.integration.laboratory import PYTHON, agent_state, command, run_in, run_on, run_on_all, ssh, stored_sessions
 from tests.integration.session_requests import FOUR, SMALL, TWO
 from tests.integration.sessions import Sessions
 
@@ -25,24 +25,24 @@ CLAIMED = f"ls {SESSIONS} | wc -l"
 
 def claims() -> list[str]:
     """Return how many sessions each agent holds a part of."""
-    return [counted.strip() for counted in everywhere(CLAIMED)]
+    return [counted.strip() for counted in run_on_all(CLAIMED)]
 
 
 @contextmanager
 def without_engine(agent: str) -> Iterator[None]:
     """Let an agent have no engine for a while."""
-    on(agent, "systemctl stop docker.socket docker.service")
+    run_on(agent, "systemctl stop docker.socket docker.service")
     try:
         yield
     finally:
-        on(agent, "systemctl start docker.service")
+        run_on(agent, "systemctl start docker.service")
 
 
 def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessions, tmp_path: Path) -> None:
     asked = {"name": sessions.name, "image": PYTHON, **FOUR}
-    killed_at(TASK_APPLY, command("create_session", tmp_path, {f"session_{key}": asked[key] for key in asked}))
+    kill_at_task(TASK_APPLY, command("create_session", tmp_path, {f"session_{key}": asked[key] for key in asked}))
     assert claims() == ["1", "1", "1"]
-    assert sessions.listed()[sessions.name]["status"] == "CREATING"
+    assert sessions.list_by_name()[sessions.name]["status"] == "CREATING"
     checked = sessions.create("--check", "--diff", **FOUR)
     assert checked.code == 0, checked.output
     again = sessions.create(**FOUR)
@@ -53,17 +53,17 @@ def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessio
 def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
     # Foreign containers have the names that ours would get on agent2, whichever goes there.
     names = [f"backendai-{sessions.name}-{hostname}" for hostname in ("main1", "sub1", "sub2")]
-    on("agent2", "; ".join(f"docker create --name {name} lab/busybox:1 true" for name in names))
+    run_on("agent2", "; ".join(f"docker create --name {name} lab/busybox:1 true" for name in names))
     try:
-        before = remains()
+        before = agent_state()
         run = sessions.create(**THREE)
         assert run.code != 0
-        assert f"agent2: container backendai-{sessions.name}-" in run.said
-        assert "exists on agent2 already and is not of this session" in run.said
+        assert f"agent2: container backendai-{sessions.name}-" in run.text
+        assert "exists on agent2 already and is not of this session" in run.text
         assert run.record["status"] == "ERROR"
-        assert remains() == before
+        assert agent_state() == before
     finally:
-        on("agent2", f"docker rm {' '.join(names)}")
+        run_on("agent2", f"docker rm {' '.join(names)}")
 
 
 def test_a_rollback_that_fails_is_named_with_the_command_that_finishes_it(sessions: Sessions, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_rollback_that_fails_is_named_with_the_command_that_finishes_it(sessio
     try:
         run = sessions.create(**THREE, hosts_template=str(template))
     finally:
-        on("agent2", "systemctl start docker.service")
+        run_on("agent2", "systemctl start docker.service")
     assert run.code != 0
     remedy = f"run backendai.cluster.terminate_session -e session_id={run.record['id']} once it can be used again."
     assert f"agent2 may still hold a part of it: {remedy}" in run.record["error"]
@@ -84,40 +84,40 @@ def test_a_rollback_that_fails_is_named_with_the_command_that_finishes_it(sessio
 
 def test_a_session_whose_tunnel_is_blocked_is_not_called_running(sessions: Sessions) -> None:
     rule = "table inet fault { chain input { type filter hook input priority 0; udp dport 4789 drop; }; }"
-    on("agent2", f"nft '{rule}'")
+    run_on("agent2", f"nft '{rule}'")
     try:
         run = sessions.create(**TWO, designated_agents=["agent1", "agent2"])
     finally:
-        on("agent2", "nft delete table inet fault")
+        run_on("agent2", "nft delete table inet fault")
     assert run.code != 0
-    assert "does not reach" in run.said
+    assert "does not reach" in run.text
     assert run.record["status"] == "ERROR"
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
 def test_a_session_that_ran_survives_a_repair_that_fails_and_the_loss_of_a_folder(sessions: Sessions) -> None:
     created = sessions.create(**FOUR)
     assert created.code == 0, created.output
     main, sub = created.record["kernels"][:2]
-    on(sub["agent"], f"docker rm --force {sub['container']}")
-    on(sub["agent"], f"docker create --name {sub['container']} lab/busybox:1 true")
+    run_on(sub["agent"], f"docker rm --force {sub['container']}")
+    run_on(sub["agent"], f"docker create --name {sub['container']} lab/busybox:1 true")
     try:
         failed = sessions.create(**FOUR)
         assert failed.code != 0
-        assert "was not repaired, and what ran before still runs" in failed.said
-        running = on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}")
+        assert "was not repaired, and what ran before still runs" in failed.text
+        running = run_on(main["agent"], f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}")
         assert running.strip() == "true"
     finally:
-        on(sub["agent"], f"docker rm {sub['container']}")
+        run_on(sub["agent"], f"docker rm {sub['container']}")
 
     # The part whose folder is lost is made anew, with new keys that all know.
     lost = created.record["kernels"][3]
-    on(lost["agent"], f"rm -r {SESSIONS}/{created.record['id']}")
+    run_on(lost["agent"], f"rm -r {SESSIONS}/{created.record['id']}")
     repaired = sessions.create(**FOUR)
     assert repaired.code == 0, repaired.output
     assert repaired.record == created.record
     for kernel in (sub, lost):
-        assert inside(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
+        assert run_in(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
 
 
 def test_agents_that_cannot_be_used_are_left_out_with_a_warning(
@@ -126,36 +126,36 @@ def test_agents_that_cannot_be_used_are_left_out_with_a_warning(
     with without_engine("agent3"):
         run = sessions.create(*unreachable_agent2, **TWO)
         assert run.code == 0, run.output
-        assert "agent2 is left out:" in run.said
-        assert "agent3 is left out: the Docker engine at unix:///var/run/docker.sock does not answer" in run.said
+        assert "agent2 is left out:" in run.text
+        assert "agent3 is left out: the Docker engine at unix:///var/run/docker.sock does not answer" in run.text
         assert {kernel["agent"] for kernel in run.record["kernels"]} == {"agent1"}
         designated = sessions.create(name=f"{sessions.name}-2", designated_agents=["agent3"])
         assert designated.code != 0
-        assert "session_designated_agents: 'agent3' cannot be used: the Docker engine" in designated.said
+        assert "session_designated_agents: 'agent3' cannot be used: the Docker engine" in designated.text
 
 
 def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
     run = sessions.create("-e", "agent_docker_host=unix:///no/such.sock")
     assert run.code != 0
     away = "the Docker engine at unix:///no/such.sock does not answer the Docker SDK for Python"
-    assert f"no agent can be used: agent1, agent2: {away}" in run.said
-    assert f"agent3: {away}" in run.said
+    assert f"no agent can be used: agent1, agent2: {away}" in run.text
+    assert f"agent3: {away}" in run.text
 
 
 def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:
     run = sessions.create("-e", json.dumps(UNREACHABLE))
     assert run.code != 0
-    assert "no agent can be used: agent1" in run.said
+    assert "no agent can be used: agent1" in run.text
     assert run.record["status"] == "ERROR"
 
 
-def test_a_claim_that_was_given_up_makes_room_for_the_next_session(near: Sessions) -> None:
+def test_a_claim_that_was_given_up_makes_room_for_the_next_session(agent1_sessions: Sessions) -> None:
     # Gateways are told of what is committed: they know of no claim.
-    created = near.create("-e", "gateway_group=nobody", **SMALL)
+    created = agent1_sessions.create("-e", "gateway_group=nobody", **SMALL)
     assert created.code == 0, created.output
     agent = created.record["kernels"][0]["agent"]
     path = f"{SESSIONS}/{created.record['id']}/session.json"
-    on(agent, f'sed -i \'s/"expires_at": null/"expires_at": 1.0/\' {path}')
-    other = near.create(name=f"{near.name}-2", designated_agents=[agent], **SMALL)
+    run_on(agent, f'sed -i \'s/"expires_at": null/"expires_at": 1.0/\' {path}')
+    other = agent1_sessions.create(name=f"{agent1_sessions.name}-2", designated_agents=[agent], **SMALL)
     assert other.code == 0, other.output
-    assert [session["plan"]["id"] for session in held()[agent]] == [other.record["id"]]
+    assert [session["plan"]["id"] for session in stored_sessions()[agent]] == [other.record["id"]]

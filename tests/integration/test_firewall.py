@@ -15,35 +15,44 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.integration.containers import default_address, logs_in
-from tests.integration.firewalls import firewall, rules
+from tests.integration.containers import can_log_in, default_address
+from tests.integration.firewalls import apply_firewall, temporary_firewall
 from tests.integration.frames import datagram, ethernet
 from tests.integration.internals import (
-    CHAIN_DROP_ARRIVAL,
     CHAIN_DROP_FORGED,
+    CHAIN_DROP_INGRESS,
     FIREWALL_STATE,
-    HEAL_AGENT,
-    PUBLISHED_OF_SESSIONS,
+    LIST_PUBLISHED_PORTS,
+    RECONCILE_AGENT,
+    ROLLBACK_TIMERS,
     TABLE,
-    TRIAL_TIMERS,
     UNIT_FIREWALL,
 )
-from tests.integration.laboratory import AGENTS, address, at_once, everywhere, inside, on, play, unwrapped
+from tests.integration.laboratory import (
+    AGENTS,
+    address,
+    in_parallel,
+    run_in,
+    run_on,
+    run_on_all,
+    run_playbook,
+    unwrapped,
+)
 from tests.integration.probes import (
     PUBLISHED,
-    all_ways,
-    greeting,
+    all_targets,
+    control_node_address,
     mac,
-    manager,
-    reached_by_host,
-    routed_through,
+    reachable_from_host,
+    read_banner,
+    routes_through,
     scan,
 )
 from tests.integration.programs import run_line, source
 from tests.integration.reboots import engine_answers, reboot
 from tests.integration.session_requests import THREE
-from tests.integration.sessions import Sessions, Started
-from tests.integration.waiting import eventually
+from tests.integration.sessions import Sessions, StartedSession
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.isolation
 
@@ -54,7 +63,7 @@ STATE = f"cat {FIREWALL_STATE}; nft --stateless list table {TABLE}"
 #: Stops the timers that end trials, for half a minute.
 NO_TIMERS = f"""
 for n in $(seq 300); do
-    for timer in $(systemctl list-units --plain --no-legend '{TRIAL_TIMERS}' | cut -d ' ' -f 1); do
+    for timer in $(systemctl list-units --plain --no-legend '{ROLLBACK_TIMERS}' | cut -d ' ' -f 1); do
         systemctl stop $timer && echo stopped $timer
     done
     sleep 0.1
@@ -71,37 +80,37 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def session(access: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def session(access: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """A session with an app on all three agents, and a foreign container with a published port on each."""
     remove = f"docker rm --force {FOREIGN}"
     foreign = f"docker run --detach --restart always --name {FOREIGN} --publish {PUBLISHED}:{PUBLISHED} lab/python:1"
     with Sessions(tmp_path_factory.mktemp("firewall")) as made:
         try:
-            everywhere(f"{remove} 2> /dev/null; {foreign} python3 -m http.server {PUBLISHED}")
+            run_on_all(f"{remove} 2> /dev/null; {foreign} python3 -m http.server {PUBLISHED}")
             yield made.start(**THREE, apps=[WEB], access_path=str(access))
         finally:
-            everywhere(remove, check=False)
+            run_on_all(remove, check=False)
 
 
 def published(agent: str) -> dict[int, int]:
     """Return what an agent publishes of sessions: its own ports by those of the container."""
-    listed = on(agent, PUBLISHED_OF_SESSIONS)
+    listed = run_on(agent, LIST_PUBLISHED_PORTS)
     return {int(inner): int(outer) for outer, inner in re.findall(r":(\d+)->(\d+)/tcp", listed)}
 
 
 def fetch(host: str, url: str) -> str:
     """Return what a host gets from a URL; empty where it gets nothing."""
-    return on(host, f"{run_line('fetch', url)} 2>/dev/null || true").strip()
+    return run_on(host, f"{run_line('fetch', url)} 2>/dev/null || true").strip()
 
 
-def inner_addresses(session: Started, agent: str) -> list[str]:
+def inner_addresses(session: StartedSession, agent: str) -> list[str]:
     """Return the addresses of all containers on an agent, by the networks that they are in."""
-    kernel = session.on(agent)
-    foreign = on(agent, f"docker inspect --format '{{{{.NetworkSettings.IPAddress}}}}' {FOREIGN}").strip()
+    kernel = session.container_on(agent)
+    foreign = run_on(agent, f"docker inspect --format '{{{{.NetworkSettings.IPAddress}}}}' {FOREIGN}").strip()
     return [kernel["address"], default_address(agent, kernel["container"]), foreign]
 
 
-def assert_nothing_is_open(session: Started, ports: str, ssh_port: int) -> None:
+def assert_nothing_is_open(session: StartedSession, ports: str, ssh_port: int) -> None:
     """Scan agents and containers from outside, agent by agent, since their default networks are alike.
 
     The gateway is scanned with the agents: what is found of it shows that the scan finds something.
@@ -111,9 +120,9 @@ def assert_nothing_is_open(session: Started, ports: str, ssh_port: int) -> None:
     assert scan([gateway, *map(address, AGENTS)], ports) == doors
     for agent in AGENTS:
         inner = inner_addresses(session, agent)
-        with routed_through(agent, inner):
+        with routes_through(agent, inner):
             assert scan(inner, ports) == set()
-            assert reached_by_host("user1", all_ways(address(agent), *inner)) == set()
+            assert reachable_from_host("user1", all_targets(address(agent), *inner)) == set()
 
 
 def ssh_port(access: Path) -> int:
@@ -122,19 +131,19 @@ def ssh_port(access: Path) -> int:
     return int(ways_in["ssh"]["port"])
 
 
-def test_a_scan_from_outside_finds_nothing_but_the_gateway(session: Started, access: Path) -> None:
+def test_a_scan_from_outside_finds_nothing_but_the_gateway(session: StartedSession, access: Path) -> None:
     assert_nothing_is_open(session, f"{PORTS},443,{ssh_port(access)}", ssh_port(access))
 
 
-def test_containers_of_others_do_not_reach_their_agent(session: Started) -> None:
+def test_containers_of_others_do_not_reach_their_agent(session: StartedSession) -> None:
     agent = session.kernels[0]["agent"]
     exec_in_foreign = f"docker exec {FOREIGN}"
     own = f"http://{address(agent)}:{PUBLISHED}/"
     for line in (run_line("greeting", address(agent), 22), run_line("fetch", own)):
-        assert "timed out" in on(agent, f"{exec_in_foreign} {line}", check=False)
+        assert "timed out" in run_on(agent, f"{exec_in_foreign} {line}", check=False)
 
 
-def test_gateways_reach_what_main1_publishes_and_nobody_else_does(session: Started) -> None:
+def test_gateways_reach_what_main1_publishes_and_nobody_else_does(session: StartedSession) -> None:
     main, sub = session.kernels[:2]
     outer = published(main["agent"])
     assert set(outer) == {22, 8000}
@@ -142,9 +151,9 @@ def test_gateways_reach_what_main1_publishes_and_nobody_else_does(session: Start
     assert [published(agent) for agent in others] == [{}, {}]
     assert all(30000 <= port <= 31000 for port in outer.values())
     url = f"http://{address(main['agent'])}:{outer[8000]}/hostname"
-    seen = at_once(*[partial(fetch, host, url) for host in ("gateway1", "user1", *others)])
+    seen = in_parallel(*[partial(fetch, host, url) for host in ("gateway1", "user1", *others)])
     assert seen == ["main1", "", "", ""]
-    fetch_in_sub = partial(inside, sub, "python3", "-c", source("fetch"))
+    fetch_in_sub = partial(run_in, sub, "python3", "-c", source("fetch"))
     assert "timed out" in fetch_in_sub(url, check=False)
     assert fetch_in_sub("http://main1:8000/hostname").strip() == "main1"
 
@@ -153,9 +162,11 @@ def test_only_managers_log_in_and_gateways_reach_no_other_port() -> None:
     targets = [("tcp", address(agent), port) for agent in AGENTS for port in (22, PUBLISHED)]
     asking = ("gateway1", "user1", "agent1")
     others = [[target for target in targets if target[1] != address(host)] for host in asking]
-    assert at_once(*[partial(reached_by_host, *pair) for pair in zip(asking, others, strict=True)]) == [set()] * 3
+    assert (
+        in_parallel(*[partial(reachable_from_host, *pair) for pair in zip(asking, others, strict=True)]) == [set()] * 3
+    )
     pings = [("icmp", address("agent1"), 0)]
-    assert reached_by_host("gateway1", pings) == set(pings)
+    assert reachable_from_host("gateway1", pings) == set(pings)
 
 
 @pytest.mark.usefixtures("session")
@@ -165,32 +176,32 @@ def test_ipv6_is_closed_as_well_and_what_is_allowed_as_data_comes_in() -> None:
     allow = [{"protocol": "tcp", "ports": [str(PUBLISHED)], "sources": [address("user1")]}]
     try:
         for host, six in inner.items():
-            on(host, f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {six}/64 dev eth0 nodad")
-        assert "timed out" in greeting("user1", inner["agent1"], 22)
-        with firewall(ssh_sources=[manager(), "fd00:77::/64"], allow=allow):
-            assert greeting("user1", inner["agent1"], 22).startswith("SSH-2.0")
+            run_on(host, f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {six}/64 dev eth0 nodad")
+        assert "timed out" in read_banner("user1", inner["agent1"], 22)
+        with temporary_firewall(ssh_sources=[control_node_address(), "fd00:77::/64"], allow=allow):
+            assert read_banner("user1", inner["agent1"], 22).startswith("SSH-2.0")
             assert "Directory listing" in fetch("user1", url)
             assert fetch("gateway1", url) == ""
         assert fetch("user1", url) == ""
     finally:
         for host, six in inner.items():
-            on(host, f"ip -6 address del {six}/64 dev eth0", check=False)
+            run_on(host, f"ip -6 address del {six}/64 dev eth0", check=False)
 
 
 def dropped(agent: str, chain: str) -> int:
     """Return how many packets an agent has dropped for one reason."""
-    listed = json.loads(on(agent, f"nft --json list chain {TABLE} {chain}"))["nftables"]
+    listed = json.loads(run_on(agent, f"nft --json list chain {TABLE} {chain}"))["nftables"]
     parts = [part for entry in listed for part in entry.get("rule", {}).get("expr", [])]
     return sum(int(part["counter"]["packets"]) for part in parts if "counter" in part)
 
 
 def test_whatever_is_dropped_is_counted() -> None:
-    before = dropped("agent1", CHAIN_DROP_ARRIVAL)
-    assert reached_by_host("user1", [("tcp", address("agent1"), 22)]) == set()
-    assert dropped("agent1", CHAIN_DROP_ARRIVAL) > before
+    before = dropped("agent1", CHAIN_DROP_INGRESS)
+    assert reachable_from_host("user1", [("tcp", address("agent1"), 22)]) == set()
+    assert dropped("agent1", CHAIN_DROP_INGRESS) > before
 
 
-def test_nobody_outside_pretends_to_be_a_container(session: Started) -> None:
+def test_nobody_outside_pretends_to_be_a_container(session: StartedSession) -> None:
     """What would look like the answer to a container's own question could otherwise come in."""
     kernel = session.kernels[0]
     agent = kernel["agent"]
@@ -198,27 +209,27 @@ def test_nobody_outside_pretends_to_be_a_container(session: Started) -> None:
     senders = [default_address(agent, kernel["container"]), kernel["address"], address(agent)]
     packets = [datagram(sender, address("user1"), 40000, b"as somebody inside") for sender in senders]
     frames = [ethernet(mac("user1"), mac(agent), packet).hex() for packet in packets]
-    on("user1", run_line("send_frames", "eth0", *frames))
+    run_on("user1", run_line("send_frames", "eth0", *frames))
     assert dropped(agent, CHAIN_DROP_FORGED) >= before + 2
 
 
 @pytest.fixture(scope="module")
 def states() -> list[str]:
     """The firewalls of the agents before one is tried."""
-    return everywhere(STATE)
+    return run_on_all(STATE)
 
 
 @pytest.fixture(scope="module")
 def wrong_managers(states: list[str]) -> Iterator[CompletedProcess[str]]:
     """What came of rules that let nobody in; on agent2, the timer that ends their trial is stopped as soon as it is."""
     assert all(states)
-    on(
+    run_on(
         "agent2",
-        f"systemctl stop '{TRIAL_TIMERS}'; systemd-run --quiet --unit=no-timers sh -c {shlex.quote(NO_TIMERS)}",
+        f"systemctl stop '{ROLLBACK_TIMERS}'; systemd-run --quiet --unit=no-timers sh -c {shlex.quote(NO_TIMERS)}",
     )
     # Who cannot log in gives up before the trial is over.
-    yield rules({"ssh_sources": [NOBODY], "confirm_timeout": 10}, "--timeout", "4")
-    on("agent2", "systemctl stop no-timers", check=False)
+    yield apply_firewall({"ssh_sources": [NOBODY], "confirm_timeout": 10}, "--timeout", "4")
+    run_on("agent2", "systemctl stop no-timers", check=False)
 
 
 def test_wrong_managers_end_with_the_old_rules_back(wrong_managers: CompletedProcess[str], states: list[str]) -> None:
@@ -226,32 +237,34 @@ def test_wrong_managers_end_with_the_old_rules_back(wrong_managers: CompletedPro
     said = unwrapped(wrong_managers.stdout)
     for agent in AGENTS:
         assert f"firewall_ssh_sources: with {NOBODY}/32 no new connection gets in to {agent}" in said
-    eventually(lambda: everywhere(STATE, ("agent1", "agent3"), check=False) == [states[0], states[2]])
+    wait_until(lambda: run_on_all(STATE, ("agent1", "agent3"), check=False) == [states[0], states[2]])
 
 
 @pytest.mark.usefixtures("wrong_managers")
 def test_the_old_rules_come_back_without_the_timer_too(states: list[str]) -> None:
     """By the healing of the agent."""
-    eventually(lambda: on("agent2", STATE, check=False) == states[1])
-    assert "stopped backendai-firewall-" in on("agent2", "journalctl --unit no-timers --output cat --since=-5min")
+    wait_until(lambda: run_on("agent2", STATE, check=False) == states[1])
+    assert "stopped backendai-firewall-" in run_on("agent2", "journalctl --unit no-timers --output cat --since=-5min")
 
 
 def test_a_full_scan_finds_nothing_after_restart_reboot_flush_and_provisioning(
-    session: Started, access: Path, tmp_path: Path
+    session: StartedSession, access: Path, tmp_path: Path
 ) -> None:
     is_back = reboot("agent3")
-    at_once(
-        partial(on, "agent1", "systemctl restart docker"),
-        partial(on, "agent2", f"nft flush ruleset; systemctl start {HEAL_AGENT}.service; systemctl restart docker"),
+    in_parallel(
+        partial(run_on, "agent1", "systemctl restart docker"),
+        partial(
+            run_on, "agent2", f"nft flush ruleset; systemctl start {RECONCILE_AGENT}.service; systemctl restart docker"
+        ),
     )
-    eventually(lambda: is_back() and engine_answers("agent3"))
+    wait_until(lambda: is_back() and engine_answers("agent3"))
     main, *subs = session.kernels
-    eventually(lambda: all(logs_in(main, sub) for sub in subs))
+    wait_until(lambda: all(can_log_in(main, sub) for sub in subs))
     # The rules come before everything that listens.
     began = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
-    rules_at, *others = [int(on("agent3", began + unit)) for unit in (UNIT_FIREWALL, "ssh", "docker")]
+    rules_at, *others = [int(run_on("agent3", began + unit)) for unit in (UNIT_FIREWALL, "ssh", "docker")]
     assert 0 < rules_at < min(others)
     # It finds nothing to mend, so what is closed then was closed before it.
-    provisioned = play("provision_agents", tmp_path, {})
+    provisioned = run_playbook("provision_agents", tmp_path, {})
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
     assert_nothing_is_open(session, "1-65535", ssh_port(access))

@@ -20,16 +20,16 @@ from tests.integration.gateway_client import (
     OTHER_SESSION,
     SESSION,
     USER,
-    apps_behind_the_gateway,
-    ask,
-    bearer,
-    client,
-    provision,
-    signed,
+    bearer_header,
+    provision_gateway,
+    run_client,
+    running_apps,
+    send_request,
+    signed_token,
 )
 from tests.integration.internals import GATEWAY_CERTIFICATE, GATEWAY_ETC, GATEWAY_STATE, UNIT_GATEWAY
-from tests.integration.laboratory import Run, address, on, play
-from tests.integration.waiting import eventually
+from tests.integration.laboratory import Run, address, run_on, run_playbook
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.gateway
 
@@ -70,20 +70,20 @@ def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provisione
     """Provision the gateway; in the end it has no domain again, and a certificate of its own."""
     folder = tmp_path_factory.mktemp("provision")
     variables = {"domain": DOMAIN, **new_certificate(folder, "given")}
-    run = provision(folder, "-vvv", "--diff", **variables)
+    run = provision_gateway(folder, "-vvv", "--diff", **variables)
     assert run.code == 0, run.output
     yield Provisioned(variables, run)
-    again = provision(folder)
+    again = provision_gateway(folder)
     assert again.code == 0, again.output
     assert "given" not in shown_certificate()
-    assert on(GATEWAY, f"stat -c %a {GATEWAY_CERTIFICATE}").strip() == "600"
+    assert run_on(GATEWAY, f"stat -c %a {GATEWAY_CERTIFICATE}").strip() == "600"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def known(provisioned: Provisioned) -> Iterator[dict[str, Any]]:
     """Both sessions are there, and nothing else; return what they are told."""
     assert provisioned.run.code == 0
-    with apps_behind_the_gateway() as said:
+    with running_apps() as said:
         yield said
 
 
@@ -95,7 +95,7 @@ def issued(known: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> I
     path.write_text("before")
     path.chmod(0o644)
     asked = {"session_id": SESSION, "session_token_path": str(path)}
-    run = play("session_token", path.parent, asked, "-vvvvv", "--diff")
+    run = run_playbook("session_token", path.parent, asked, "-vvvvv", "--diff")
     assert run.code == 0, run.output
     return Issued(path.read_text().removesuffix("\n"), path, run)
 
@@ -106,9 +106,9 @@ def token(issued: Issued) -> str:
 
 
 def test_a_second_run_changes_nothing_and_a_dry_one_works(provisioned: Provisioned, tmp_path: Path) -> None:
-    again = provision(tmp_path, **provisioned.variables)
+    again = provision_gateway(tmp_path, **provisioned.variables)
     assert (again.code, again.changed) == (0, 0), again.output
-    dry = provision(tmp_path, "--check", "--diff", **provisioned.variables)
+    dry = provision_gateway(tmp_path, "--check", "--diff", **provisioned.variables)
     assert (dry.code, dry.changed) == (0, 0), dry.output
 
 
@@ -121,12 +121,12 @@ def test_a_given_certificate_is_used_and_its_key_is_never_shown(provisioned: Pro
 
 def test_a_certificate_that_does_not_fit_is_refused_before_anything_is_applied(tmp_path: Path) -> None:
     look = f"find {GATEWAY_ETC} {GATEWAY_STATE} -printf '%p %T@ %s\\n' | sort"
-    before = on(GATEWAY, look)
+    before = run_on(GATEWAY, look)
     certificate, key = (new_certificate(tmp_path, name) for name in ("one", "other"))
-    wrong = provision(tmp_path, **{**certificate, "certificate_key": key["certificate_key"]})
+    wrong = provision_gateway(tmp_path, **{**certificate, "certificate_key": key["certificate_key"]})
     assert wrong.code != 0
-    assert f"gateway_certificate_key: '{key['certificate_key']}' does not fit the certificate." in wrong.said
-    assert on(GATEWAY, look) == before
+    assert f"gateway_certificate_key: '{key['certificate_key']}' does not fit the certificate." in wrong.text
+    assert run_on(GATEWAY, look) == before
 
 
 def test_the_links_are_told(known: dict[str, Any]) -> None:
@@ -146,26 +146,26 @@ def test_the_token_is_in_its_file_and_nowhere_else(issued: Issued) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert token.count(".") == 2
     assert not [part for part in (token, *token.split(".")[1:]) if part in run.output]
-    assert f"is in {path}, and opens it until" in run.said
+    assert f"is in {path}, and opens it until" in run.text
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert (claims["sub"], claims["session"], claims["exp"] - claims["iat"]) == (SESSION, NAME, 3600)
-    assert ask(f"/s/{NAME}/web/", **bearer(token))["status"] == 200
+    assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 200
     assert [left.name for left in path.parent.glob(".session-token-*")] == []
-    assert token.split(".")[2] not in on(GATEWAY, f"journalctl --boot --unit {UNIT_GATEWAY} --no-pager")
+    assert token.split(".")[2] not in run_on(GATEWAY, f"journalctl --boot --unit {UNIT_GATEWAY} --no-pager")
 
 
 def test_tokens_in_links_are_not_logged(token: str) -> None:
-    ask(f"/s/{NAME}/web/logged-path?token={token}")
-    eventually(lambda: "logged-path" in on(GATEWAY, f"journalctl --boot --unit {UNIT_GATEWAY} --no-pager"))
-    assert token.split(".")[2] not in on(GATEWAY, "journalctl --boot --no-pager")
+    send_request(f"/s/{NAME}/web/logged-path?token={token}")
+    wait_until(lambda: "logged-path" in run_on(GATEWAY, f"journalctl --boot --unit {UNIT_GATEWAY} --no-pager"))
+    assert token.split(".")[2] not in run_on(GATEWAY, "journalctl --boot --no-pager")
 
 
 def test_a_token_in_the_header_or_the_cookie_opens_the_app_which_never_sees_it(token: str) -> None:
     path = f"/s/{NAME}/web/a%2fb/../c?q=1&token=own"
-    by_header = ask(
-        path, **bearer(token), Cookie=f"a=1; {COOKIE}=old; b=2", X_Forwarded_For="1.2.3.4", Forwarded="for=1"
+    by_header = send_request(
+        path, **bearer_header(token), Cookie=f"a=1; {COOKIE}=old; b=2", X_Forwarded_For="1.2.3.4", Forwarded="for=1"
     )
-    by_cookie = ask(path, Cookie=f"{COOKIE}={token}", Authorization="Bearer of-the-app")
+    by_cookie = send_request(path, Cookie=f"{COOKIE}={token}", Authorization="Bearer of-the-app")
     assert (by_header["status"], by_cookie["status"]) == (200, 200)
     seen = json.loads(by_header["body"])
     assert (seen["app"], seen["path"]) == ("mine", "/a%2fb/../c?q=1&token=own")
@@ -180,27 +180,27 @@ def test_a_token_in_the_header_or_the_cookie_opens_the_app_which_never_sees_it(t
 
 
 def test_a_link_with_a_token_becomes_a_cookie_for_this_session_alone(token: str) -> None:
-    first = ask(f"/s/{NAME}/web/lab?x=1&token={token}&y=2")
+    first = send_request(f"/s/{NAME}/web/lab?x=1&token={token}&y=2")
     assert first["status"] == 302
     assert first["headers"]["location"] == f"https://{address(GATEWAY)}/s/{NAME}/web/lab?x=1&y=2"
     cookie, *attributes = first["headers"]["set-cookie"].split("; ")
     assert {"Secure", "HttpOnly", "SameSite=Lax", f"Path=/s/{NAME}/"} < set(attributes)
     (age,) = [int(text.removeprefix("Max-Age=")) for text in attributes if text.startswith("Max-Age=")]
     assert 3000 < age <= 3600
-    then = ask(f"/s/{NAME}/web/lab?x=1&y=2", Cookie=cookie)
+    then = send_request(f"/s/{NAME}/web/lab?x=1&y=2", Cookie=cookie)
     assert (then["status"], json.loads(then["body"])["path"]) == (200, "/lab?x=1&y=2")
 
 
 def test_a_host_name_needs_no_prefix(token: str) -> None:
     name = f"{NAME}--web.{DOMAIN}"
-    linked = ask(f"//x?token={token}", name=name)
+    linked = send_request(f"//x?token={token}", name=name)
     assert linked["headers"]["location"] == f"https://{name}//x"
     assert "Path=/; " in linked["headers"]["set-cookie"]
-    seen = json.loads(ask("/s/x/y/", name=name.upper(), **bearer(token))["body"])
+    seen = json.loads(send_request("/s/x/y/", name=name.upper(), **bearer_header(token))["body"])
     assert seen["path"] == "/s/x/y/"
     assert "x-forwarded-prefix" not in dict(seen["headers"])
-    assert ask("/", name=f"{OTHER}--web.{DOMAIN}", **bearer(token))["status"] == 403
-    assert ask("/", name=f"nobody--web.{DOMAIN}", **bearer(token))["status"] == 404
+    assert send_request("/", name=f"{OTHER}--web.{DOMAIN}", **bearer_header(token))["status"] == 403
+    assert send_request("/", name=f"nobody--web.{DOMAIN}", **bearer_header(token))["status"] == 404
 
 
 def test_a_token_that_is_missing_expired_tampered_or_of_another_session_is_refused(token: str) -> None:
@@ -210,10 +210,10 @@ def test_a_token_that_is_missing_expired_tampered_or_of_another_session_is_refus
     other = base64.urlsafe_b64encode(json.dumps({**claims, "sub": OTHER_SESSION}).encode()).rstrip(b"=").decode()
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     refused = {
-        "expired": signed(exp=now - 1),
-        "without an end": signed(exp=None),
-        "of another session": signed(sub=OTHER_SESSION),
-        "signed by somebody else": signed(own=False),
+        "expired": signed_token(exp=now - 1),
+        "without an end": signed_token(exp=None),
+        "of another session": signed_token(sub=OTHER_SESSION),
+        "signed by somebody else": signed_token(own_key=False),
         "changed": f"{head}.{other}.{signature}",
         "cut": f"{head}.{body}.{signature[:-4]}",
         "unsigned": f"{none}.{body}.",
@@ -221,11 +221,11 @@ def test_a_token_that_is_missing_expired_tampered_or_of_another_session_is_refus
     }
     requests: list[dict[str, Any]] = [{"path": f"/s/{NAME}/web/", "headers": {}}]
     for wrong in refused.values():
-        requests += [{"path": f"/s/{NAME}/web/", "headers": bearer(wrong)}]
+        requests += [{"path": f"/s/{NAME}/web/", "headers": bearer_header(wrong)}]
         requests += [{"path": f"/s/{NAME}/web/", "headers": {"Cookie": f"{COOKIE}={wrong}"}}]
         requests += [{"path": f"/s/{NAME}/web/?token={wrong}"}]
-    requests += [{"path": f"/s/{OTHER}/web/", "headers": bearer(token)}]
-    answers = client({"requests": requests})
+    requests += [{"path": f"/s/{OTHER}/web/", "headers": bearer_header(token)}]
+    answers = run_client({"requests": requests})
     assert [answer["status"] for answer in answers] == [403] * len(requests)
     assert "This needs a token." in answers[0]["body"]
     assert "The token has expired." in answers[1]["body"]
@@ -247,14 +247,14 @@ def test_what_is_not_there_is_not_found_however_it_is_written(token: str) -> Non
         f"/s/{NAME}%2fweb/",
         f"/S/{NAME}/web/",
     ]
-    answers = client({"requests": [{"path": path, "headers": bearer(token)} for path in paths]})
+    answers = run_client({"requests": [{"path": path, "headers": bearer_header(token)} for path in paths]})
     assert [answer["status"] for answer in answers] == [404] * len(paths)
-    inside = ask(f"/s/{NAME}/web/../../{OTHER}/web/", **bearer(token))
+    inside = send_request(f"/s/{NAME}/web/../../{OTHER}/web/", **bearer_header(token))
     assert json.loads(inside["body"])["app"] == "mine"
 
 
 def test_an_app_that_is_down_has_a_page_that_says_so(token: str) -> None:
-    answer = ask(f"/s/{NAME}/down/", **bearer(token))
+    answer = send_request(f"/s/{NAME}/down/", **bearer_header(token))
     assert answer["status"] == 503
     assert f"{NAME}/down" in answer["body"]
 
@@ -270,8 +270,10 @@ def test_the_app_s_own_places_and_cookies_stay_below_its_prefix(token: str) -> N
         ("https://elsewhere.example/x", "https://elsewhere.example/x"),
         ("x/y", "x/y"),
     ]
-    asked = [{"path": f"{prefix}/", "headers": {**bearer(token), "Want-Location": given}} for given, _told in cases]
-    answers = client({"requests": asked})
+    asked = [
+        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Location": given}} for given, _told in cases
+    ]
+    answers = run_client({"requests": asked})
     assert [answer["headers"]["location"] for answer in answers] == [told for _given, told in cases]
     cookies = [
         ("a=b; Path=/; Domain=example.org; Secure", f"a=b; Path={prefix}/; Secure"),
@@ -281,8 +283,11 @@ def test_the_app_s_own_places_and_cookies_stay_below_its_prefix(token: str) -> N
         ("a=b; Domain =x.example; Domain= y.example", "a=b"),
         (f"{COOKIE}=own; Path=/", f"{COOKIE}_of_app=own; Path={prefix}/"),
     ]
-    asked = [{"path": f"{prefix}/", "headers": {**bearer(token), "Want-Set-Cookie": given}} for given, _told in cookies]
-    answers = client({"requests": asked})
+    asked = [
+        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Set-Cookie": given}}
+        for given, _told in cookies
+    ]
+    answers = run_client({"requests": asked})
     assert [answer["headers"]["set-cookie"] for answer in answers] == [told for _given, told in cookies]
 
 
@@ -290,47 +295,47 @@ def test_a_page_from_elsewhere_does_not_ask_with_the_users_cookie(token: str) ->
     path = f"/s/{NAME}/web/"
     given = [("https://elsewhere.example", 403), ("null", 403), (f"https://{address(GATEWAY)}", 200)]
     asked = [{"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _told in given]
-    answers = client({"requests": asked})
+    answers = run_client({"requests": asked})
     assert [answer["status"] for answer in answers] == [told for _origin, told in given]
     assert "comes from another site" in answers[0]["body"]
-    assert ask(path, **bearer(token), Origin="https://elsewhere.example")["status"] == 200
+    assert send_request(path, **bearer_header(token), Origin="https://elsewhere.example")["status"] == 200
     foreign = {"Cookie": f"{COOKIE}={token}", "Origin": "https://elsewhere.example"}
-    assert client({"socket": {"path": f"{path}ws", "headers": foreign}}) == {"status": 403, "heard": None}
+    assert run_client({"socket": {"path": f"{path}ws", "headers": foreign}}) == {"status": 403, "heard": None}
 
 
 def test_an_app_is_a_folder(token: str) -> None:
-    moved = ask(f"/s/{NAME}/web?x=1", **bearer(token))
+    moved = send_request(f"/s/{NAME}/web?x=1", **bearer_header(token))
     assert (moved["status"], moved["headers"]["location"]) == (308, f"/s/{NAME}/web/?x=1")
 
 
 def test_websockets_pass_also_straight_from_a_link(token: str) -> None:
-    for path, headers in ((f"/s/{NAME}/web/ws", bearer(token)), (f"/s/{NAME}/web/ws?token={token}", {})):
-        assert client({"socket": {"path": path, "headers": headers}}) == {"status": 101, "heard": "hello"}
-    refused = client({"socket": {"path": f"/s/{OTHER}/web/ws", "headers": bearer(token)}})
+    for path, headers in ((f"/s/{NAME}/web/ws", bearer_header(token)), (f"/s/{NAME}/web/ws?token={token}", {})):
+        assert run_client({"socket": {"path": path, "headers": headers}}) == {"status": 101, "heard": "hello"}
+    refused = run_client({"socket": {"path": f"/s/{OTHER}/web/ws", "headers": bearer_header(token)}})
     assert refused == {"status": 403, "heard": None}
 
 
 def test_http_2_is_spoken_and_old_tls_is_not(token: str) -> None:
-    on(USER, "command -v curl > /dev/null || apt-get install -y -q curl")
+    run_on(USER, "command -v curl > /dev/null || apt-get install -y -q curl")
     header = f"printf 'Authorization: Bearer %s' '{token}'"
     url = f"https://{address(GATEWAY)}/s/{NAME}/web/"
     told = "--output /dev/null --write-out '%{http_version} %{http_code}'"
-    assert on(USER, f"{header} | curl --silent --insecure --http2 --header @- {told} {url}") == "2 200"
-    assert "alert protocol version" in on(
+    assert run_on(USER, f"{header} | curl --silent --insecure --http2 --header @- {told} {url}") == "2 200"
+    assert "alert protocol version" in run_on(
         USER, f"curl --insecure --verbose --tls-max 1.1 --ciphers ALL@SECLEVEL=0 {url}", check=False
     )
 
 
 def test_a_token_for_nobody_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    refused = play("session_token", tmp_path, {"session_name": "nobody-here", "session_token_path": str(path)})
+    refused = run_playbook("session_token", tmp_path, {"session_name": "nobody-here", "session_token_path": str(path)})
     assert refused.code != 0
-    assert "there is no session with the name 'nobody-here' behind this gateway." in refused.said
+    assert "there is no session with the name 'nobody-here' behind this gateway." in refused.text
     assert not path.exists()
 
 
 def test_a_cluster_without_gateways_is_told(tmp_path: Path) -> None:
     asked = {"session_name": NAME, "session_token_path": str(tmp_path / "token"), "gateway_group": "nobody"}
-    refused = play("session_token", tmp_path, asked)
+    refused = run_playbook("session_token", tmp_path, asked)
     assert refused.code != 0
-    assert "gateway_group: 'nobody' has no host that could sign a token." in refused.said
+    assert "gateway_group: 'nobody' has no host that could sign a token." in refused.text

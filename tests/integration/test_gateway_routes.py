@@ -21,34 +21,34 @@ from tests.integration.gateway_client import (
     USER,
     Route,
     app,
-    apps_behind_the_gateway,
-    ask,
-    bearer,
+    bearer_header,
+    change_routes,
     endpoint,
-    known_routes,
-    routes,
-    signed,
+    example_routes,
+    running_apps,
+    send_request,
+    signed_token,
     start_apps,
 )
-from tests.integration.healing import unhealed
-from tests.integration.internals import HEAL_GATEWAY, TABLE_OF_GATEWAY, UNIT_GATEWAY
-from tests.integration.laboratory import address, host_variables, launch, on, ssh, unwrapped
-from tests.integration.probes import greeting
+from tests.integration.internals import GATEWAY_TABLE, RECONCILE_GATEWAY, UNIT_GATEWAY
+from tests.integration.laboratory import address, host_variables, launch, run_on, ssh, unwrapped
+from tests.integration.probes import read_banner
 from tests.integration.programs import source
 from tests.integration.reboots import reboot
-from tests.integration.waiting import eventually
+from tests.integration.reconciliation import reconcile_paused
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.gateway
 
-LIST_TABLE = f"nft --stateless list table {TABLE_OF_GATEWAY}"
-DELETE_TABLE = f"nft delete table {TABLE_OF_GATEWAY}"
+LIST_TABLE = f"nft --stateless list table {GATEWAY_TABLE}"
+DELETE_TABLE = f"nft delete table {GATEWAY_TABLE}"
 LOAD = {"at_once": 500, "seconds": 24}
 
 
 @pytest.fixture(scope="module")
 def known() -> Iterator[dict[str, Any]]:
     """Two sessions behind the gateway, as the lab has it; return what they are told."""
-    with apps_behind_the_gateway() as said:
+    with running_apps() as said:
         yield said
 
 
@@ -56,8 +56,8 @@ def known() -> Iterator[dict[str, Any]]:
 def changing(known: dict[str, Any]) -> Iterator[list[Route]]:
     """Let a test change the routes; afterwards they are what they were."""
     assert known["links"]
-    yield known_routes()
-    routes(routes=known_routes(), exact=True)
+    yield example_routes()
+    change_routes(routes=example_routes(), exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def port(known: dict[str, Any]) -> int:
 def token(known: dict[str, Any]) -> str:
     """Return a token for the first session."""
     assert known["links"]
-    return signed(exp=int(time.time()) + 7 * 86400)
+    return signed_token(exp=int(time.time()) + 7 * 86400)
 
 
 def beside(port: int) -> int:
@@ -80,11 +80,11 @@ def beside(port: int) -> int:
 
 def heard(port: int) -> str:
     """Return what the outsider hears at a port of the gateway."""
-    return greeting(USER, address(GATEWAY), port)
+    return read_banner(USER, address(GATEWAY), port)
 
 
 def running() -> bool:
-    return on(GATEWAY, f"systemctl is-active {UNIT_GATEWAY}", check=False).strip() == "active"
+    return run_on(GATEWAY, f"systemctl is-active {UNIT_GATEWAY}", check=False).strip() == "active"
 
 
 def passing(number: int) -> Route:
@@ -99,8 +99,8 @@ def passing(number: int) -> Route:
 
 
 def test_an_app_may_have_an_ipv6_address(changing: list[Route], token: str) -> None:
-    routes(routes=[{**changing[0], "apps": [{"name": "six", **endpoint(2, "::1")}]}])
-    assert json.loads(ask(f"/s/{NAME}/six/", **bearer(token))["body"])["app"] == "six"
+    change_routes(routes=[{**changing[0], "apps": [{"name": "six", **endpoint(2, "::1")}]}])
+    assert json.loads(send_request(f"/s/{NAME}/six/", **bearer_header(token))["body"])["app"] == "six"
 
 
 @pytest.mark.usefixtures("changing")
@@ -112,92 +112,92 @@ def test_ssh_leads_to_the_session_and_ports_of_none_are_silent(port: int) -> Non
     assert done.stdout.strip() == GATEWAY, done.stderr
     assert heard(port).startswith("SSH-2.0-")
     assert "timed out" in heard(beside(port))
-    routes(ended=[SESSION])
+    change_routes(ended=[SESSION])
     assert "timed out" in heard(port)
 
 
 def test_a_port_of_no_session_is_rejected_where_the_table_was_lost_which_the_next_change_brings_back(port: int) -> None:
     other = beside(port)
-    with unhealed(GATEWAY, unit=HEAL_GATEWAY):
-        on(GATEWAY, DELETE_TABLE)
+    with reconcile_paused(GATEWAY, unit=RECONCILE_GATEWAY):
+        run_on(GATEWAY, DELETE_TABLE)
         assert "timed out" not in heard(other)
         assert "SSH" not in heard(other)
-        healed = routes("--diff")
+        healed = change_routes("--diff")
         assert healed["changed"] is True
-        assert f"firewall table {TABLE_OF_GATEWAY}" in healed["said"]
+        assert f"firewall table {GATEWAY_TABLE}" in healed["output"]
         assert "timed out" in heard(other)
-        assert routes()["changed"] is False
+        assert change_routes()["changed"] is False
 
 
 def test_a_flushed_table_comes_back_by_itself(port: int) -> None:
-    before = on(GATEWAY, LIST_TABLE)
-    on(GATEWAY, DELETE_TABLE)
-    eventually(lambda: on(GATEWAY, LIST_TABLE, check=False) == before)
+    before = run_on(GATEWAY, LIST_TABLE)
+    run_on(GATEWAY, DELETE_TABLE)
+    wait_until(lambda: run_on(GATEWAY, LIST_TABLE, check=False) == before)
     assert heard(port).startswith("SSH-2.0-")
 
 
 @pytest.mark.usefixtures("changing")
 def test_a_session_takes_the_place_of_a_stale_one(token: str) -> None:
     fresh = str(uuid.uuid4())
-    taken = routes("--diff", routes=[{"id": fresh, "name": "fresh-one", "apps": [app("web", 0)]}])
-    assert f"-HAProxy's apps.map: {NAME}/web {SESSION}@" in taken["said"]
-    assert ask(f"/s/{NAME}/web/", **bearer(token))["status"] == 404
-    assert ask("/s/fresh-one/web/", **bearer(token))["status"] == 403
-    assert ask("/s/fresh-one/web/", **bearer(signed(sub=fresh)))["status"] == 200
-    routes(routes=[{"id": fresh, "name": NAME, "apps": [app("web", 0)]}])
-    assert ask(f"/s/{NAME}/web/", **bearer(token))["status"] == 403
+    taken = change_routes("--diff", routes=[{"id": fresh, "name": "fresh-one", "apps": [app("web", 0)]}])
+    assert f"-HAProxy's apps.map: {NAME}/web {SESSION}@" in taken["output"]
+    assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 404
+    assert send_request("/s/fresh-one/web/", **bearer_header(token))["status"] == 403
+    assert send_request("/s/fresh-one/web/", **bearer_header(signed_token(sub=fresh)))["status"] == 200
+    change_routes(routes=[{"id": fresh, "name": NAME, "apps": [app("web", 0)]}])
+    assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 403
 
 
 def test_check_mode_tells_and_changes_nothing(changing: list[Route], token: str) -> None:
-    would = routes("--check", "--diff", routes=[passing(1)], ended=[SESSION])
+    would = change_routes("--check", "--diff", routes=[passing(1)], ended=[SESSION])
     assert would["changed"] is True
-    assert "+HAProxy's apps.map: passing-1/web " in would["said"]
+    assert "+HAProxy's apps.map: passing-1/web " in would["output"]
     assert would["links"][0]["ssh"]["port"]
-    assert ask(f"/s/{NAME}/web/", **bearer(token))["status"] == 200
-    assert routes(routes=changing[:1])["changed"] is False
-    did = routes("--diff", routes=[passing(1)], ended=[SESSION])
+    assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 200
+    assert change_routes(routes=changing[:1])["changed"] is False
+    did = change_routes("--diff", routes=[passing(1)], ended=[SESSION])
     assert did == would
 
 
 def test_routes_survive_a_restart_and_a_reboot(port: int, token: str) -> None:
-    on(GATEWAY, f"systemctl restart {UNIT_GATEWAY}")
-    assert ask(f"/s/{NAME}/down/", **bearer(token))["status"] == 503
+    run_on(GATEWAY, f"systemctl restart {UNIT_GATEWAY}")
+    assert send_request(f"/s/{NAME}/down/", **bearer_header(token))["status"] == 503
     is_back = reboot(GATEWAY)
-    eventually(lambda: is_back() and running())
-    assert ask(f"/s/{NAME}/down/", **bearer(token))["status"] == 503
+    wait_until(lambda: is_back() and running())
+    assert send_request(f"/s/{NAME}/down/", **bearer_header(token))["status"] == 503
     assert heard(port).startswith("SSH-2.0-")
     assert "timed out" in heard(beside(port))
-    assert routes(routes=known_routes()[:1])["changed"] is False
+    assert change_routes(routes=example_routes()[:1])["changed"] is False
     start_apps()
 
 
 def test_a_killed_haproxy_comes_back_with_the_routes(token: str) -> None:
-    on(GATEWAY, f"systemctl kill --signal KILL {UNIT_GATEWAY}")
-    eventually(running)
-    assert ask(f"/s/{NAME}/down/", **bearer(token))["status"] == 503
+    run_on(GATEWAY, f"systemctl kill --signal KILL {UNIT_GATEWAY}")
+    wait_until(running)
+    assert send_request(f"/s/{NAME}/down/", **bearer_header(token))["status"] == 503
 
 
 @pytest.mark.usefixtures("changing")
 def test_a_stopped_haproxy_is_told_and_finds_the_routes_when_it_starts() -> None:
-    on(GATEWAY, f"systemctl stop {UNIT_GATEWAY}")
+    run_on(GATEWAY, f"systemctl stop {UNIT_GATEWAY}")
     try:
-        told = routes(routes=[passing(2)])
-        assert "HAProxy does not run on this gateway" in unwrapped(told["said"])
+        told = change_routes(routes=[passing(2)])
+        assert "HAProxy does not run on this gateway" in unwrapped(told["output"])
     finally:
-        on(GATEWAY, f"systemctl start {UNIT_GATEWAY}")
-    assert ask("/s/passing-2/web/")["status"] == 403
-    assert routes()["changed"] is False
+        run_on(GATEWAY, f"systemctl start {UNIT_GATEWAY}")
+    assert send_request("/s/passing-2/web/")["status"] == 403
+    assert change_routes()["changed"] is False
 
 
 @pytest.fixture
 def users(token: str) -> Iterator[list[str]]:
     """Return the command that keeps many requests of users in flight, and a WebSocket, and then says what came."""
     client = shlex.quote(source("web_client"))
-    on(USER, f"mkdir -p {FOLDER}; printf %s {client} > {FOLDER}/web_client.py")
-    load = {**LOAD, "path": f"/s/{NAME}/web/slow/4", "headers": bearer(token), "socket": f"/s/{NAME}/web/ws"}
+    run_on(USER, f"mkdir -p {FOLDER}; printf %s {client} > {FOLDER}/web_client.py")
+    load = {**LOAD, "path": f"/s/{NAME}/web/slow/4", "headers": bearer_header(token), "socket": f"/s/{NAME}/web/ws"}
     asked = shlex.quote(json.dumps({"host": address(GATEWAY), "load": load}))
     yield ssh(USER, f"ulimit -n 4096; echo {asked} | python3 {FOLDER}/web_client.py")
-    on(USER, f"rm -r {FOLDER}")
+    run_on(USER, f"rm -r {FOLDER}")
 
 
 @pytest.mark.soak
@@ -210,8 +210,8 @@ def test_no_request_is_lost_while_50_other_sessions_come_and_go(
             time.sleep(4)
             while asking.poll() is None:
                 group = [passing(number) for number in chance.sample(range(500), 50)]
-                assert routes(routes=group)["changed"] is True
-                assert routes(ended=[route["id"] for route in group])["changed"] is True
+                assert change_routes(routes=group)["changed"] is True
+                assert change_routes(ended=[route["id"] for route in group])["changed"] is True
                 changes += 2
             output, _nothing = asking.communicate(timeout=120)
         assert output.startswith("{"), output

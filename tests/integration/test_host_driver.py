@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from tests.integration.containers import variables
+from tests.integration.containers import parse_environment
 from tests.integration.internals import SET_SSH_PORTS, TABLE
-from tests.integration.laboratory import AGENTS, address, at_once, held, inside, on, remains
-from tests.integration.probes import greeting
+from tests.integration.laboratory import AGENTS, address, agent_state, in_parallel, run_in, run_on, stored_sessions
+from tests.integration.probes import read_banner
 from tests.integration.session_requests import FOUR, SMALL
-from tests.integration.sessions import Sessions, Started, started
+from tests.integration.sessions import Sessions, StartedSession, started_session
 
 pytestmark = pytest.mark.network
 
@@ -22,24 +22,24 @@ HOSTNAMES = ["main1", "sub1", "sub2", "sub3"]
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four containers over three agents, of two engines."""
-    with started(tmp_path_factory.mktemp("four"), *ALLOWED, **HOST) as session:
+    with started_session(tmp_path_factory.mktemp("four"), *ALLOWED, **HOST) as session:
         yield session
 
 
 @pytest.fixture(scope="module")
-def two(four: Started, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def two(four: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """A session beside it, on two of its agents."""
     asked = {**HOST, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]}
-    with started(tmp_path_factory.mktemp("two"), *ALLOWED, **asked) as session:
+    with started_session(tmp_path_factory.mktemp("two"), *ALLOWED, **asked) as session:
         assert session.record["id"] != four.record["id"]
         yield session
 
 
-def ports(session: Started) -> dict[tuple[str, str], int]:
+def ports(session: StartedSession) -> dict[tuple[str, str], int]:
     """Return where each container of a session listens, by its agent and its hostname."""
-    plans = [stored["plan"] for sessions in held().values() for stored in sessions]
+    plans = [stored["plan"] for sessions in stored_sessions().values() for stored in sessions]
     plan = next(plan for plan in plans if plan["id"] == session.record["id"])
     return {(kernel["agent"], kernel["hostname"]): kernel["ssh_port"] for kernel in plan["kernels"]}
 
@@ -47,20 +47,20 @@ def ports(session: Started) -> dict[tuple[str, str], int]:
 def test_without_the_agents_permission_it_is_refused_and_nothing_is_made(sessions: Sessions) -> None:
     refused = sessions.create(**{**HOST, "cluster_size": 2})
     assert refused.code != 0
-    assert "session_network_driver: 'host' needs agent_allow_host_network: true" in refused.said
-    assert "none of agent1, agent2, agent3 has it" in refused.said
+    assert "session_network_driver: 'host' needs agent_allow_host_network: true" in refused.text
+    assert "none of agent1, agent2, agent3 has it" in refused.text
     assert refused.record["status"] == "ERROR"
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
-def test_it_runs_on_all_agents_under_their_addresses(four: Started) -> None:
+def test_it_runs_on_all_agents_under_their_addresses(four: StartedSession) -> None:
     record = four.record
     assert (record["status"], record["cluster_mode"]) == ("RUNNING", "multi-node")
     assert record["network"] == {"driver": "host", "name": "host", "subnet": None, "mtu": 1500, "vni": None}
     assert sorted({kernel["agent"] for kernel in record["kernels"]}) == list(AGENTS)
     for kernel in record["kernels"]:
         assert kernel["address"] == address(kernel["agent"])
-        hosts = inside(kernel, "cat", "/etc/hosts").splitlines()
+        hosts = run_in(kernel, "cat", "/etc/hosts").splitlines()
         assert hosts == [
             "127.0.0.1 localhost",
             *(f"{peer['address']} {peer['hostname']}" for peer in record["kernels"]),
@@ -68,52 +68,56 @@ def test_it_runs_on_all_agents_under_their_addresses(four: Started) -> None:
 
 
 @pytest.mark.parametrize("user", ["work", "root"])
-def test_every_container_logs_in_to_every_other_by_name_alone(four: Started, user: str) -> None:
+def test_every_container_logs_in_to_every_other_by_name_alone(four: StartedSession, user: str) -> None:
     line = "for host in main1 sub1 sub2 sub3; do ssh -o BatchMode=yes $host 'hostname; id -un'; done"
-    calls = [partial(inside, kernel, "sh", "-c", line, user=user) for kernel in four.kernels]
+    calls = [partial(run_in, kernel, "sh", "-c", line, user=user) for kernel in four.kernels]
     everywhere = [word for hostname in HOSTNAMES for word in (hostname, "work")]
-    assert [said.split() for said in at_once(*calls)] == [everywhere] * 4
+    assert [said.split() for said in in_parallel(*calls)] == [everywhere] * 4
 
 
-def test_files_are_copied_by_name_alone(four: Started) -> None:
+def test_files_are_copied_by_name_alone(four: StartedSession) -> None:
     main, last = four.kernels[0], four.kernels[-1]
-    inside(main, "sh", "-c", "echo from main1 > /tmp/letter && scp -q -o BatchMode=yes /tmp/letter sub3:letter")
-    assert inside(last, "cat", "/home/work/letter") == "from main1\n"
+    run_in(main, "sh", "-c", "echo from main1 > /tmp/letter && scp -q -o BatchMode=yes /tmp/letter sub3:letter")
+    assert run_in(last, "cat", "/home/work/letter") == "from main1\n"
 
 
-def test_a_host_key_that_is_another_is_not_taken(four: Started) -> None:
+def test_a_host_key_that_is_another_is_not_taken(four: StartedSession) -> None:
     main = four.kernels[0]
     line = "sed 's/^.sub2.:[^ ]*/[nobody]:1/' ~/.ssh/known_hosts > /tmp/known && "
     line += "ssh -o BatchMode=yes -o UserKnownHostsFile=/tmp/known sub2 hostname"
-    assert "Host key verification failed" in inside(main, "sh", "-c", f"HOME=/home/work; {line}", check=False)
+    assert "Host key verification failed" in run_in(main, "sh", "-c", f"HOME=/home/work; {line}", check=False)
 
 
-def test_frameworks_are_told_the_interface_of_the_underlay(four: Started) -> None:
+def test_frameworks_are_told_the_interface_of_the_underlay(four: StartedSession) -> None:
     for kernel in four.kernels:
-        links = [line.split() for line in on(kernel["agent"], "ip -o -4 addr show").splitlines()]
+        links = [line.split() for line in run_on(kernel["agent"], "ip -o -4 addr show").splitlines()]
         (interface,) = [words[1] for words in links if words[3].startswith(f"{kernel['address']}/")]
-        for text in (inside(kernel, "env"), inside(kernel, "ssh", kernel["hostname"], "env")):
-            seen = variables(text)
+        for text in (run_in(kernel, "env"), run_in(kernel, "ssh", kernel["hostname"], "env")):
+            seen = parse_environment(text)
             assert (seen["NCCL_SOCKET_IFNAME"], seen["GLOO_SOCKET_IFNAME"]) == (interface, interface)
             assert (seen["MASTER_ADDR"], seen["BACKENDAI_CLUSTER_HOSTS"]) == ("main1", ",".join(HOSTNAMES))
 
 
-def test_only_the_agents_of_the_session_reach_its_sshds_and_gateways_that_of_main1(four: Started, two: Started) -> None:
+def test_only_the_agents_of_the_session_reach_its_sshds_and_gateways_that_of_main1(
+    four: StartedSession, two: StartedSession
+) -> None:
     asking = (*AGENTS, "gateway1", "user1")
     for session, agents in ((four, set(AGENTS)), (two, {"agent1", "agent2"})):
         for (agent, hostname), port in ports(session).items():
-            said = at_once(*[partial(greeting, host, address(agent), port) for host in asking])
+            said = in_parallel(*[partial(read_banner, host, address(agent), port) for host in asking])
             gateways = {"gateway1"} if hostname == "main1" else set()
             greeted = {host for host, text in zip(asking, said, strict=True) if text.startswith("SSH-")}
             assert greeted == agents | gateways
 
 
-def test_sessions_on_the_same_agents_get_different_ports_and_leave_none_open(four: Started, two: Started) -> None:
+def test_sessions_on_the_same_agents_get_different_ports_and_leave_none_open(
+    four: StartedSession, two: StartedSession
+) -> None:
     ours, theirs = ports(two), ports(four)
     taken = [(agent, port) for session in (ours, theirs) for (agent, _hostname), port in session.items()]
     assert len(set(taken)) == len(taken) == 6
-    again = two.again(*ALLOWED)
+    again = two.create_again(*ALLOWED)
     assert (again.code, again.changed) == (0, 0), again.output
-    assert two.made.terminate().code == 0
+    assert two.sessions.terminate().code == 0
     for (agent, _hostname), port in ours.items():
-        assert str(port) not in on(agent, f"ss -ltn; nft list set {TABLE} {SET_SSH_PORTS}")
+        assert str(port) not in run_on(agent, f"ss -ltn; nft list set {TABLE} {SET_SSH_PORTS}")

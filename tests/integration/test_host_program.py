@@ -20,8 +20,8 @@ from tests.integration.laboratory import (
     INVENTORY,
     ROOT,
     ansible,
-    everywhere,
-    on,
+    run_on,
+    run_on_all,
     unwrapped,
 )
 from tests.integration.sessions import Sessions
@@ -62,27 +62,29 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_program_that_is_missing_or_damaged_is_replaced_by_the_task_that_needs_it(damage: str) -> None:
     surveyed()
-    folder = on(AGENT, f"echo {USED}").strip()
-    on(AGENT, damage.format(folder))
+    folder = run_on(AGENT, f"echo {USED}").strip()
+    run_on(AGENT, damage.format(folder))
     surveyed()
     # Its first line is the digest of the rest.
     digest = "$(tail -n +2 program.pyz | sha256sum | cut -d ' ' -f 1)"
-    first, second = on(AGENT, f"cd {folder} && head -1 program.pyz && echo {digest}").split()
+    first, second = run_on(AGENT, f"cd {folder} && head -1 program.pyz && echo {digest}").split()
     assert first == second
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence_and_no_trouble_once_the_program_is_there() -> None:
     surveyed()
-    on(AGENT, f"mount --bind {PROGRAMS} {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}")
+    run_on(AGENT, f"mount --bind {PROGRAMS} {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}")
     try:
         surveyed()
     finally:
-        on(AGENT, f"umount {PROGRAMS}")
-    on(AGENT, f"mkdir /var/tmp/aside && mount --bind /var/tmp/aside {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}")
+        run_on(AGENT, f"umount {PROGRAMS}")
+    run_on(
+        AGENT, f"mkdir /var/tmp/aside && mount --bind /var/tmp/aside {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}"
+    )
     try:
         refused = survey()
     finally:
-        on(AGENT, f"umount {PROGRAMS}; rmdir /var/tmp/aside")
+        run_on(AGENT, f"umount {PROGRAMS}; rmdir /var/tmp/aside")
     assert refused.returncode != 0
     said = f"the program of this collection cannot be put into {PROGRAMS}: [Errno 30] Read-only file system"
     assert said in unwrapped(refused.stdout + refused.stderr)
@@ -99,25 +101,25 @@ def test_a_host_without_python_is_one_sentence() -> None:
 def test_check_mode_leaves_nothing_even_where_the_program_is_missing() -> None:
     surveyed()
     look = f"{LEFT}; find {PROGRAMS} -printf '%P %s\\n' | sort"
-    on(AGENT, f"rm -r {USED}")
-    before = on(AGENT, look)
+    run_on(AGENT, f"rm -r {USED}")
+    before = run_on(AGENT, look)
     surveyed("--check")
-    assert on(AGENT, look) == before
+    assert run_on(AGENT, look) == before
     surveyed()
 
 
 def test_without_pipelining_the_request_goes_by_a_file_that_does_not_stay() -> None:
-    left = on(AGENT, LEFT)
+    left = run_on(AGENT, LEFT)
     surveyed(ANSIBLE_PIPELINING="0")
-    assert on(AGENT, LEFT) == left
+    assert run_on(AGENT, LEFT) == left
 
 
 @pytest.fixture
 def operator() -> Iterator[dict[str, Any]]:
     """A user of the agent who may become root with a password."""
-    key = on(AGENT, "cat /root/.ssh/authorized_keys").strip()
+    key = run_on(AGENT, "cat /root/.ssh/authorized_keys").strip()
     rule, home = f"{OPERATOR} ALL=(ALL) ALL", f"/home/{OPERATOR}"
-    on(
+    run_on(
         AGENT,
         f"useradd --create-home --shell /bin/bash {OPERATOR} && echo {OPERATOR}:{PASSWORD} | chpasswd"
         f" && install -d -m 700 -o {OPERATOR} {home}/.ssh && echo '{key}' > {home}/.ssh/authorized_keys"
@@ -127,7 +129,9 @@ def operator() -> Iterator[dict[str, Any]]:
     try:
         yield {"ansible_user": OPERATOR, "ansible_become": True}
     finally:
-        on(AGENT, f"pkill -KILL -u {OPERATOR}; userdel --remove {OPERATOR}; rm /etc/sudoers.d/{OPERATOR}", check=False)
+        run_on(
+            AGENT, f"pkill -KILL -u {OPERATOR}; userdel --remove {OPERATOR}; rm /etc/sudoers.d/{OPERATOR}", check=False
+        )
 
 
 @pytest.mark.parametrize("method", ["sudo", "su"])
@@ -135,15 +139,15 @@ def operator() -> Iterator[dict[str, Any]]:
 def test_an_operator_who_becomes_root_with_a_password(
     operator: dict[str, Any], method: str, pipelining: str, tmp_path: Path
 ) -> None:
-    own = on(AGENT, "getent shadow root | cut -d: -f2").strip()
+    own = run_on(AGENT, "getent shadow root | cut -d: -f2").strip()
     given = tmp_path / "operator.json"
     given.write_text(json.dumps({**operator, "ansible_become_method": method, "ansible_become_password": PASSWORD}))
-    on(AGENT, f"echo root:{PASSWORD} | chpasswd")
+    run_on(AGENT, f"echo root:{PASSWORD} | chpasswd")
     try:
         surveyed("-e", f"@{given}", ANSIBLE_PIPELINING=pipelining)
-        assert not on(AGENT, f"find /home/{OPERATOR}/.ansible/tmp -mindepth 1 2> /dev/null", check=False)
+        assert not run_on(AGENT, f"find /home/{OPERATOR}/.ansible/tmp -mindepth 1 2> /dev/null", check=False)
     finally:
-        on(AGENT, f"usermod --password '{own}' root")
+        run_on(AGENT, f"usermod --password '{own}' root")
 
 
 def test_a_host_that_is_the_control_node_itself() -> None:
@@ -165,8 +169,8 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
     with (other / "plugins" / "module_utils" / "_model" / "errors.py").open("a") as module:
         module.write("\n# An older version.\n")
     surveyed()
-    current = everywhere(f"readlink {PROGRAMS}/current")
-    known = everywhere(f"ls {PROGRAMS}")
+    current = run_on_all(f"readlink {PROGRAMS}/current")
+    known = run_on_all(f"ls {PROGRAMS}")
 
     older = {"ANSIBLE_COLLECTIONS_PATH": str(other.parents[2])}
     asked = {"session_name": f"{sessions.name}-older", "session_image": BUSYBOX, "session_cluster_size": 3}
@@ -178,9 +182,9 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
         created = sessions.create(cluster_size=3, cluster_mode="multi-node", image=BUSYBOX)
     assert created.code == 0, created.output
     assert by_older.result().returncode == 0, by_older.result().stdout
-    assert everywhere(f"readlink {PROGRAMS}/current") == current
+    assert run_on_all(f"readlink {PROGRAMS}/current") == current
     added = [
-        set(now.split()) - set(before.split()) for now, before in zip(everywhere(f"ls {PROGRAMS}"), known, strict=True)
+        set(now.split()) - set(before.split()) for now, before in zip(run_on_all(f"ls {PROGRAMS}"), known, strict=True)
     ]
     assert [len(programs) for programs in added] == [1] * len(AGENTS)
 
@@ -190,7 +194,7 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
         ended = sessions.terminate(name=asked["session_name"])
     assert ended.code == 0, ended.output
     assert by_older.result().returncode == 0, by_older.result().stdout
-    everywhere("; ".join(f"rm -r {PROGRAMS}/{name}" for name in set.union(*added)), check=False)
+    run_on_all("; ".join(f"rm -r {PROGRAMS}/{name}" for name in set.union(*added)), check=False)
 
 
 @pytest.mark.parametrize("pipelining", ["1", "0"])

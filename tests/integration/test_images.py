@@ -22,14 +22,14 @@ from tests.integration.laboratory import (
     QUEUE,
     ROOT,
     TIMEOUT,
-    at_once,
     command,
-    everywhere,
-    held,
+    in_parallel,
     launch,
-    on,
-    share,
+    memory_share,
+    run_on,
+    run_on_all,
     ssh,
+    stored_sessions,
 )
 from tests.integration.programs import registry, source
 from tests.integration.session_requests import TWO
@@ -115,20 +115,20 @@ def serve() -> Iterator[Serve]:
 
     def begin(agent: str, image: Path, rate: int = 0) -> None:
         stop(agent)
-        on(agent, f"mkdir -p {FOLDER}")
+        run_on(agent, f"mkdir -p {FOLDER}")
         put(agent, f"{FOLDER}/images.tar", image.read_bytes())
         put(agent, f"{FOLDER}/registry.py", source("registry").encode())
         put(agent, f"{FOLDER}/login", f"reader:{PASSWORD}".encode())
         line = f"cd {FOLDER} && python3 registry.py images.tar --login login --rate {rate}"
-        running[agent] = on(agent, line).strip()
+        running[agent] = run_on(agent, line).strip()
 
     def stop(agent: str) -> None:
         if agent in running:
-            on(agent, f"kill {running.pop(agent)}; rm -r {FOLDER}")
+            run_on(agent, f"kill {running.pop(agent)}; rm -r {FOLDER}")
 
     yield begin
-    at_once(*[partial(stop, agent) for agent in list(running)])
-    everywhere(FORGET)
+    in_parallel(*[partial(stop, agent) for agent in list(running)])
+    run_on_all(FORGET)
 
 
 def access(password: str = PASSWORD) -> dict[str, dict[str, str]]:
@@ -142,7 +142,7 @@ def digests(image: Path) -> set[str]:
 def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_password(
     serve: Serve, sessions: Sessions, first: Path, second: Path
 ) -> None:
-    at_once(*[partial(serve, agent, first, FILLER // 12) for agent in AGENTS])
+    in_parallel(*[partial(serve, agent, first, FILLER // 12) for agent in AGENTS])
     # Short claims, so that all take several turns.
     asked = {**ASKED, "cluster_size": 3, "registries": access(), "claim_ttl": 24}
     run = sessions.create("-vvv", **asked)
@@ -157,7 +157,7 @@ def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_pas
     assert PASSWORD not in run.output
     assert not [path for path in QUEUE.rglob("*.json") if PASSWORD in path.read_text()]
     look = f"docker inspect $(docker ps --all --quiet) | grep -c {PASSWORD}; grep -rc {PASSWORD} {AGENT_STATE}"
-    for said in everywhere(look, check=False):
+    for said in run_on_all(look, check=False):
         assert {line.rpartition(":")[2] for line in said.splitlines()} == {"0"}, said
 
     again = sessions.create(**asked)
@@ -165,36 +165,40 @@ def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_pas
 
     # Who lacks it gets what the others have, although its registry says that the name is something else by now.
     assert sessions.terminate().code == 0
-    on("agent3", FORGET)
+    run_on("agent3", FORGET)
     serve("agent3", both(second.with_name("both.tar"), second, first))
     later = sessions.create(**{**asked, "name": f"{sessions.name}-b"})
     assert later.code == 0, later.output
     assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first)
 
 
-def test_a_wrong_password_is_one_sentence_and_leaves_nothing(serve: Serve, near: Sessions, first: Path) -> None:
+def test_a_wrong_password_is_one_sentence_and_leaves_nothing(
+    serve: Serve, agent1_sessions: Sessions, first: Path
+) -> None:
     serve("agent1", first)
-    run = near.create(image=NAME, designated_agents=["agent1"], registries=access("wrong-horse"))
+    run = agent1_sessions.create(image=NAME, designated_agents=["agent1"], registries=access("wrong-horse"))
     assert run.code != 0
     assert run.record["status"] == "ERROR"
-    said = f"the session '{near.name}' was not created: agent1: session_image: '{NAME}' is not on this host and"
+    said = (
+        f"the session '{agent1_sessions.name}' was not created: agent1: session_image: '{NAME}' is not on this host and"
+    )
     why = r" cannot be pulled \(.*(unauthorized|no basic auth credentials).*\)\."
     assert re.fullmatch(re.escape(said) + why, run.record["error"]), run.record["error"]
     assert "wrong-horse" not in run.output
 
 
 def test_a_session_that_waited_is_pulled_with_the_password_of_the_run_that_starts_it(
-    serve: Serve, near: Sessions, first: Path
+    serve: Serve, agent1_sessions: Sessions, first: Path
 ) -> None:
     serve("agent1", first)
     here = {"designated_agents": ["agent1"]}
-    assert near.create(image=BUSYBOX, resources={"mem": share(1)}, **here).code == 0
-    waits: dict[str, Any] = {"name": f"{near.name}-b", "image": NAME, "resources": {"mem": "128m"}, **here}
-    pending = near.create(**waits, registries=access("wrong-horse"))
+    assert agent1_sessions.create(image=BUSYBOX, resources={"mem": memory_share(1)}, **here).code == 0
+    waits: dict[str, Any] = {"name": f"{agent1_sessions.name}-b", "image": NAME, "resources": {"mem": "128m"}, **here}
+    pending = agent1_sessions.create(**waits, registries=access("wrong-horse"))
     assert pending.record["status"] == "PENDING", pending.output
     assert not [path for path in QUEUE.rglob("*.json") if "wrong-horse" in path.read_text()]
-    assert near.terminate(name=near.name, registries=access()).code == 0
-    record = near.listed()[waits["name"]]
+    assert agent1_sessions.terminate(name=agent1_sessions.name, registries=access()).code == 0
+    record = agent1_sessions.list_by_name()[waits["name"]]
     assert (record["status"], {record["kernels"][0]["image_digest"]}) == ("RUNNING", digests(first))
 
 
@@ -226,15 +230,19 @@ def test_a_pull_outlives_neither_its_run_nor_its_claim_and_claims_outlive_the_pu
     with launch(line) as run:
         await_task(run, TASK_PULL, times=5)
         assert run.poll() is None
-        made = {agent: session["expires_at"] for agent, sessions_there in held().items() for session in sessions_there}
-        now = {agent: float(on(agent, "date +%s.%N")) for agent in ("agent1", "agent2")}
+        made = {
+            agent: session["expires_at"]
+            for agent, sessions_there in stored_sessions().items()
+            for session in sessions_there
+        }
+        now = {agent: float(run_on(agent, "date +%s.%N")) for agent in ("agent1", "agent2")}
         assert all(made[agent] > now[agent] for agent in now), (made, now)
         kill_run(run)
         run.communicate(timeout=TIMEOUT)
     lock = f"{SESSIONS}/*/pulls/*.lock"
-    assert on("agent1", f"flock --nonblock {lock} true || echo it pulls") == "it pulls\n"
-    on("agent1", f"flock --timeout 60 {lock} true")
-    assert NAME not in on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'")
+    assert run_on("agent1", f"flock --nonblock {lock} true || echo it pulls") == "it pulls\n"
+    run_on("agent1", f"flock --timeout 60 {lock} true")
+    assert NAME not in run_on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'")
     # The next run that acts upon the sessions takes away what is left.
     assert sessions.run("schedule_sessions").code == 0
-    assert not any(held().values())
+    assert not any(stored_sessions().values())

@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from tests.integration.containers import exit_code, variables
+from tests.integration.containers import parse_environment, wait_for_exit
 from tests.integration.internals import SESSIONS
 from tests.integration.laboratory import (
     BUSYBOX,
     PYTHON,
     TIMEOUT,
+    agent_state,
     command,
-    everywhere,
-    held,
-    inside,
     launch,
-    on,
-    remains,
+    run_in,
+    run_on,
+    run_on_all,
+    stored_sessions,
     unwrapped,
 )
 from tests.integration.programs import source
 from tests.integration.session_requests import SMALL, THREE, TWO
-from tests.integration.sessions import Sessions, Started, started
-from tests.integration.waiting import eventually
+from tests.integration.sessions import Sessions, StartedSession, started_session
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.containers
 
@@ -79,47 +79,47 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four roles over three agents, each with another say about its environment; all run a command."""
-    with started(tmp_path_factory.mktemp("four"), **ASKED) as session:
+    with started_session(tmp_path_factory.mktemp("four"), **ASKED) as session:
         yield session
 
 
 @pytest.mark.parametrize("hostname", TABLE)
-def test_the_environment_is_the_same_wherever_one_looks(four: Started, hostname: str) -> None:
+def test_the_environment_is_the_same_wherever_one_looks(four: StartedSession, hostname: str) -> None:
     main = four.kernels[0]
     kernel = next(kernel for kernel in four.kernels if kernel["hostname"] == hostname)
     at_create, later = TABLE[hostname][:2], TABLE[hostname][2:]
-    seen = variables(inside(kernel, "env"))
+    seen = parse_environment(run_in(kernel, "env"))
     assert (seen["MASTER_PORT"], seen["TF_CONFIG"]) == at_create
     places = {
-        "ssh": inside(main, "ssh", hostname, "env"),
-        "a login": inside(main, "sh", "-c", f"echo env | ssh -T {hostname}"),
-        "the command": inside(kernel, "cat", "/tmp/command"),
+        "ssh": run_in(main, "ssh", hostname, "env"),
+        "a login": run_in(main, "sh", "-c", f"echo env | ssh -T {hostname}"),
+        "the command": run_in(kernel, "cat", "/tmp/command"),
     }
     if hostname == "main1":
-        places["an app"] = inside(kernel, "cat", "/tmp/app")
+        places["an app"] = run_in(kernel, "cat", "/tmp/app")
     for place, text in places.items():
-        seen = variables(text)
+        seen = parse_environment(text)
         told = (seen["MASTER_PORT"], seen["TF_CONFIG"], seen["MASTER_ADDR"], seen["EVERYWHERE"], seen["EMPTY"])
         assert (place, *told) == (place, *later, "main1", 'it\'s "here"', "")
         assert (place, seen["USER"], seen["HOME"]) == (place, "work", "/home/work")
         assert "NEVER" not in seen
 
 
-def test_a_bootstrap_script_is_sourced_as_work_in_its_home(four: Started) -> None:
+def test_a_bootstrap_script_is_sourced_as_work_in_its_home(four: StartedSession) -> None:
     for kernel in four.kernels:
-        log = on(kernel["agent"], f"docker logs {kernel['container']}")
+        log = run_on(kernel["agent"], f"docker logs {kernel['container']}")
         assert "bootstrapping work in /home/work" in log
         assert "cleaned up" in log
 
 
-def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(near: Sessions) -> None:
-    run = near.create(**SMALL, bootstrap_script="export MINE=1", uid=1234, gid=2345)
+def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(agent1_sessions: Sessions) -> None:
+    run = agent1_sessions.create(**SMALL, bootstrap_script="export MINE=1", uid=1234, gid=2345)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
     assert (run.record["cluster_mode"], run.record["network"], main["address"]) == ("single-node", None, None)
-    at_create, later = variables(inside(main, "env")), variables(inside(main, "ssh", "main1", "env"))
+    at_create, later = parse_environment(run_in(main, "env")), parse_environment(run_in(main, "ssh", "main1", "env"))
     session = {key: value for key, value in at_create.items() if key.startswith("BACKENDAI_")}
     assert len(session) == 14
     assert session["BACKENDAI_CLUSTER_SIZE"] == "1"
@@ -127,7 +127,7 @@ def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(near:
     assert later["MINE"] == "1"
     assert not {"MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", "NCCL_SOCKET_IFNAME"} & {*at_create, *later}
     look = "id -u; id -g; id -un; stat -c %u:%g /home/work"
-    assert inside(main, "sh", "-c", look).split() == ["1234", "2345", "work", "1234:2345"]
+    assert run_in(main, "sh", "-c", look).split() == ["1234", "2345", "work", "1234:2345"]
 
 
 @pytest.mark.parametrize(
@@ -140,36 +140,40 @@ def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(near:
         ("trap - EXIT; exit 0", "backendai: session_bootstrap_script ended before the session's environment was made."),
     ],
 )
-def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(near: Sessions, bootstrap: str, said: str) -> None:
-    run = near.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
+def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(
+    agent1_sessions: Sessions, bootstrap: str, said: str
+) -> None:
+    run = agent1_sessions.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
     assert run.code != 0
-    assert "ended while it started; its log ends with: " in run.said
-    assert said in run.said
+    assert "ended while it started; its log ends with: " in run.text
+    assert said in run.text
     assert run.record["status"] == "ERROR"
-    assert remains() == near.before
+    assert agent_state() == agent1_sessions.initial_state
 
 
 def test_a_session_can_be_ended_while_a_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
     asked = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
     with launch(command("create_session", tmp_path, asked)) as run:
         started_containers = f"docker ps --quiet --filter name=backendai-{sessions.name}-main1"
-        eventually(lambda: "".join(everywhere(started_containers)))
+        wait_until(lambda: "".join(run_on_all(started_containers)))
         ended = sessions.terminate()
         assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
         output, _nothing = run.communicate(timeout=TIMEOUT)
     assert run.returncode != 0
     assert "ended while it started" in unwrapped(output)
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
-def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_stopped(near: Sessions) -> None:
+def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_stopped(
+    agent1_sessions: Sessions,
+) -> None:
     trap = "trap 'echo stopped; exit 0' TERM; while :; do sleep 0.1; done"
     apps = [
         {"name": "web", "port": 8888, "command": "echo serving; exec python3 -m http.server 8888"},
         {"name": "own", "port": 9999, "protocol": "tcp"},
         {"name": "slow", "port": 7777, "command": trap},
     ]
-    run = near.create(**SMALL, cluster_size=2, apps=apps)
+    run = agent1_sessions.create(**SMALL, cluster_size=2, apps=apps)
     assert run.code == 0, run.output
     assert run.record["apps"] == [
         {"name": "web", "port": 8888, "protocol": "http"},
@@ -179,23 +183,25 @@ def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_s
     main, sub = run.record["kernels"]
 
     def serves() -> bool:
-        page = inside(sub, "python3", "-c", source("fetch"), "http://main1:8888/", check=False)
+        page = run_in(sub, "python3", "-c", source("fetch"), "http://main1:8888/", check=False)
         return "Directory listing" in page
 
-    eventually(serves)
-    assert variables(inside(main, "env"))["BACKENDAI_SERVICE_PORTS"] == "web:http:8888,own:tcp:9999,slow:http:7777"
-    assert variables(inside(sub, "env"))["BACKENDAI_SERVICE_PORTS"] == ""
-    inside(main, "pkill", "-f", "^python3 -m http.server")
-    eventually(serves)
-    log = inside(main, "cat", "/var/log/backendai/web.log")
+    wait_until(serves)
+    assert (
+        parse_environment(run_in(main, "env"))["BACKENDAI_SERVICE_PORTS"] == "web:http:8888,own:tcp:9999,slow:http:7777"
+    )
+    assert parse_environment(run_in(sub, "env"))["BACKENDAI_SERVICE_PORTS"] == ""
+    run_in(main, "pkill", "-f", "^python3 -m http.server")
+    wait_until(serves)
+    log = run_in(main, "cat", "/var/log/backendai/web.log")
     assert log.count("serving") == 2
     assert "backendai: web ended with exit code 143 and starts again in 1 s." in log
-    assert inside(sub, "ls", "/var/log/backendai").split() == []
+    assert run_in(sub, "ls", "/var/log/backendai").split() == []
 
-    on(main["agent"], f"docker stop --time 20 {main['container']}")
-    assert exit_code(main) == 143
-    on(main["agent"], f"docker cp {main['container']}:/var/log/backendai/slow.log - | tar -xO > /tmp/slow.log")
-    assert "stopped" in on(main["agent"], "cat /tmp/slow.log; rm /tmp/slow.log")
+    run_on(main["agent"], f"docker stop --time 20 {main['container']}")
+    assert wait_for_exit(main) == 143
+    run_on(main["agent"], f"docker cp {main['container']}:/var/log/backendai/slow.log - | tar -xO > /tmp/slow.log")
+    assert "stopped" in run_on(main["agent"], "cat /tmp/slow.log; rm /tmp/slow.log")
 
 
 def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_word(sessions: Sessions) -> None:
@@ -210,17 +216,17 @@ def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_w
     assert run.code == 0, run.output
     main, *subs = run.record["kernels"]
     for sub in subs:
-        assert exit_code(sub) == 0
-        assert on(sub["agent"], f"docker logs {sub['container']}").strip() == f"done by {sub['hostname']}"
-    assert sessions.listed()[sessions.name]["status"] == "RUNNING"
+        assert wait_for_exit(sub) == 0
+        assert run_on(sub["agent"], f"docker logs {sub['container']}").strip() == f"done by {sub['hostname']}"
+    assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
     again = sessions.create(**asked)
     assert (again.code, again.changed) == (0, 0), again.output
-    inside(main, "touch", "/tmp/end")
-    assert exit_code(main) == 5
-    record = sessions.listed()[sessions.name]
+    run_in(main, "touch", "/tmp/end")
+    assert wait_for_exit(main) == 5
+    record = sessions.list_by_name()[sessions.name]
     assert (record["status"], record["exit_code"]) == ("TERMINATED", 5)
     assert sessions.run("schedule_sessions").code == 0
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
 def test_a_command_for_all_that_one_agent_cannot_start_runs_nowhere(sessions: Sessions, tmp_path: Path) -> None:
@@ -229,16 +235,16 @@ def test_a_command_for_all_that_one_agent_cannot_start_runs_nowhere(sessions: Se
     given = {f"session_{key}": value for key, value in asked.items()}
 
     def plans() -> list[dict[str, Any]]:
-        stored = [session["plan"] for sessions_there in held().values() for session in sessions_there]
+        stored = [session["plan"] for sessions_there in stored_sessions().values() for session in sessions_there]
         return [plan for plan in stored if plan["name"] == sessions.name]
 
     with launch(command("create_session", tmp_path, given)) as run:
-        eventually(lambda: len(plans()) == 2)
+        wait_until(lambda: len(plans()) == 2)
         plan = plans()[0]
         sub = plan["kernels"][1]
         # The file that lets sub1 go on cannot be written.
-        on(sub["agent"], f"ln -s /nowhere/go {SESSIONS}/{plan['id']}/sub1/go")
+        run_on(sub["agent"], f"ln -s /nowhere/go {SESSIONS}/{plan['id']}/sub1/go")
         output, _nothing = run.communicate(timeout=TIMEOUT)
     assert run.returncode != 0
     assert f"the session '{sessions.name}' was not created: " in unwrapped(output)
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state

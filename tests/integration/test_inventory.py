@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, ROOT, Kernel, ansible, on, unwrapped
-from tests.integration.sessions import Started, started
+from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, ROOT, Kernel, ansible, run_on, unwrapped
+from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.requests
 
@@ -29,7 +29,7 @@ ASKED = {
 class Three:
     """A session of one container on each agent: main1 has Python, the two workers hold nothing but busybox."""
 
-    session: Started
+    session: StartedSession
 
     @property
     def group(self) -> str:
@@ -46,7 +46,7 @@ class Three:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
-    with started(tmp_path_factory.mktemp("three"), **ASKED) as session:
+    with started_session(tmp_path_factory.mktemp("three"), **ASKED) as session:
         assert sorted(kernel["agent"] for kernel in session.kernels) == list(AGENTS)
         yield Three(session)
 
@@ -148,10 +148,10 @@ def test_a_container_that_is_gone_makes_its_host_unreachable(three: Three) -> No
 
 def test_a_container_that_stopped_and_a_session_that_ended_leave_no_host(three: Three) -> None:
     worker = three.hosts[three.named("worker1")]
-    on(worker["agent"], f"docker stop --time 0 {worker['container']}")
+    run_on(worker["agent"], f"docker stop --time 0 {worker['container']}")
     inventory, _warnings = listed(INVENTORY, SOURCE)
     assert set(inventory[three.group]["hosts"]) == set(three.hosts) - {three.named("worker1")}
-    ended = three.session.made.terminate()
+    ended = three.session.sessions.terminate()
     assert ended.code == 0, ended.output
     inventory, _warnings = listed(INVENTORY, SOURCE)
     assert three.group not in inventory

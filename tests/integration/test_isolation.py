@@ -10,25 +10,33 @@ from functools import partial
 import pytest
 
 from tests.integration.containers import default_address, public_keys
-from tests.integration.firewalls import firewall
-from tests.integration.forgery import ALWAYS, FORGED, PEER, TUNNEL, arrived, in_container, world
-from tests.integration.healing import unhealed
-from tests.integration.internals import DEFAULT_NETWORK, HEAL_AGENT, PUBLISHED_OF_SESSIONS, SET_PEERS, TABLE
-from tests.integration.laboratory import AGENTS, TIMEOUT, Kernel, Run, address, at_once, everywhere, on, ssh
+from tests.integration.firewalls import temporary_firewall
+from tests.integration.forgery import (
+    FORGED,
+    LEGITIMATE,
+    PEER,
+    TUNNEL,
+    external_address,
+    in_container,
+    send_forged_frames,
+)
+from tests.integration.internals import DEFAULT_NETWORK, LIST_PUBLISHED_PORTS, RECONCILE_AGENT, SET_PEERS, TABLE
+from tests.integration.laboratory import AGENTS, TIMEOUT, Kernel, Run, address, in_parallel, run_on, run_on_all, ssh
 from tests.integration.probes import (
     PUBLISHED,
-    addresses_of,
-    all_ways,
-    reached,
-    reached_by_host,
-    routed_through,
+    all_targets,
+    list_addresses,
+    reachable_from_container,
+    reachable_from_host,
+    routes_through,
     scan,
-    ways_with_ports,
+    targets_with_ports,
 )
 from tests.integration.programs import run_line
+from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
-from tests.integration.sessions import Sessions, Started
-from tests.integration.waiting import eventually
+from tests.integration.sessions import Sessions, StartedSession
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.isolation
 
@@ -42,8 +50,8 @@ REFUSALS = "sysctl --write net.ipv4.icmp_ratelimit"
 class Apart:
     """Two sessions: ``wide`` lies on all agents, ``other`` on one of each engine."""
 
-    wide: Started
-    other: Started
+    wide: StartedSession
+    other: StartedSession
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -59,7 +67,7 @@ class Apart:
 
     def repair(self) -> Run:
         """Ask for the other session again."""
-        return self.other.again("--diff")
+        return self.other.create_again("--diff")
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +80,16 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
         f"docker run --detach --restart always --name {FOREIGN} --network {DEFAULT_NETWORK}"
         f" --publish {PUBLISHED}:{PUBLISHED} lab/python:1 python3 -m http.server {PUBLISHED}"
     )
-    with firewall(enabled=False), Sessions(tmp_path_factory.mktemp("isolation")) as made:
+    with temporary_firewall(enabled=False), Sessions(tmp_path_factory.mktemp("isolation")) as made:
         try:
             # Refusals are counted here, and hosts send few of them.
-            everywhere(f"{foreign} && {REFUSALS}=0 && ip route add {METADATA} dev eth0")
-            on("user1", f"ip address add {METADATA}/32 dev eth0 && {REFUSALS}=0")
+            run_on_all(f"{foreign} && {REFUSALS}=0 && ip route add {METADATA} dev eth0")
+            run_on("user1", f"ip address add {METADATA}/32 dev eth0 && {REFUSALS}=0")
             wide = made.start(**THREE, name=f"{made.name}-wide")
             yield Apart(wide, made.start(**OTHER, name=f"{made.name}-other"))
         finally:
-            everywhere(f"docker rm --force {FOREIGN}; ip route del {METADATA}; {REFUSALS}=1000", check=False)
-            on("user1", f"ip address del {METADATA}/32 dev eth0; {REFUSALS}=1000", check=False)
+            run_on_all(f"docker rm --force {FOREIGN}; ip route del {METADATA}; {REFUSALS}=1000", check=False)
+            run_on("user1", f"ip address del {METADATA}/32 dev eth0; {REFUSALS}=1000", check=False)
 
 
 def neighbours(apart: Apart, kernel: Kernel) -> list[str]:
@@ -91,7 +99,7 @@ def neighbours(apart: Apart, kernel: Kernel) -> list[str]:
 
 
 ROWS: dict[str, Callable[[Apart, Kernel], list[str]]] = {
-    "their own agent": lambda _apart, kernel: addresses_of(kernel["agent"]),
+    "their own agent": lambda _apart, kernel: list_addresses(kernel["agent"]),
     "other agents": lambda _apart, kernel: [address(agent) for agent in AGENTS if agent != kernel["agent"]],
     "other sessions": lambda apart, kernel: [stranger["address"] for stranger in apart.strangers(kernel)],
     "neighbours on the default network": neighbours,
@@ -101,39 +109,44 @@ ROWS: dict[str, Callable[[Apart, Kernel], list[str]]] = {
 
 @pytest.mark.parametrize("row", ROWS)
 def test_containers_reach_the_world_and_not(apart: Apart, row: str) -> None:
-    closed = [all_ways(*ROWS[row](apart, kernel)) for kernel in apart.kernels]
+    closed = [all_targets(*ROWS[row](apart, kernel)) for kernel in apart.kernels]
     asked = zip(apart.kernels, closed, strict=True)
-    seen = at_once(*[partial(reached, kernel, ways_with_ports(world()) + targets) for kernel, targets in asked])
-    assert seen == [set(ways_with_ports(world()))] * len(apart.kernels)
+    seen = in_parallel(
+        *[
+            partial(reachable_from_container, kernel, targets_with_ports(external_address()) + targets)
+            for kernel, targets in asked
+        ]
+    )
+    assert seen == [set(targets_with_ports(external_address()))] * len(apart.kernels)
     assert all(closed)
 
 
 def test_what_is_closed_to_containers_is_open_to_others(apart: Apart) -> None:
-    agents = all_ways(*map(address, AGENTS))
-    assert reached_by_host("user1", agents) == set(agents)
+    agents = all_targets(*map(address, AGENTS))
+    assert reachable_from_host("user1", agents) == set(agents)
     for agent in AGENTS:
         names = [kernel["container"] for kernel in apart.kernels if kernel["agent"] == agent]
         inner = [default_address(agent, name) for name in (*names, FOREIGN)]
-        here = ways_with_ports(METADATA, *addresses_of(agent), *inner)
-        assert reached_by_host(agent, here) == set(here)
+        here = targets_with_ports(METADATA, *list_addresses(agent), *inner)
+        assert reachable_from_host(agent, here) == set(here)
 
 
 def test_without_the_firewall_there_are_doors_that_are_closed_with_it(apart: Apart) -> None:
     """So the scan of test_firewall.py can fail; what is published of sessions is closed even then."""
     agent = apart.wide.kernels[0]["agent"]
-    own = on(agent, PUBLISHED_OF_SESSIONS)
+    own = run_on(agent, LIST_PUBLISHED_PORTS)
     found = {port for _address, port in scan([address(agent)], f"22,{PUBLISHED},30000-31000")}
     assert {"22/open", f"{PUBLISHED}/open"} <= found
     assert "->22/tcp" in own
     assert not {port for port in found if f":{port.partition('/')[0]}->" in own}
-    greeted = on(agent, f"docker run --rm lab/python:1 {run_line('greeting', address(agent), 22)}")
+    greeted = run_on(agent, f"docker run --rm lab/python:1 {run_line('greeting', address(agent), 22)}")
     assert "SSH-2.0" in greeted, "containers of others than sessions do not reach their agent"
 
 
 @pytest.mark.usefixtures("apart")
 def test_published_ports_answer_users_gateways_and_agents() -> None:
     urls = [f"http://{address(agent)}:{PUBLISHED}/" for agent in AGENTS]
-    pages = everywhere(run_line("fetch", *urls), ("user1", "gateway1", *AGENTS))
+    pages = run_on_all(run_line("fetch", *urls), ("user1", "gateway1", *AGENTS))
     assert [page.count("<title>Directory listing") for page in pages] == [3] * 5
 
 
@@ -142,8 +155,8 @@ def test_nobody_outside_reaches_containers_but_through_published_ports(apart: Ap
     kernels = [kernel for kernel in apart.kernels if kernel["agent"] == agent]
     names = [FOREIGN, *(kernel["container"] for kernel in kernels)]
     inner = [*(default_address(agent, name) for name in names), *(kernel["address"] for kernel in kernels)]
-    with routed_through(agent, inner):
-        assert reached_by_host("user1", all_ways(*inner)) == set()
+    with routes_through(agent, inner):
+        assert reachable_from_host("user1", all_targets(*inner)) == set()
 
 
 def test_two_sessions_share_no_key(apart: Apart) -> None:
@@ -163,24 +176,28 @@ def test_a_session_reaches_itself_in_every_way_and_no_neighbour_whatever_is_filt
     apart: Apart, bridged_filtering: int
 ) -> None:
     set_to = "sysctl --write net.bridge.bridge-nf-call-iptables="
-    closed = [all_ways(*neighbours(apart, kernel)) for kernel in apart.kernels]
+    closed = [all_targets(*neighbours(apart, kernel)) for kernel in apart.kernels]
     try:
-        everywhere(f"{set_to}{bridged_filtering}")
+        run_on_all(f"{set_to}{bridged_filtering}")
         assert alone_with_itself(apart) == [True] * len(apart.kernels)
         asked = zip(apart.kernels, closed, strict=True)
-        assert at_once(*[partial(reached, kernel, targets) for kernel, targets in asked]) == [set()] * len(closed)
+        assert in_parallel(*[partial(reachable_from_container, kernel, targets) for kernel, targets in asked]) == [
+            set()
+        ] * len(closed)
     finally:
-        everywhere(f"{set_to}1")
+        run_on_all(f"{set_to}1")
 
 
 def test_only_peers_of_a_session_send_into_its_tunnel_and_containers_send_under_their_own_name(apart: Apart) -> None:
-    assert arrived(apart.other) == {PEER, *ALWAYS}
+    assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
 
 
 def test_containers_send_nothing_that_could_be_a_tunnels(apart: Apart) -> None:
-    tunnel = [("udp", world(), TUNNEL)]
-    assert reached_by_host("agent2", tunnel) == set(tunnel)
-    assert at_once(*[partial(reached, kernel, tunnel) for kernel in apart.kernels]) == [set()] * len(apart.kernels)
+    tunnel = [("udp", external_address(), TUNNEL)]
+    assert reachable_from_host("agent2", tunnel) == set(tunnel)
+    assert in_parallel(*[partial(reachable_from_container, kernel, tunnel) for kernel in apart.kernels]) == [
+        set()
+    ] * len(apart.kernels)
 
 
 @pytest.mark.parametrize(
@@ -191,43 +208,49 @@ def test_containers_send_nothing_that_could_be_a_tunnels(apart: Apart) -> None:
     ],
 )
 def test_rules_that_are_gone_are_told_and_put_back(apart: Apart, fault: str, opens: bool, drift: str) -> None:
-    with unhealed("agent2"):
-        on("agent2", f"nft {fault}")
-        assert arrived(apart.other) == ({PEER, *ALWAYS, *FORGED} if opens else ALWAYS)
-        agent = all_ways(address("agent2"))
-        assert reached(apart.other.on("agent2"), agent) == (set(agent) if opens else set())
+    with reconcile_paused("agent2"):
+        run_on("agent2", f"nft {fault}")
+        assert send_forged_frames(apart.other) == ({PEER, *LEGITIMATE, *FORGED} if opens else LEGITIMATE)
+        agent = all_targets(address("agent2"))
+        assert reachable_from_container(apart.other.container_on("agent2"), agent) == (set(agent) if opens else set())
         direct = [default_address("agent2", FOREIGN)]
-        with routed_through("agent2", direct):
-            assert (("tcp", direct[0], PUBLISHED) in reached_by_host("user1", all_ways(*direct))) == opens
+        with routes_through("agent2", direct):
+            assert (("tcp", direct[0], PUBLISHED) in reachable_from_host("user1", all_targets(*direct))) == opens
         run = apart.repair()
     assert run.code == 0, run.output
     assert run.changed > 0
     assert f"+{drift}" in run.output
     assert opens or f"+{drift}{address('agent1')} . " in run.output
-    assert arrived(apart.other) == {PEER, *ALWAYS}
+    assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
 
 
 def test_rules_hold_after_the_engine_restarts_and_come_back_when_all_are_flushed(apart: Apart) -> None:
-    at_once(
-        partial(on, "agent2", "nft flush ruleset; systemctl restart docker"),
-        partial(on, "agent3", "systemctl restart docker"),
+    in_parallel(
+        partial(run_on, "agent2", "nft flush ruleset; systemctl restart docker"),
+        partial(run_on, "agent3", "systemctl restart docker"),
     )
-    eventually(lambda: all(alone_with_itself(apart)))
-    closed = [all_ways(*(inner for row in ROWS.values() for inner in row(apart, kernel))) for kernel in apart.kernels]
+    wait_until(lambda: all(alone_with_itself(apart)))
+    closed = [
+        all_targets(*(inner for row in ROWS.values() for inner in row(apart, kernel))) for kernel in apart.kernels
+    ]
     asked = zip(apart.kernels, closed, strict=True)
-    assert at_once(*[partial(reached, kernel, targets) for kernel, targets in asked]) == [set()] * len(closed)
-    assert arrived(apart.other) == {PEER, *ALWAYS}
+    assert in_parallel(*[partial(reachable_from_container, kernel, targets) for kernel, targets in asked]) == [
+        set()
+    ] * len(closed)
+    assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
 
 
 def test_what_was_opened_while_the_rules_were_away_is_closed_with_them(apart: Apart) -> None:
-    line = in_container(apart.other.on("agent2"), "hold_connection", address("agent2"), options="--interactive")
-    with unhealed("agent2"):
-        on("agent2", f"nft flush table {TABLE}")
+    line = in_container(
+        apart.other.container_on("agent2"), "hold_connection", address("agent2"), options="--interactive"
+    )
+    with reconcile_paused("agent2"):
+        run_on("agent2", f"nft flush table {TABLE}")
         command = ssh("agent2", line)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as held:
             assert held.stdout
             assert held.stdout.readline() == "open\n"
-            on("agent2", f"systemctl start {HEAL_AGENT}.service")
+            run_on("agent2", f"systemctl start {RECONCILE_AGENT}.service")
             assert held.communicate("go on\n", timeout=TIMEOUT)[0] == "silence\n"
 
 
@@ -236,10 +259,10 @@ def alone_with_itself(apart: Apart) -> list[bool]:
 
     def look(kernel: Kernel) -> bool:
         mates = (mate["address"] for mate in apart.mates(kernel))
-        targets = ways_with_ports(world()) + all_ways(*mates)
+        targets = targets_with_ports(external_address()) + all_targets(*mates)
         try:
-            return reached(kernel, targets) == set(targets)
+            return reachable_from_container(kernel, targets) == set(targets)
         except AssertionError:
             return False
 
-    return at_once(*[partial(look, kernel) for kernel in apart.kernels])
+    return in_parallel(*[partial(look, kernel) for kernel in apart.kernels])

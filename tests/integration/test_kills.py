@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.kills import killed_while_it_starts_and_ends
+from tests.integration.kills import kill_at_start_and_end
 
 pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
@@ -17,5 +17,5 @@ def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(
     rounds: Iterator[random.Random], tmp_path: Path
 ) -> None:
     for chance in rounds:
-        for done in killed_while_it_starts_and_ends(chance, tmp_path):
+        for done in kill_at_start_and_end(chance, tmp_path):
             print(done, flush=True)

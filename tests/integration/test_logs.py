@@ -8,8 +8,8 @@ import shlex
 
 import pytest
 
-from tests.integration.containers import exit_code
-from tests.integration.laboratory import Kernel, inside, on, remains
+from tests.integration.containers import wait_for_exit
+from tests.integration.laboratory import Kernel, agent_state, run_in, run_on
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
 
@@ -36,20 +36,20 @@ def write_app_logs(main: Kernel) -> None:
     """Let one app of main1 have written a log, and another a link to what is secret."""
     folder = "/var/log/backendai"
     line = f"mkdir -p {folder}; seq 200000 > {folder}/served.log; ln -sf /etc/shadow {folder}/linked.log"
-    inside(main, "sh", "-c", f"{line}; rm -f {folder}/silent.log", user="root")
+    run_in(main, "sh", "-c", f"{line}; rm -f {folder}/silent.log", user="root")
 
 
 def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: Sessions) -> None:
     created = sessions.create(command=COMMAND, apps=APPS, **TWO)
     assert created.code == 0, created.output
     main, sub = created.record["kernels"]
-    inside(main, "timeout", "60", "sh", "-c", "until [ -e /tmp/printed ]; do sleep 0.1; done")
+    run_in(main, "timeout", "60", "sh", "-c", "until [ -e /tmp/printed ]; do sleep 0.1; done")
     write_app_logs(main)
-    on(sub["agent"], f"docker kill {sub['container']}")
-    during = remains()
+    run_on(sub["agent"], f"docker kill {sub['container']}")
+    during = agent_state()
     run = sessions.run("session_logs", name=sessions.name, logs_lines=6)
     assert (run.code, run.changed) == (0, 0), run.output
-    assert remains() == during
+    assert agent_state() == during
     assert run.record["session"] == {"id": created.record["id"], "name": sessions.name}
     assert (run.record["agents"], run.record["error"]) == ({}, None)
     first, second = run.record["kernels"]
@@ -69,30 +69,30 @@ def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: 
         f"== sub1 on {sub['agent']}: exited with code 137 ==",
     ):
         assert line in run.output
-    inside(main, "touch", "/tmp/end")
-    assert exit_code(main) == 3
+    run_in(main, "touch", "/tmp/end")
+    assert wait_for_exit(main) == 3
     ended = sessions.run("session_logs", "--check", id=created.record["id"], kernel="main1", logs_lines=100)
     assert (ended.code, ended.changed, ended.record) == (0, 0, None), ended.output
     assert f"== main1 on {main['agent']}: exited with code 3 ==" in ended.output
     assert "line 50" in ended.output
     assert "== sub1" not in ended.output
     assert sessions.run("schedule_sessions").code == 0
-    assert sessions.listed() == {}
+    assert sessions.list_by_name() == {}
     gone = sessions.run("session_logs", name=sessions.name)
     assert gone.code != 0
     over = f"the session '{sessions.name}' is TERMINATED: the command ended with exit code 3; its containers are gone"
     assert gone.record["error"] == f"{over}, and their logs with them."
-    assert gone.record["error"] in gone.said
+    assert gone.record["error"] in gone.text
 
 
 def test_the_log_of_a_driver_that_keeps_none_is_one_sentence(sessions: Sessions) -> None:
     created = sessions.create(designated_agents=["agent1", "agent3"], **TWO)
     for kernel in created.record["kernels"]:
         agent, container = kernel["agent"], kernel["container"]
-        labels = json.loads(on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {container}"))
-        on(agent, f"docker rm -f {container}")
+        labels = json.loads(run_on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {container}"))
+        run_on(agent, f"docker rm -f {container}")
         given = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
-        on(agent, f"docker run -d --log-driver none --name {container} {given} lab/python:1 sleep 600")
+        run_on(agent, f"docker run -d --log-driver none --name {container} {given} lab/python:1 sleep 600")
     run = sessions.run("session_logs", name=sessions.name)
     assert run.code == 0, run.output
     why = "its log cannot be read: configured logging driver does not support reading"

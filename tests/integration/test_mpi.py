@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.containers import carried
-from tests.integration.laboratory import inside
+from tests.integration.containers import transferred_bytes
+from tests.integration.laboratory import run_in
 from tests.integration.programs import source
 from tests.integration.session_requests import FOUR
-from tests.integration.sessions import Started, started
+from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = [pytest.mark.containers, pytest.mark.network]
 
@@ -25,22 +25,22 @@ ASKED = {**FOUR, "image": "lab/mpi:1"}
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four containers over three agents, two of them on one."""
-    with started(tmp_path_factory.mktemp("four"), **ASKED) as session:
+    with started_session(tmp_path_factory.mktemp("four"), **ASKED) as session:
         yield session
 
 
-def test_mpirun_starts_a_program_in_every_container(four: Started) -> None:
-    assert sorted(inside(four.kernels[0], *MPIRUN, "hostname").split()) == ["main1", "sub1", "sub2", "sub3"]
+def test_mpirun_starts_a_program_in_every_container(four: StartedSession) -> None:
+    assert sorted(run_in(four.kernels[0], *MPIRUN, "hostname").split()) == ["main1", "sub1", "sub2", "sub3"]
 
 
-def test_what_processes_tell_each_other_takes_the_sessions_network(four: Started) -> None:
+def test_what_processes_tell_each_other_takes_the_sessions_network(four: StartedSession) -> None:
     kernels = four.kernels
-    before = [{name: carried(kernel, name) for name in ("cluster0", "eth0")} for kernel in kernels]
-    printed = inside(kernels[0], *MPIRUN, "python3", "-c", source("mpi_all_reduce"), str(NUMBERS))
+    before = [{name: transferred_bytes(kernel, name) for name in ("cluster0", "eth0")} for kernel in kernels]
+    printed = run_in(kernels[0], *MPIRUN, "python3", "-c", source("mpi_all_reduce"), str(NUMBERS))
     results = sorted(json.loads(line) for line in printed.splitlines())
     assert results == [[kernel["hostname"], rank, 0, True] for rank, kernel in enumerate(kernels)]
     for kernel, counted in zip(kernels, before, strict=True):
-        assert carried(kernel, "cluster0") - counted["cluster0"] > 8 * NUMBERS
-        assert carried(kernel, "eth0") - counted["eth0"] < NUMBERS // 8
+        assert transferred_bytes(kernel, "cluster0") - counted["cluster0"] > 8 * NUMBERS
+        assert transferred_bytes(kernel, "eth0") - counted["eth0"] < NUMBERS // 8

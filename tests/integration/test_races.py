@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, Run, at_once, held, share
+from tests.integration.laboratory import AGENTS, BUSYBOX, QUEUE, Run, in_parallel, memory_share, stored_sessions
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
-from tests.integration.waiting import eventually
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.queue
 
@@ -30,7 +30,7 @@ def soon(chance: random.Random, *runs: Callable[[], Run]) -> list[Run]:
         time.sleep(delay)
         return run()
 
-    return at_once(*[partial(begin, run, chance.uniform(0, 0.5)) for run in runs])
+    return in_parallel(*[partial(begin, run, chance.uniform(0, 0.5)) for run in runs])
 
 
 def settled(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
@@ -39,17 +39,17 @@ def settled(sessions: Sessions, running: int, waiting: int) -> list[dict[str, An
     records: list[dict[str, Any]] = []
 
     def as_wanted() -> bool:
-        records[:] = sessions.listed(*TWO_AGENTS).values()
+        records[:] = sessions.list_by_name(*TWO_AGENTS).values()
         return Counter(record["status"] for record in records) == wanted
 
-    eventually(as_wanted, 90)
+    wait_until(as_wanted, 90)
     return [record for record in records if record["status"] == "RUNNING"]
 
 
 def assert_no_agent_gave_more_than_it_has() -> None:
     """What agents hold of sessions is at most what they have."""
-    capacity = share(1)
-    for agent, stored in held().items():
+    capacity = memory_share(1)
+    for agent, stored in stored_sessions().items():
         kernels = [kernel for session in stored for kernel in session["plan"]["kernels"] if kernel["agent"] == agent]
         assert sum(kernel["resources"]["mem"] for kernel in kernels) <= capacity, agent
 
@@ -58,7 +58,7 @@ def assert_no_agent_gave_more_than_it_has() -> None:
 def test_three_at_once_fill_two_agents_exactly_and_ends_at_once_make_room(
     sessions: Sessions, rounds: Iterator[random.Random]
 ) -> None:
-    asked = {"image": BUSYBOX, "resources": {"cpu": 1, "mem": share(1)}}
+    asked = {"image": BUSYBOX, "resources": {"cpu": 1, "mem": memory_share(1)}}
     names = [f"{sessions.name}-{number}" for number in range(3)]
     for chance in rounds:
         creations = [partial(sessions.create, *TWO_AGENTS, name=name, **asked) for name in names]
@@ -74,7 +74,7 @@ def test_three_at_once_fill_two_agents_exactly_and_ends_at_once_make_room(
         (later,) = settled(sessions, 1, 0)
         assert later["id"] not in {record["id"] for record in running}
         assert_no_agent_gave_more_than_it_has()
-        sessions.end()
+        sessions.terminate_all()
 
 
 @pytest.mark.soak
@@ -92,7 +92,7 @@ def test_sessions_that_start_at_once_get_names_subnets_and_network_identifiers_o
         ):
             assert None not in values
             assert len(set(values)) == len(values), values
-        sessions.end()
+        sessions.terminate_all()
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_facts_that_are_young_enough_are_not_asked_for_and_stale_ones_cost_anoth
     assert sessions.terminate().code == 0
 
     # Another control node, with a queue of its own, fills the agent that this one takes to be empty.
-    whole = {"cpu": 1, "mem": share(1)}
+    whole = {"cpu": 1, "mem": memory_share(1)}
     assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
     elsewhere = {"queue_path": str(tmp_path / "queue"), "designated_agents": [agent]}
     filled = sessions.create(name=other, resources=whole, **elsewhere)

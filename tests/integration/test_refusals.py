@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import AGENTS, PYTHON, everywhere, remains
+from tests.integration.laboratory import AGENTS, PYTHON, agent_state, run_on_all
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
 
@@ -35,10 +35,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_it_is_refused_with_one_sentence(sessions: Sessions, variables: dict[str, Any], sentence: str) -> None:
     run = sessions.create(**variables)
     assert run.code != 0
-    assert sentence in run.said
+    assert sentence in run.text
     assert "Traceback" not in run.output
     assert (run.record["status"], run.record["error"] is not None) == ("ERROR", True)
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
 @pytest.mark.parametrize(
@@ -48,24 +48,24 @@ def test_it_is_refused_with_one_sentence(sessions: Sessions, variables: dict[str
 def test_a_limit_that_hides_the_planner_is_refused(sessions: Sessions, playbook: str, limit: str) -> None:
     run = sessions.run(playbook, "--limit", limit, name=sessions.name, image=PYTHON)
     assert run.code != 0
-    assert f"--limit '{limit}' hides localhost, which plans sessions" in run.said
+    assert f"--limit '{limit}' hides localhost, which plans sessions" in run.text
 
 
 def test_ending_without_naming_a_session_is_refused(sessions: Sessions) -> None:
     run = sessions.terminate(claim_ttl=600)
     assert run.code != 0
-    assert "session_name or session_id is required." in run.said
+    assert "session_name or session_id is required." in run.text
 
 
 def test_no_room_is_pending_with_the_shortfall_and_no_failure(sessions: Sessions) -> None:
-    room = 8 * sum(map(int, everywhere("nproc")))
+    room = 8 * sum(map(int, run_on_all("nproc")))
     run = sessions.create(cluster_mode="multi-node", cluster_size=room + 2, resources={"cpu": 1, "mem": "16m"})
     assert run.code == 0, run.output
     record = run.record
     assert (record["status"], record["kernels"], record["network"]) == ("PENDING", [], None)
     assert record["pending"]["shortfall"] == {"cpu": 2}
     assert f"no room for 2 of {room + 2} containers on 3 agents: short of cpu 2" in record["pending"]["reason"]
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
 def test_a_limit_narrows_the_agents_and_two_sessions_of_one_name_are_told_apart_by_their_ids(
@@ -77,6 +77,6 @@ def test_a_limit_narrows_the_agents_and_two_sessions_of_one_name_are_told_apart_
     both = ", ".join(sorted((first.record["id"], second.record["id"])))
     refused = sessions.terminate(name=sessions.name)
     assert refused.code != 0
-    assert f"session_name: 2 sessions are called '{sessions.name}': give session_id ({both})." in refused.said
+    assert f"session_name: 2 sessions are called '{sessions.name}': give session_id ({both})." in refused.text
     ended = sessions.terminate(id=first.record["id"])
     assert (ended.code, ended.changed > 0, ended.record["status"]) == (0, True, "TERMINATED"), ended.output

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.laboratory import Kernel, everywhere, inside, on
+from tests.integration.laboratory import Kernel, run_in, run_on, run_on_all
 from tests.integration.programs import source
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
@@ -41,10 +41,10 @@ def infiniband() -> Iterator[None]:
     node = "mkdir /dev/infiniband && mknod -m 600 /dev/infiniband/uverbs0 c 10 229"
     link = "mkdir /dev/infiniband/by-ibdev && ln -s ../uverbs0 /dev/infiniband/by-ibdev/lab-uverbs0"
     try:
-        everywhere(f"{node} && {link}", BOTH)
+        run_on_all(f"{node} && {link}", BOTH)
         yield
     finally:
-        everywhere("rm -rf /dev/infiniband", BOTH)
+        run_on_all("rm -rf /dev/infiniband", BOTH)
 
 
 @pytest.fixture
@@ -55,21 +55,23 @@ def cdi() -> Iterator[None]:
         "/etc/cdi/nvidia.json": json.dumps(CDI),
         "/etc/docker/daemon.json": json.dumps({"features": {"cdi": True}}),
     }
-    there = on("agent3", f"ls -d {' '.join(files)} 2> /dev/null", check=False)
+    there = run_on("agent3", f"ls -d {' '.join(files)} 2> /dev/null", check=False)
     assert not there, f"agent3 has {there} of its own"
     try:
-        on("agent3", "mkdir -p /etc/cdi /etc/docker")
+        run_on("agent3", "mkdir -p /etc/cdi /etc/docker")
         for path, text in files.items():
-            on("agent3", f"echo {shlex.quote(text)} > {path}")
-        on("agent3", "chmod +x /usr/local/bin/nvidia-smi && systemctl restart docker")
+            run_on("agent3", f"echo {shlex.quote(text)} > {path}")
+        run_on("agent3", "chmod +x /usr/local/bin/nvidia-smi && systemctl restart docker")
         yield
     finally:
-        on("agent3", f"rm -f {' '.join(files)}; rmdir --ignore-fail-on-non-empty /etc/cdi; systemctl restart docker")
+        run_on(
+            "agent3", f"rm -f {' '.join(files)}; rmdir --ignore-fail-on-non-empty /etc/cdi; systemctl restart docker"
+        )
 
 
 def can_give(agent: str) -> dict[str, list[int]]:
     """Return the limits that an agent's engine can give: all, if it may raise them, else those of its containerd."""
-    told = on(agent, "cat /proc/$(pidof containerd)/limits /proc/$(pidof containerd)/status")
+    told = run_on(agent, "cat /proc/$(pidof containerd)/limits /proc/$(pidof containerd)/status")
     lines = dict(line.split(":", 1) for line in told.splitlines() if line.startswith("CapBnd:"))
     if int(lines["CapBnd"], 16) & SYS_RESOURCE:
         return {"nofile": [1 << 20] * 2, "memlock": [-1] * 2}
@@ -81,17 +83,17 @@ def can_give(agent: str) -> dict[str, list[int]]:
 
 def looked(kernel: Kernel) -> dict[str, Any]:
     """Return what user work sees in a container."""
-    return dict(json.loads(inside(kernel, "python3", "-c", source("limits"))))
+    return dict(json.loads(run_in(kernel, "python3", "-c", source("limits"))))
 
 
 def configured(kernel: Kernel) -> dict[str, Any]:
     """Return what the engine was asked for a container."""
-    return dict(json.loads(on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"])
+    return dict(json.loads(run_on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"])
 
 
 def capabilities(kernel: Kernel, kind: str) -> int:
     """Return the capabilities of root in a container."""
-    told = inside(kernel, "awk", f"/^{kind}:/ {{ print $2 }}", "/proc/self/status", user="root")
+    told = run_in(kernel, "awk", f"/^{kind}:/ {{ print $2 }}", "/proc/self/status", user="root")
     return int(told, 16)
 
 
@@ -110,17 +112,17 @@ def test_each_container_gets_exactly_what_was_asked(sessions: Sessions) -> None:
         # Version 1 counts memory and swap together, version 2 swap alone.
         assert (seen["memory and swap"], seen["swap"]) in ((str(MEMORY), None), (None, "0"))
         assert {name: seen[name] for name in limits} == limits
-        login = inside(main, "ssh", kernel["hostname"], "ulimit -Sn; ulimit -Hn; ulimit -Sl; ulimit -Hl").split()
+        login = run_in(main, "ssh", kernel["hostname"], "ulimit -Sn; ulimit -Hn; ulimit -Sl; ulimit -Hl").split()
         locked = [str(limit // 1024) if limit >= 0 else "unlimited" for limit in limits["memlock"]]
         assert login == [*map(str, limits["nofile"]), *locked]
         assert {one.removeprefix("CAP_") for one in engine["CapAdd"]} == {"IPC_LOCK", "SYS_NICE"}
         for kind in ("CapBnd", "CapEff"):
             assert capabilities(kernel, kind) & (IPC_LOCK | SYS_NICE) == IPC_LOCK | SYS_NICE
-        assert inside(kernel, "find", "/dev/infiniband", "-type", "c").split() == ["/dev/infiniband/uverbs0"]
+        assert run_in(kernel, "find", "/dev/infiniband", "-type", "c").split() == ["/dev/infiniband/uverbs0"]
         assert (
-            inside(kernel, "sh", "-c", ": <> /dev/infiniband/uverbs0; stat -c %U /dev/infiniband/uverbs0") == "work\n"
+            run_in(kernel, "sh", "-c", ": <> /dev/infiniband/uverbs0; stat -c %U /dev/infiniband/uverbs0") == "work\n"
         )
-        assert on(kernel["agent"], "stat -c '%U %a' /dev/infiniband/uverbs0") == "root 600\n"
+        assert run_on(kernel["agent"], "stat -c '%U %a' /dev/infiniband/uverbs0") == "root 600\n"
     again = sessions.create(**asked)
     assert (again.code, again.changed) == (0, 0), again.output
 
@@ -128,21 +130,21 @@ def test_each_container_gets_exactly_what_was_asked(sessions: Sessions) -> None:
 def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None:
     run = sessions.create(**SPREAD, infiniband=True)
     assert run.code != 0
-    assert "session_infiniband: none of agent1, agent3 has /dev/infiniband." in run.said
+    assert "session_infiniband: none of agent1, agent3 has /dev/infiniband." in run.text
     assert run.record["status"] == "ERROR"
 
 
 @pytest.mark.usefixtures("cdi")
 def test_gpus_come_by_cdi_where_the_engine_knows_them_so(sessions: Sessions) -> None:
-    sessions.only_on("agent3")
+    sessions.limit_to("agent3")
     asked = {"designated_agents": ["agent3"], "resources": {"cpu": 1, "mem": MEMORY, "cuda.device": 1}}
     run = sessions.create(**asked)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
     (request,) = configured(main)["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])
-    seen = dict(line.split("=", 1) for line in inside(main, "cat", "/proc/1/environ", user="root").split("\0") if line)
+    seen = dict(line.split("=", 1) for line in run_in(main, "cat", "/proc/1/environ", user="root").split("\0") if line)
     assert (seen["CDI"], seen["NVIDIA_VISIBLE_DEVICES"]) == ("gave", "void")
-    assert inside(main, "sh", "-c", ": <> /dev/fuse; echo opened") == "opened\n"
+    assert run_in(main, "sh", "-c", ": <> /dev/fuse; echo opened") == "opened\n"
     again = sessions.create(**asked)
     assert (again.code, again.changed) == (0, 0), again.output

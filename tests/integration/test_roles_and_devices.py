@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.containers import variables
-from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Kernel, inside, on, queue
+from tests.integration.containers import parse_environment
+from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Kernel, queue_entries, run_in, run_on
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
 
@@ -26,14 +26,14 @@ ROLES = {
 def given(kernel: Kernel) -> set[str]:
     """Return the devices that the engine has given to a container."""
     shape = "{{json .HostConfig.Devices}}"
-    devices = json.loads(on(kernel["agent"], f"docker inspect --format '{shape}' {kernel['container']}"))
+    devices = json.loads(run_on(kernel["agent"], f"docker inspect --format '{shape}' {kernel['container']}"))
     return {device["PathInContainer"] for device in devices or []}
 
 
 def opened(kernel: Kernel) -> set[str]:
     """Return the devices that the user can open for reading and writing in a container."""
     look = "for device in /dev/fuse /dev/net/tun; do (: <> $device) 2> /dev/null && echo $device; done; true"
-    return set(inside(kernel, "sh", "-c", look).split())
+    return set(run_in(kernel, "sh", "-c", look).split())
 
 
 def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_container_only(
@@ -47,13 +47,13 @@ def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_co
     assert [kernel["rank"] for kernel in kernels] == [0, 1, 2]
 
     for kernel in kernels:
-        seen = variables(inside(kernel, "env"))
+        seen = parse_environment(run_in(kernel, "env"))
         image, part = (PYTHON, "leads") if kernel is main else (BUSYBOX, "works")
         assert (seen["BACKENDAI_KERNEL_IMAGE"], seen["PART"], seen["ALL"]) == (image, part, "know")
         assert (seen["BACKENDAI_CLUSTER_ROLE"], seen["BACKENDAI_CLUSTER_IDX"]) == (kernel["role"], str(kernel["index"]))
         assert seen["BACKENDAI_CLUSTER_REPLICAS"] == "main:1,worker:2"
         assert seen["BACKENDAI_CLUSTER_HOSTS"] == "main1,worker1,worker2"
-        assert inside(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
+        assert run_in(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
 
     assert [given(kernel) for kernel in kernels] == [opened(kernel) for kernel in kernels]
     assert given(main) == set()
@@ -72,8 +72,8 @@ def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_co
     assert waits.record["pending"]["shortfall"] == {"lab.device": 1}
     ended = sessions.terminate(name=sessions.name)
     assert ended.code == 0, ended.output
-    assert waits.record["id"] not in queue()
-    started = sessions.listed()[more["name"]]
+    assert waits.record["id"] not in queue_entries()
+    started = sessions.list_by_name()[more["name"]]
     assert (started["id"], started["status"]) == (waits.record["id"], "RUNNING")
     pairs = {(kernel["agent"], device) for kernel in started["kernels"] for device in given(kernel)}
     assert len(pairs) == len(started["kernels"]) == more["cluster_size"]

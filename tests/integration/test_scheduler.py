@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.integration.internals import UNIT_SCHEDULER
-from tests.integration.laboratory import Run, on, play
+from tests.integration.laboratory import Run, run_on, run_playbook
 from tests.integration.programs import source
-from tests.integration.waiting import eventually
+from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.queue, pytest.mark.provisioning]
 
@@ -38,22 +38,22 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
     def run(*options: str, **variables: object) -> Run:
         asked = {"inventory": f"{FOLDER}/hosts.yml", "command": PROGRAM, "interval": "1s", **variables}
         given = {"scheduler_group": "gateways", **{f"scheduler_{name}": value for name, value in asked.items()}}
-        return play("provision_scheduler", tmp_path, given, *options)
+        return run_playbook("provision_scheduler", tmp_path, given, *options)
 
-    assert on(MANAGER, TRACES) == ""
+    assert run_on(MANAGER, TRACES) == ""
     stand_in = f"#!/usr/bin/python3\n{source('note_run')}"
-    on(MANAGER, f"mkdir '{FOLDER}'; cat > '{PROGRAM}' << 'END'\n{stand_in}END\nchmod +x '{PROGRAM}'")
+    run_on(MANAGER, f"mkdir '{FOLDER}'; cat > '{PROGRAM}' << 'END'\n{stand_in}END\nchmod +x '{PROGRAM}'")
     try:
         yield run
     finally:
-        removed = run(state="absent") if on(MANAGER, TRACES) else None
-        on(MANAGER, f"rm -r '{FOLDER}'")
-    assert on(MANAGER, TRACES) == "", removed
+        removed = run(state="absent") if run_on(MANAGER, TRACES) else None
+        run_on(MANAGER, f"rm -r '{FOLDER}'")
+    assert run_on(MANAGER, TRACES) == "", removed
 
 
 def conduct(seconds: float, code: int) -> None:
     """Let the stand-in's runs take so long, and end with this exit code."""
-    on(MANAGER, f"echo {seconds} {code} > '{FOLDER}/conduct'")
+    run_on(MANAGER, f"echo {seconds} {code} > '{FOLDER}/conduct'")
 
 
 def notes(count: int) -> list[dict[str, Any]]:
@@ -61,21 +61,21 @@ def notes(count: int) -> list[dict[str, Any]]:
     noted: list[str] = []
 
     def enough() -> bool:
-        noted[:] = on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False).splitlines()
+        noted[:] = run_on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False).splitlines()
         return len(noted) >= count
 
-    eventually(enough, 60)
+    wait_until(enough, 60)
     return [json.loads(line) for line in noted]
 
 
 def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(provision: Provision) -> None:
-    on(MANAGER, f"chmod 777 '{FOLDER}'")
+    run_on(MANAGER, f"chmod 777 '{FOLDER}'")
     variables = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": 1}
     asked = {"options": OPTIONS, "user": "daemon", "directory": FOLDER, "environment": variables, "interval": "100ms"}
     installed = provision(**asked)
     assert installed.code == 0, installed.output
-    assert on(MANAGER, f"systemd-analyze verify {UNITS}") == ""
-    assert on(MANAGER, f"systemctl is-enabled {UNIT_SCHEDULER}.timer").strip() == "enabled"
+    assert run_on(MANAGER, f"systemd-analyze verify {UNITS}") == ""
+    assert run_on(MANAGER, f"systemctl is-enabled {UNIT_SCHEDULER}.timer").strip() == "enabled"
     runs = notes(8)
     assert runs[0]["arguments"] == ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions", *OPTIONS]
     assert runs[0]["directory"] == FOLDER
@@ -90,14 +90,14 @@ def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(pro
 def test_check_mode_changes_nothing_and_another_interval_counts_at_once(provision: Provision) -> None:
     bare = provision("--check", "--diff")
     assert (bare.code, bare.changed) == (0, 1), bare.output
-    assert on(MANAGER, TRACES) == ""
+    assert run_on(MANAGER, TRACES) == ""
     assert provision(interval="52w").code == 0
-    there = on(MANAGER, f"{TRACES}; cat {UNITS}")
+    there = run_on(MANAGER, f"{TRACES}; cat {UNITS}")
     for asked, changes in (({"interval": "1s"}, 1), ({"state": "absent"}, 2)):
         checked = provision("--check", **asked)
         assert (checked.code, checked.changed) == (0, changes), checked.output
-        assert on(MANAGER, f"{TRACES}; cat {UNITS}") == there
-    assert on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False) == ""
+        assert run_on(MANAGER, f"{TRACES}; cat {UNITS}") == there
+    assert run_on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False) == ""
     changed = provision(interval="1s")
     assert (changed.code, changed.changed) == (0, 1), changed.output
     notes(2)
@@ -109,16 +109,16 @@ def test_a_run_that_fails_is_shown_the_next_one_comes_and_absent_lets_it_end_and
     conduct(0.5, 3)
     assert provision().code == 0
     notes(2)
-    assert "status=3" in on(MANAGER, f"journalctl --since=-1min --unit={UNIT_SCHEDULER}")
+    assert "status=3" in run_on(MANAGER, f"journalctl --since=-1min --unit={UNIT_SCHEDULER}")
     conduct(9, 3)
     time.sleep(1)  # Runs that began before are over by then.
     under_way = f"systemctl status {UNIT_SCHEDULER} | grep 'Active: activating'"
-    eventually(lambda: on(MANAGER, under_way, check=False))
+    wait_until(lambda: run_on(MANAGER, under_way, check=False))
     before = notes(0)
     removed = provision(state="absent")
     assert (removed.code, removed.changed) == (0, 2), removed.output
     assert len(notes(0)) > len(before)
-    assert on(MANAGER, TRACES) == ""
+    assert run_on(MANAGER, TRACES) == ""
     again = provision(state="absent")
     assert (again.code, again.changed) == (0, 0), again.output
 
@@ -139,15 +139,15 @@ def test_all_that_cannot_be_is_refused_at_once(provision: Provision) -> None:
     assert refused.code != 0
     for option, (value, wanted) in cases.items():
         assert f"scheduler_{option}: '{value}' must be {wanted}." in refused.output.replace("''", "'")
-    assert on(MANAGER, TRACES) == ""
+    assert run_on(MANAGER, TRACES) == ""
 
 
 def test_a_time_span_that_systemd_would_not_keep_is_refused(provision: Provision) -> None:
     refused = provision("--check", interval="1min\n30s", timeout="0")
     assert refused.code != 0
     for option in ("interval", "timeout"):
-        assert re.search(rf"scheduler_{option}: .{{1,20}} must be a time span of systemd", refused.said), refused.output
+        assert re.search(rf"scheduler_{option}: .{{1,20}} must be a time span of systemd", refused.text), refused.output
 
 
 def test_a_state_that_there_is_not_is_refused(provision: Provision) -> None:
-    assert "value of scheduler_state must be one of: present, absent, got: gone" in provision(state="gone").said
+    assert "value of scheduler_state must be one of: present, absent, got: gone" in provision(state="gone").text

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.integration.healing import unhealed
 from tests.integration.internals import MODULE_SEGMENTATION, TABLE
-from tests.integration.laboratory import INVENTORY, address, ansible, on, play
+from tests.integration.laboratory import INVENTORY, address, ansible, run_on, run_playbook
+from tests.integration.reconciliation import reconcile_paused
 
 pytestmark = [pytest.mark.isolation, pytest.mark.provisioning]
 
@@ -41,10 +41,10 @@ def findings(**options: Any) -> dict[str, str]:
 def made(there: str, gone: str) -> Iterator[None]:
     """Let a shell line have been run on agent1 for a while."""
     try:
-        on("agent1", there)
+        run_on("agent1", there)
         yield
     finally:
-        on("agent1", gone)
+        run_on("agent1", gone)
 
 
 def test_an_agent_as_it_is_provisioned_has_nothing_to_warn_of() -> None:
@@ -71,8 +71,8 @@ def test_an_engine_that_takes_tcp_is_warned_of() -> None:
 
 
 def test_ipv6_that_nothing_filters_is_warned_of() -> None:
-    with unhealed("agent1"):
-        on("agent1", f"nft delete table {TABLE}")
+    with reconcile_paused("agent1"):
+        run_on("agent1", f"nft delete table {TABLE}")
         assert "IPv6 is up on eth0 and no rule drops what comes in over it: " in findings()["ipv6"]
         other = "nft add table ip6 segmentation; nft add chain ip6 segmentation input"
         policy = "'{ type filter hook input priority 0; policy drop; }'"
@@ -81,7 +81,7 @@ def test_ipv6_that_nothing_filters_is_warned_of() -> None:
 
 
 def test_provisioning_warns(tmp_path: Path) -> None:
-    run = play("provision_agents", tmp_path, {}, "--limit", "agent1")
+    run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1")
     assert run.code == 0, run.output
-    assert f"users user1 ({address('user1')}) share the agents' own network" in run.said
-    assert "no rule drops what comes in over it" not in run.said
+    assert f"users user1 ({address('user1')}) share the agents' own network" in run.text
+    assert "no rule drops what comes in over it" not in run.text

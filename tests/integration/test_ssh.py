@@ -13,9 +13,9 @@ import pytest
 
 from tests.integration.containers import LOGIN, default_address, public_keys
 from tests.integration.internals import SESSIONS
-from tests.integration.laboratory import AGENTS, BUSYBOX, Kernel, everywhere, inside, on, ssh
+from tests.integration.laboratory import AGENTS, BUSYBOX, Kernel, run_in, run_on, run_on_all, ssh
 from tests.integration.session_requests import TWO
-from tests.integration.sessions import Started, started
+from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.containers
 
@@ -32,7 +32,7 @@ def new_key(path: Path) -> str:
 class Opened:
     """A session that a user's own key opens, and that key."""
 
-    session: Started
+    session: StartedSession
     key: Path
 
     @property
@@ -44,7 +44,7 @@ class Opened:
         """Log in to a container from outside of its session, through its agent, with the host key checked."""
         target = default_address(kernel["agent"], kernel["container"])
         known = key.with_name("known_hosts")
-        known.write_text(inside(self.main, "cat", "/home/work/.ssh/known_hosts"))
+        known.write_text(run_in(self.main, "cat", "/home/work/.ssh/known_hosts"))
         through = shlex.join([*ssh(kernel["agent"], "")[:-1], "-W", f"{target}:22"])
         options = {
             "BatchMode": "yes",
@@ -63,13 +63,13 @@ class Opened:
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Two containers of nothing but busybox on two agents, and a key for main1; the run told all that it could."""
     folder = tmp_path_factory.mktemp("opened")
-    with started(folder, "-vvv", **PAIR, authorized_keys=[new_key(folder / "user")]) as session:
+    with started_session(folder, "-vvv", **PAIR, authorized_keys=[new_key(folder / "user")]) as session:
         yield Opened(session, folder / "user")
 
 
 def test_sixty_four_logins_at_once_all_succeed(opened: Opened) -> None:
     burst = "for one in $(seq 64); do (ssh sub1 hostname || echo refused) & done; wait"
-    assert inside(opened.main, "sh", "-c", burst).split() == ["sub1"] * 64
+    assert run_in(opened.main, "sh", "-c", burst).split() == ["sub1"] * 64
 
 
 def test_a_users_own_key_opens_main1(opened: Opened) -> None:
@@ -94,10 +94,10 @@ def test_a_key_that_was_not_given_opens_nothing(opened: Opened, tmp_path: Path) 
 def identity(kernel: Kernel) -> dict[str, str]:
     """Return what a container is known by: its name, its addresses, its user key; its host key by its fingerprint."""
     return {
-        "name": inside(kernel, "hostname"),
-        "addresses": inside(kernel, "ip", "-o", "-4", "addr", "show", "dev", "cluster0"),
-        "user key": inside(kernel, "cat", "/home/work/.ssh/id_ed25519.pub"),
-        "peers": inside(kernel, "cat", "/home/work/.ssh/known_hosts", "/home/work/.ssh/authorized_keys"),
+        "name": run_in(kernel, "hostname"),
+        "addresses": run_in(kernel, "ip", "-o", "-4", "addr", "show", "dev", "cluster0"),
+        "user key": run_in(kernel, "cat", "/home/work/.ssh/id_ed25519.pub"),
+        "peers": run_in(kernel, "cat", "/home/work/.ssh/known_hosts", "/home/work/.ssh/authorized_keys"),
     }
 
 
@@ -110,7 +110,7 @@ def test_only_main1_knows_of_its_users_key(opened: Opened) -> None:
 def private_material(kernel: Kernel, session: str) -> list[str]:
     """Return what must be nowhere else, of both private keys of a container: lines of them, and the whole encoded."""
     folder = f"{SESSIONS}/{session}/{kernel['hostname']}/ssh"
-    keys = [base64.b64decode(on(kernel["agent"], f"base64 {folder}/{name}")) for name in ("id_ed25519", "host_key")]
+    keys = [base64.b64decode(run_on(kernel["agent"], f"base64 {folder}/{name}")) for name in ("id_ed25519", "host_key")]
     lines = [line.decode(errors="replace") for key in keys for line in key.splitlines()]
     secret = [line for line in lines if len(line) > 20 and not line.startswith("-----")]
     return [*secret, *(base64.b64encode(key).decode()[:-4] for key in keys)]
@@ -119,15 +119,15 @@ def private_material(kernel: Kernel, session: str) -> list[str]:
 def test_private_keys_are_on_their_agent_alone(opened: Opened) -> None:
     run = opened.session.run
     ids = "docker ps --all --quiet"
-    inspected = dict(zip(AGENTS, everywhere(f'[ -z "$({ids})" ] || docker inspect $({ids})'), strict=True))
+    inspected = dict(zip(AGENTS, run_on_all(f'[ -z "$({ids})" ] || docker inspect $({ids})'), strict=True))
     public = {"the log of -vvv": run.output, **inspected}
     assert [place for place, text in public.items() if "PRIVATE KEY" in text] == []
     found = set()
     for kernel in run.record["kernels"]:
         folder = f"{SESSIONS}/{run.record['id']}/{kernel['hostname']}/ssh"
-        stated = on(kernel["agent"], f"stat -c '%a %U' {folder}/id_ed25519 {folder}/host_key").splitlines()
+        stated = run_on(kernel["agent"], f"stat -c '%a %U' {folder}/id_ed25519 {folder}/host_key").splitlines()
         assert stated == ["600 root", "600 root"]
-        assert inside(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
+        assert run_in(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
         material = private_material(kernel, run.record["id"])
         assert [place for place, text in public.items() if any(part in text for part in material)] == []
         found |= {material[-2], material[-1]}
@@ -137,9 +137,9 @@ def test_private_keys_are_on_their_agent_alone(opened: Opened) -> None:
 def test_containers_that_were_repaired_are_known_by_the_same_name_address_and_keys(opened: Opened) -> None:
     main, sub = opened.session.kernels
     before = [identity(kernel) for kernel in (main, sub)]
-    on(main["agent"], f"docker kill {main['container']}")
-    on(sub["agent"], f"docker rm --force {sub['container']}")
-    again = opened.session.again()
+    run_on(main["agent"], f"docker kill {main['container']}")
+    run_on(sub["agent"], f"docker rm --force {sub['container']}")
+    again = opened.session.create_again()
     assert (again.code, again.record["status"]) == (0, "RUNNING"), again.output
     assert again.changed
     assert again.record["kernels"] == [main, sub]
@@ -147,5 +147,5 @@ def test_containers_that_were_repaired_are_known_by_the_same_name_address_and_ke
         after = identity(kernel)
         assert {**after, "addresses": ""} == {**known, "addresses": ""}
         assert f"inet {kernel['address']}/" in after["addresses"]
-    assert inside(main, *LOGIN, "sub1", "hostname").strip() == "sub1"
-    assert inside(sub, *LOGIN, "main1", "hostname").strip() == "main1"
+    assert run_in(main, *LOGIN, "sub1", "hostname").strip() == "sub1"
+    assert run_in(sub, *LOGIN, "main1", "hostname").strip() == "main1"

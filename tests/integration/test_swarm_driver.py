@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.containers import LOGIN, variables, whole
+from tests.integration.containers import LOGIN, all_can_log_in, parse_environment
 from tests.integration.internals import DEFAULT_NETWORK
-from tests.integration.laboratory import AGENTS, address, at_once, everywhere, inside, on, remains
+from tests.integration.laboratory import AGENTS, address, agent_state, in_parallel, run_in, run_on, run_on_all
 from tests.integration.session_requests import THREE
-from tests.integration.sessions import Sessions, Started
-from tests.integration.waiting import eventually
+from tests.integration.sessions import Sessions, StartedSession
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.network
 
@@ -28,84 +28,84 @@ LEAVE = "docker swarm leave --force; sleep 1; docker network rm docker_gwbridge;
 @pytest.fixture(scope="module")
 def swarm() -> Iterator[list[str]]:
     """The agents, nodes of a swarm that the first of them manages; afterwards the agents are as they were before."""
-    before = remains()
+    before = agent_state()
     try:
-        on(MANAGER, f"docker swarm init --advertise-addr {address(MANAGER)}")
-        token = on(MANAGER, "docker swarm join-token --quiet worker").strip()
-        everywhere(f"docker swarm join --token {token} {address(MANAGER)}:2377", WORKERS)
-        eventually(lambda: [joined.strip() for joined in everywhere(JOINED, check=False)] == ["1"] * len(AGENTS))
+        run_on(MANAGER, f"docker swarm init --advertise-addr {address(MANAGER)}")
+        token = run_on(MANAGER, "docker swarm join-token --quiet worker").strip()
+        run_on_all(f"docker swarm join --token {token} {address(MANAGER)}:2377", WORKERS)
+        wait_until(lambda: [joined.strip() for joined in run_on_all(JOINED, check=False)] == ["1"] * len(AGENTS))
         yield list(AGENTS)
     finally:
-        everywhere(LEAVE, check=False)
-    assert remains() == before
+        run_on_all(LEAVE, check=False)
+    assert agent_state() == before
 
 
 @pytest.fixture(scope="module")
-def three(swarm: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def three(swarm: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers on three agents, of two engines, joined by an overlay."""
     asked = {**SWARM, "designated_agents": swarm, "env": {"GLOO_SOCKET_IFNAME": "chosen"}}
     with Sessions(tmp_path_factory.mktemp("three")) as made:
         session = made.start(**asked)
-        again = session.again()
+        again = session.create_again()
         assert (again.code, again.changed) == (0, 0), again.output
         yield session
 
 
 def networks(agent: str) -> set[str]:
     """Return the names of an agent's networks; for a manager, also of overlays that it takes no part in."""
-    return set(on(agent, "docker network ls --format '{{.Name}}'").split())
+    return set(run_on(agent, "docker network ls --format '{{.Name}}'").split())
 
 
 def test_without_a_swarm_nothing_is_made_and_one_sentence_says_so(sessions: Sessions) -> None:
     run = sessions.create(**SWARM)
     assert run.code != 0
-    assert "session_network_driver: swarm was asked for, and agent1, agent2, agent3 are in no swarm;" in run.said
+    assert "session_network_driver: swarm was asked for, and agent1, agent2, agent3 are in no swarm;" in run.text
     assert run.record["status"] == "ERROR"
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
-def test_an_overlay_joins_containers_on_three_agents(three: Started) -> None:
+def test_an_overlay_joins_containers_on_three_agents(three: StartedSession) -> None:
     network = three.record["network"]
     assert sorted(kernel["agent"] for kernel in three.kernels) == list(AGENTS)
     assert (network["driver"], network["mtu"], network["vni"]) == ("swarm", 1450, None)
     look = "docker network inspect --format '{{.Driver}} {{.Internal}} {{.Attachable}}' " + network["name"]
-    assert {on(agent, look).strip() for agent in AGENTS} == {"overlay true true"}
+    assert {run_on(agent, look).strip() for agent in AGENTS} == {"overlay true true"}
 
 
-def test_every_container_logs_in_to_every_other_by_name(three: Started) -> None:
+def test_every_container_logs_in_to_every_other_by_name(three: StartedSession) -> None:
     kernels = three.kernels
     pairs = [(here, there["hostname"]) for here in kernels for there in kernels]
-    said = at_once(*[partial(inside, here, *LOGIN, name, "hostname") for here, name in pairs])
+    said = in_parallel(*[partial(run_in, here, *LOGIN, name, "hostname") for here, name in pairs])
     assert [hostname.strip() for hostname in said] == [name for _here, name in pairs]
 
 
-def test_the_interface_with_the_sessions_address_is_named_to_whoever_logs_in(three: Started) -> None:
+def test_the_interface_with_the_sessions_address_is_named_to_whoever_logs_in(three: StartedSession) -> None:
     main, *others = three.kernels
     for kernel in (main, *others):
-        seen = variables(inside(main, "ssh", kernel["hostname"], "env"))
+        seen = parse_environment(run_in(main, "ssh", kernel["hostname"], "env"))
         assert seen["GLOO_SOCKET_IFNAME"] == "chosen"
         name = seen["NCCL_SOCKET_IFNAME"]
         look = f"ip -o -4 addr show dev {name}; cat /sys/class/net/{name}/mtu"
-        shown = inside(kernel, "/opt/backendai/bin/busybox", "sh", "-c", look).split()
+        shown = run_in(kernel, "/opt/backendai/bin/busybox", "sh", "-c", look).split()
         assert shown[3].partition("/")[0] == kernel["address"]
         assert shown[-1] == "1450"
 
 
-def test_the_default_route_stays_on_the_agents_default_network(three: Started) -> None:
+def test_the_default_route_stays_on_the_agents_default_network(three: StartedSession) -> None:
     for kernel in three.kernels:
-        route = inside(kernel, "/opt/backendai/bin/busybox", "ip", "route", "show", "default").split()
+        route = run_in(kernel, "/opt/backendai/bin/busybox", "ip", "route", "show", "default").split()
         on_default = f"docker network inspect --format '{{{{(index .IPAM.Config 0).Gateway}}}}' {DEFAULT_NETWORK}"
-        assert route[2] == on(kernel["agent"], on_default).strip()
-        assert "NCCL_SOCKET_IFNAME" not in inside(kernel, "env")
+        assert route[2] == run_on(kernel["agent"], on_default).strip()
+        assert "NCCL_SOCKET_IFNAME" not in run_in(kernel, "env")
 
 
-def test_agents_whose_engines_restart_are_whole_again_by_themselves(three: Started) -> None:
-    everywhere("systemctl restart docker", WORKERS)
-    seconds = eventually(lambda: whole(three.kernels))
+def test_agents_whose_engines_restart_are_whole_again_by_themselves(three: StartedSession) -> None:
+    run_on_all("systemctl restart docker", WORKERS)
+    seconds = wait_until(lambda: all_can_log_in(three.kernels))
     print(f"whole {seconds:.1f} s after the engines were up")
 
 
-def test_who_manages_the_swarm_may_hold_no_container(sessions: Sessions, three: Started) -> None:
+def test_who_manages_the_swarm_may_hold_no_container(sessions: Sessions, three: StartedSession) -> None:
     run = sessions.create(**ON_WORKERS, command="true")
     assert run.code == 0, run.output
     assert sorted(kernel["agent"] for kernel in run.record["kernels"]) == WORKERS
@@ -113,9 +113,9 @@ def test_who_manages_the_swarm_may_hold_no_container(sessions: Sessions, three: 
     assert {ours, other} <= networks(MANAGER)
     # It is over: the next run removes it, and its overlay with it; the other one stays.
     assert sessions.run("schedule_sessions").code == 0
-    assert sessions.listed() == {}
+    assert sessions.list_by_name() == {}
     assert networks(MANAGER) & {ours, other} == {other}
-    assert remains() == sessions.before
+    assert agent_state() == sessions.initial_state
 
 
 @pytest.mark.usefixtures("swarm")
@@ -125,17 +125,17 @@ def test_a_start_that_fails_leaves_no_overlay(sessions: Sessions, tmp_path: Path
     run = sessions.create(**SWARM, environment_template=str(broken))
     assert run.code != 0
     assert run.record["status"] == "ERROR"
-    assert "nothing" in run.said
-    assert remains() == sessions.before
+    assert "nothing" in run.text
+    assert agent_state() == sessions.initial_state
 
 
-def test_a_tunnel_needs_another_port_than_the_swarm(sessions: Sessions, three: Started) -> None:
+def test_a_tunnel_needs_another_port_than_the_swarm(sessions: Sessions, three: StartedSession) -> None:
     refused = sessions.create(**{**SWARM, "network_driver": "vxlan"})
     assert refused.code != 0
-    assert "session_vxlan_port: 4789 is used on agent1 by Docker Swarm" in refused.said
-    assert remains() == sessions.before
+    assert "session_vxlan_port: 4789 is used on agent1 by Docker Swarm" in refused.text
+    assert agent_state() == sessions.initial_state
     run = sessions.create(**{**SWARM, "network_driver": "vxlan"}, vxlan_port=7789)
     assert run.code == 0, run.output
     # Both at once: neither hears the other.
-    assert whole(run.record["kernels"])
-    assert whole(three.kernels)
+    assert all_can_log_in(run.record["kernels"])
+    assert all_can_log_in(three.kernels)

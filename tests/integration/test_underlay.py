@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.inventories import inventory
-from tests.integration.laboratory import AGENTS, inside, on, remains
+from tests.integration.inventories import inventory_options
+from tests.integration.laboratory import AGENTS, agent_state, run_in, run_on
 from tests.integration.programs import run_line
 from tests.integration.session_requests import THREE, TWO
 from tests.integration.sessions import Sessions
@@ -23,11 +23,11 @@ ON_TWO = {**TWO, "designated_agents": ["agent1", "agent2"]}
 @contextmanager
 def arranged(agent: str, begin: str, end: str) -> Iterator[None]:
     """Arrange something on an agent for a while."""
-    on(agent, begin)
+    run_on(agent, begin)
     try:
         yield
     finally:
-        on(agent, end)
+        run_on(agent, end)
 
 
 @pytest.fixture
@@ -35,20 +35,22 @@ def six() -> Iterator[dict[str, str]]:
     """Give each agent an IPv6 address on the underlay; return them by agent."""
     addresses = {agent: f"fd00:6261:6900::{number}" for number, agent in enumerate(AGENTS, 1)}
     for agent, address in addresses.items():
-        on(agent, f"ip -6 addr add {address}/64 dev eth0 nodad")
+        run_on(agent, f"ip -6 addr add {address}/64 dev eth0 nodad")
     yield addresses
     for agent, address in addresses.items():
-        on(agent, f"ip -6 addr del {address}/64 dev eth0")
+        run_on(agent, f"ip -6 addr del {address}/64 dev eth0")
 
 
 def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, six: dict[str, str]) -> None:
-    over_six = inventory(tmp_path, **{agent: {"agent_underlay_address": address} for agent, address in six.items()})
+    over_six = inventory_options(
+        tmp_path, **{agent: {"agent_underlay_address": address} for agent, address in six.items()}
+    )
     run = sessions.create(*over_six, **THREE)
     assert run.code == 0, run.output
     assert run.record["network"]["mtu"] == 1430
     main, sub = run.record["kernels"][:2]
-    assert inside(main, "ssh", sub["hostname"], "hostname").strip() == sub["hostname"]
-    (entry, *rest) = on(main["agent"], "bridge fdb show | grep 'dst fd00:'").splitlines()
+    assert run_in(main, "ssh", sub["hostname"], "hostname").strip() == sub["hostname"]
+    (entry, *rest) = run_on(main["agent"], "bridge fdb show | grep 'dst fd00:'").splitlines()
     assert len(rest) == 1, "each container of another agent has one entry"
     assert any(address in entry for address in six.values())
     again = sessions.create(*over_six, **THREE)
@@ -110,11 +112,11 @@ def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
     sentence: str,
 ) -> None:
     with arranged("agent2", begin, end):
-        before = remains()
-        run = sessions.create(*inventory(tmp_path, agent2=variables), **ON_TWO, **options)
-        assert remains() == before
+        before = agent_state()
+        run = sessions.create(*inventory_options(tmp_path, agent2=variables), **ON_TWO, **options)
+        assert agent_state() == before
     assert run.code != 0
-    assert sentence in run.said
+    assert sentence in run.text
     assert run.record["status"] == "ERROR"
 
 
@@ -123,4 +125,4 @@ def test_a_subnet_that_overlaps_a_route_of_an_agent_is_passed_over(sessions: Ses
     with arranged("agent2", begin, "ip link del away"):
         run = sessions.create("--check", "--diff", **ON_TWO, network_pool="10.200.8.0/28")
     assert run.code == 0, run.output
-    assert "+network vxlan 10.200.8.8/29" in run.said
+    assert "+network vxlan 10.200.8.8/29" in run.text

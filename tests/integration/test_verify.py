@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.healing import unhealed
 from tests.integration.internals import BRIDGE_PREFIX, TABLE, TUNNEL_PREFIX
-from tests.integration.laboratory import AGENTS, Kernel, Run, everywhere, inside, on
+from tests.integration.laboratory import AGENTS, Kernel, Run, run_in, run_on, run_on_all
+from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import FOUR, SMALL
-from tests.integration.sessions import Sessions, Started, started
+from tests.integration.sessions import Sessions, StartedSession, started_session
 
 pytestmark = pytest.mark.faults
 
@@ -23,31 +23,31 @@ NOTHING = {"name": None, "tcp": None, "frame": None, "ssh": None, "ssh_error": N
 @pytest.fixture(scope="module", autouse=True)
 def storage() -> Iterator[None]:
     """Have a folder of one name on each agent, each on storage of its own, where user work may not write."""
-    everywhere(f"mkdir {FOLDER}")
+    run_on_all(f"mkdir {FOLDER}")
     yield
-    everywhere(f"rmdir {FOLDER}")
+    run_on_all(f"rmdir {FOLDER}")
 
 
 @pytest.fixture
 def writable() -> Iterator[None]:
     """Let user work write there for a while."""
-    everywhere(f"chmod 1777 {FOLDER}")
+    run_on_all(f"chmod 1777 {FOLDER}")
     yield
-    everywhere(f"chmod 755 {FOLDER}")
+    run_on_all(f"chmod 755 {FOLDER}")
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four containers over three agents, of two engines."""
-    with started(tmp_path_factory.mktemp("verify"), **FOUR, mounts=MOUNTS) as session:
+    with started_session(tmp_path_factory.mktemp("verify"), **FOUR, mounts=MOUNTS) as session:
         yield session
 
 
-def verify(session: Started, *options: str) -> Run:
-    return session.made.run("verify_session", *options, name=session.record["name"])
+def verify(session: StartedSession, *options: str) -> Run:
+    return session.sessions.run("verify_session", *options, name=session.record["name"])
 
 
-def test_a_healthy_session_is_told_to_people_and_programs(four: Started) -> None:
+def test_a_healthy_session_is_told_to_people_and_programs(four: StartedSession) -> None:
     run = verify(four)
     report, names = run.record, [kernel["hostname"] for kernel in four.kernels]
     assert (run.code, run.changed) == (0, 0), run.output
@@ -65,24 +65,24 @@ def test_a_healthy_session_is_told_to_people_and_programs(four: Started) -> None
 
 
 @pytest.mark.usefixtures("writable")
-def test_storage_of_each_agent_its_own_is_not_the_same_data(four: Started) -> None:
+def test_storage_of_each_agent_its_own_is_not_the_same_data(four: StartedSession) -> None:
     run = verify(four)
     (mount,) = run.record["mounts"]
     assert run.code != 0
     assert (mount["compared"], mount["same"], mount["marker_left"]) == ("mark", False, False)
     assert "mount /home/work/data: not what main1 sees in" in run.output
-    assert everywhere(f"ls -A {FOLDER}") == [""] * 3
+    assert run_on_all(f"ls -A {FOLDER}") == [""] * 3
 
 
 @pytest.mark.usefixtures("storage", "writable")
-def test_containers_of_one_agent_see_the_same_data(near: Sessions) -> None:
-    session = near.start(**SMALL, cluster_size=2, mounts=MOUNTS)
+def test_containers_of_one_agent_see_the_same_data(agent1_sessions: Sessions) -> None:
+    session = agent1_sessions.start(**SMALL, cluster_size=2, mounts=MOUNTS)
     run = verify(session)
     assert (run.code, run.changed) == (0, 0), run.output
     assert [(mount["compared"], mount["same"]) for mount in run.record["mounts"]] == [("mark", True)]
 
 
-def test_an_agent_that_cannot_be_reached_is_a_finding(four: Started, unreachable_agent2: list[str]) -> None:
+def test_an_agent_that_cannot_be_reached_is_a_finding(four: StartedSession, unreachable_agent2: list[str]) -> None:
     run = verify(four, *unreachable_agent2)
     assert run.code != 0
     assert (list(run.record["agents"]), run.record["drift"]) == (["agent2"], [])
@@ -97,24 +97,24 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     by_agent = {agent: [one for one in four if one["agent"] == agent] for agent in AGENTS}
     first = max(AGENTS, key=lambda agent: len(by_agent[agent]))
     second, third = (agent for agent in AGENTS if agent != first)
-    link = on(first, f"ls /sys/class/net | grep ^{TUNNEL_PREFIX}").strip()
-    entries = json.loads(on(first, f"bridge -j fdb show dev {link}"))
+    link = run_on(first, f"ls /sys/class/net | grep ^{TUNNEL_PREFIX}").strip()
+    entries = json.loads(run_on(first, f"bridge -j fdb show dev {link}"))
     lost, astray = [one for one in entries if "dst" in one][:2]
     address = by_agent[second][0]["address"]
     one, other = by_agent[first][:2]
     pids = dict.fromkeys((one["container"], other["container"]), "")
     for container in pids:
-        pids[container] = on(first, f"docker inspect --format '{{{{.State.Pid}}}}' {container}").strip()
+        pids[container] = run_on(first, f"docker inspect --format '{{{{.State.Pid}}}}' {container}").strip()
     enter = f"nsenter --target={pids[other['container']]} --net"
-    peer = json.loads(on(first, f"{enter} ip -j link show cluster0"))[0]["link_index"]
-    on(first, f"nsenter --target={pids[one['container']]} --net ip link set cluster0 mtu 1300")
-    on(first, f"ip link set $(ip -o link | awk -F'[ :@]+' '$1 == {peer} {{print $2}}') nomaster")
-    on(first, f"bridge fdb del {lost['mac']} dev {link}")
-    on(first, f"bridge fdb replace {astray['mac']} dev {link} dst 192.0.2.9 self permanent")
-    on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400; ip link set {link} nomaster")
-    on(second, f"ip link del {link}")
-    inside(by_agent[second][0], "sh", "-c", "echo 192.0.2.9 main1 >> /etc/hosts", user="root")
-    on(third, f"docker kill {by_agent[third][0]['container']}; nft delete table {TABLE}")
+    peer = json.loads(run_on(first, f"{enter} ip -j link show cluster0"))[0]["link_index"]
+    run_on(first, f"nsenter --target={pids[one['container']]} --net ip link set cluster0 mtu 1300")
+    run_on(first, f"ip link set $(ip -o link | awk -F'[ :@]+' '$1 == {peer} {{print $2}}') nomaster")
+    run_on(first, f"bridge fdb del {lost['mac']} dev {link}")
+    run_on(first, f"bridge fdb replace {astray['mac']} dev {link} dst 192.0.2.9 self permanent")
+    run_on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400; ip link set {link} nomaster")
+    run_on(second, f"ip link del {link}")
+    run_in(by_agent[second][0], "sh", "-c", "echo 192.0.2.9 main1 >> /etc/hosts", user="root")
+    run_on(third, f"docker kill {by_agent[third][0]['container']}; nft delete table {TABLE}")
     bridge = link.replace(TUNNEL_PREFIX, BRIDGE_PREFIX)
     return {
         first: [
@@ -131,8 +131,8 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     }
 
 
-def test_every_fault_is_named_and_repaired(four: Started) -> None:
-    with unhealed(*AGENTS):
+def test_every_fault_is_named_and_repaired(four: StartedSession) -> None:
+    with reconcile_paused(*AGENTS):
         faults = break_everything(four.kernels)
         broken = verify(four)
         assert broken.code != 0
@@ -140,7 +140,7 @@ def test_every_fault_is_named_and_repaired(four: Started) -> None:
         for agent, phrase in ((agent, phrase) for agent, phrases in faults.items() for phrase in phrases):
             assert [line for line in named if line.startswith(agent) and line.endswith(phrase)], (phrase, named)
             assert phrase in broken.output
-        repaired = four.again("--diff")
+        repaired = four.create_again("--diff")
         assert repaired.code == 0, repaired.output
         assert repaired.changed > 0
         for phrase in (phrase for phrases in faults.values() for phrase in phrases):

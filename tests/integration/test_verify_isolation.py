@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.healing import unhealed
-from tests.integration.internals import HEAL_AGENT, HEAL_FIREWALL, TABLE
-from tests.integration.inventories import UNREACHABLE, inventory
-from tests.integration.laboratory import AGENTS, Run, address, on, play
+from tests.integration.internals import RECONCILE_AGENT, RECONCILE_FIREWALL, TABLE
+from tests.integration.inventories import UNREACHABLE, inventory_options
+from tests.integration.laboratory import AGENTS, Run, address, run_on, run_playbook
 from tests.integration.probes import PUBLISHED, scan
+from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
 
@@ -33,8 +33,8 @@ LEFTOVERS = "ip route show proto 186; ip -6 route show proto 186"
 def verify(folder: Path, *options: str, ports: str = PORTS, **variables: object) -> Run:
     """Run ``verify_isolation`` on fewer ports than all, and see that it leaves no route on the outsider."""
     given = {f"firewall_{name}": value for name, value in variables.items()}
-    run = play("verify_isolation", folder, {"firewall_probe_ports": ports, **given}, *options)
-    assert on("user1", LEFTOVERS) == ""
+    run = run_playbook("verify_isolation", folder, {"firewall_probe_ports": ports, **given}, *options)
+    assert run_on("user1", LEFTOVERS) == ""
     return run
 
 
@@ -52,8 +52,8 @@ def open_ports(run: Run, host: str) -> set[tuple[str, str, int]]:
 @contextmanager
 def unguarded(host: str) -> Iterator[None]:
     """Take the rules of a host away for a while."""
-    with unhealed(host, unit=HEAL_AGENT if host in AGENTS else HEAL_FIREWALL):
-        on(host, f"nft delete table {TABLE}")
+    with reconcile_paused(host, unit=RECONCILE_AGENT if host in AGENTS else RECONCILE_FIREWALL):
+        run_on(host, f"nft delete table {TABLE}")
         yield
 
 
@@ -66,12 +66,12 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
     )
     with Sessions(tmp_path_factory.mktemp("verify-isolation")) as made:
         try:
-            on("agent1", foreign)
+            run_on("agent1", foreign)
             made.start(**THREE)
             form = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
-            yield set(on("agent1", f"docker inspect --format '{form}' $(docker ps --quiet)").split())
+            yield set(run_on("agent1", f"docker inspect --format '{form}' $(docker ps --quiet)").split())
         finally:
-            on("agent1", f"docker rm --force {FOREIGN}", check=False)
+            run_on("agent1", f"docker rm --force {FOREIGN}", check=False)
 
 
 def test_an_agent_without_its_rules_is_found_open(containers: set[str], tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_an_agent_without_its_rules_is_found_open(containers: set[str], tmp_path
     assert (agent, "icmp", "open") in states
     assert containers & {inner for inner, _protocol, _state in states}
     assert [found(run, agent) for agent in ("agent2", "agent3")] == [[], []]
-    assert "outsiders get an answer from" in run.said
+    assert "outsiders get an answer from" in run.text
 
 
 def test_nothing_but_the_gateway_answers_and_all_addresses_are_tried(containers: set[str], tmp_path: Path) -> None:
@@ -114,12 +114,12 @@ def test_nothing_but_the_gateway_answers_and_all_addresses_are_tried(containers:
 def test_a_door_of_the_gateway_that_is_not_expected_is_found_and_nmap_agrees(tmp_path: Path) -> None:
     gateway = address("gateway1")
     try:
-        on("gateway1", f"systemd-run --unit verify-door python3 -m http.server {LISTENING}")
+        run_on("gateway1", f"systemd-run --unit verify-door python3 -m http.server {LISTENING}")
         with unguarded("gateway1"):
             run = verify(tmp_path, "--limit", "localhost,gateway1,user1")
             seen = scan([gateway], PORTS)
     finally:
-        on("gateway1", "systemctl stop verify-door", check=False)
+        run_on("gateway1", "systemctl stop verify-door", check=False)
     expected = {one["port"] for one in run.record["expected"] if one["open"]}
     ours = {port for host, _protocol, port in open_ports(run, "gateway1") if host == gateway} | expected
     assert run.code != 0
@@ -136,9 +136,9 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("away")
     nobody = {"ansible_host": unused_address(), "ansible_ssh_timeout": UNREACHABLE["ansible_ssh_timeout"]}
     # A route that a killed run has left goes with the next.
-    on("user1", f"ip route add 198.18.0.1 via {address('agent1')} proto 186")
-    assert on("user1", LEFTOVERS) != ""
-    return verify(folder, *inventory(folder, agent2=UNREACHABLE, agent3=nobody), ports="22")
+    run_on("user1", f"ip route add 198.18.0.1 via {address('agent1')} proto 186")
+    assert run_on("user1", LEFTOVERS) != ""
+    return verify(folder, *inventory_options(folder, agent2=UNREACHABLE, agent3=nobody), ports="22")
 
 
 def unused_address() -> str:
@@ -152,7 +152,7 @@ def test_a_host_that_cannot_be_asked_is_tried_where_the_inventory_has_it_and_is_
     assert doubt["address"] is None
     assert doubt["why"].startswith("it cannot be asked for its addresses: ")
     assert [one["address"] for one in away.record["tried"] if one["target"] == "agent2"] == [address("agent2")]
-    assert "agent2: it cannot be asked for its addresses: " in away.said
+    assert "agent2: it cannot be asked for its addresses: " in away.text
 
 
 def test_silence_of_an_address_that_nobody_has_proves_nothing(away: Run) -> None:
@@ -161,18 +161,18 @@ def test_silence_of_an_address_that_nobody_has_proves_nothing(away: Run) -> None
 
 
 def test_an_outsider_that_cannot_be_used_proves_nothing(tmp_path: Path) -> None:
-    run = verify(tmp_path, *inventory(tmp_path, user1=UNREACHABLE), ports="22")
+    run = verify(tmp_path, *inventory_options(tmp_path, user1=UNREACHABLE), ports="22")
     assert run.code != 0
     assert run.record["tried"] == []
     assert {one["target"] for one in run.record["inconclusive"]} == {*AGENTS, "gateway1"}
-    assert "things were not proven" in run.said
+    assert "things were not proven" in run.text
 
 
 def test_check_mode_tries_nothing_and_says_what_it_would(tmp_path: Path) -> None:
     run = verify(tmp_path, "--check", ports="22")
     assert (run.code, run.record) == (0, None), run.output
     assert address("agent1") in run.output
-    assert "TCP ports 22 would be tried." in run.said
+    assert "TCP ports 22 would be tried." in run.text
 
 
 def test_options_that_make_no_sense_are_refused_before_any_host_is_touched(tmp_path: Path) -> None:
@@ -180,6 +180,6 @@ def test_options_that_make_no_sense_are_refused_before_any_host_is_touched(tmp_p
     assert run.code != 0
     assert (
         "firewall_probe_hosts: 'nobody' names no host of the inventory, and only from outside anything can be proven"
-        in run.said
+        in run.text
     )
     assert run.hosts == {"localhost"}

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.gateway_client import ask, bearer, client
+from tests.integration.gateway_client import bearer_header, run_client, send_request
 from tests.integration.internals import GATEWAY_STATE
-from tests.integration.laboratory import address, on, play
-from tests.integration.probes import greeting
+from tests.integration.laboratory import address, run_on, run_playbook
+from tests.integration.probes import read_banner
 from tests.integration.programs import source
 from tests.integration.session_requests import THREE
-from tests.integration.sessions import Started, started
+from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.gateway
 
@@ -31,9 +31,9 @@ OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/
 @pytest.fixture(scope="module")
 def key() -> Iterator[str]:
     """Make a key of a user on ``user1``; return its public half."""
-    on("user1", "install -d -m 700 /tmp/way-in && ssh-keygen -q -t ed25519 -N '' -f /tmp/way-in/key")
-    yield on("user1", "cat /tmp/way-in/key.pub").strip()
-    on("user1", "rm -r /tmp/way-in")
+    run_on("user1", "install -d -m 700 /tmp/way-in && ssh-keygen -q -t ed25519 -N '' -f /tmp/way-in/key")
+    yield run_on("user1", "cat /tmp/way-in/key.pub").strip()
+    run_on("user1", "rm -r /tmp/way-in")
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +43,19 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def session(key: str, file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def session(key: str, file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers on three agents, an app that answers, one that does not, one of TCP."""
     asked = {**THREE, "apps": [WEB, DATABASE, LATE], "authorized_keys": [key], "access_path": str(file)}
-    with started(tmp_path_factory.mktemp("way-in"), **asked) as session:
+    with started_session(tmp_path_factory.mktemp("way-in"), **asked) as session:
         yield session
 
 
 @pytest.fixture(scope="module")
-def token(session: Started, tmp_path_factory: pytest.TempPathFactory) -> str:
+def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a token as the user gets it: in a file for them alone, and nowhere in what the most talkative run says."""
     path = tmp_path_factory.mktemp("token") / "token"
     asked = {"session_name": session.record["name"], "session_token_path": str(path)}
-    run = play("session_token", path.parent, asked, "-vvv", "--diff")
+    run = run_playbook("session_token", path.parent, asked, "-vvv", "--diff")
     assert run.code == 0, run.output
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = path.read_text().strip()
@@ -64,7 +64,7 @@ def token(session: Started, tmp_path_factory: pytest.TempPathFactory) -> str:
     return text
 
 
-def test_the_session_says_how_to_get_in(session: Started, file: Path) -> None:
+def test_the_session_says_how_to_get_in(session: StartedSession, file: Path) -> None:
     name = session.record["name"]
     (access,) = json.loads(file.read_text())
     assert access["gateway"] == "gateway1"
@@ -75,56 +75,56 @@ def test_the_session_says_how_to_get_in(session: Started, file: Path) -> None:
     ]
     assert access["ssh"]["host"] == address("gateway1")
     assert f"https://{address('gateway1')}/s/{name}/web/" in session.run.output
-    assert f"session_token -e session_name={name}" in session.run.said
+    assert f"session_token -e session_name={name}" in session.run.text
 
 
-def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: Started, token: str) -> None:
+def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: StartedSession, token: str) -> None:
     path = f"/s/{session.record['name']}/web/hello"
-    answer = ask(path, **bearer(token))
+    answer = send_request(path, **bearer_header(token))
     assert answer["status"] == 200, answer
     said = json.loads(answer["body"])
     assert (said["app"], said["path"]) == ("web", "/hello")
-    assert ask(path)["status"] == 403
-    assert client({"socket": {"path": path, "headers": bearer(token)}}) == {"status": 101, "heard": "hello"}
+    assert send_request(path)["status"] == 403
+    assert run_client({"socket": {"path": path, "headers": bearer_header(token)}}) == {"status": 101, "heard": "hello"}
 
 
-def test_an_app_that_does_not_answer_says_so(session: Started, token: str) -> None:
-    answer = ask(f"/s/{session.record['name']}/late/", **bearer(token))
+def test_an_app_that_does_not_answer_says_so(session: StartedSession, token: str) -> None:
+    answer = send_request(f"/s/{session.record['name']}/late/", **bearer_header(token))
     assert answer["status"] == 503
 
 
-def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(session: Started) -> None:
+def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(session: StartedSession) -> None:
     name = session.record["name"]
     (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.run.output, re.MULTILINE)
     (known,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.run.output, re.MULTILINE)
-    on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END\ncat > /tmp/way-in/known << 'END'\n{known}END")
+    run_on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END\ncat > /tmp/way-in/known << 'END'\n{known}END")
     line = f"ssh -F /tmp/way-in/config -i /tmp/way-in/key {OPTIONS} {name}"
-    assert on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split() == [
+    assert run_on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split() == [
         "main1",
         "sub1",
         "sub2",
     ]
     forward = f"{line} -f -o ExitOnForwardFailure=yes -L 15432:localhost:8888 sleep 5"
     fetch = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://localhost:15432/tcp\").status)'"
-    assert on("user1", f"{forward} > /dev/null 2>&1; {fetch}").strip() == "200"
+    assert run_on("user1", f"{forward} > /dev/null 2>&1; {fetch}").strip() == "200"
 
 
-def test_a_second_run_changes_nothing_and_says_the_same(session: Started) -> None:
-    again = session.again()
+def test_a_second_run_changes_nothing_and_says_the_same(session: StartedSession) -> None:
+    again = session.create_again()
     assert (again.code, again.changed) == (0, 0), again.output
     assert again.record == session.record
 
 
-def test_a_gateway_gets_the_routes_that_it_missed_from_the_next_run(session: Started, token: str) -> None:
+def test_a_gateway_gets_the_routes_that_it_missed_from_the_next_run(session: StartedSession, token: str) -> None:
     path = f"/s/{session.record['name']}/web/"
-    on("gateway1", f"rm {GATEWAY_STATE}/routes/*")
-    assert session.made.run("schedule_sessions").code == 0
-    assert ask(path, **bearer(token))["status"] == 200
+    run_on("gateway1", f"rm {GATEWAY_STATE}/routes/*")
+    assert session.sessions.run("schedule_sessions").code == 0
+    assert send_request(path, **bearer_header(token))["status"] == 200
 
 
-def test_the_ways_in_end_with_the_session(session: Started, token: str, file: Path) -> None:
+def test_the_ways_in_end_with_the_session(session: StartedSession, token: str, file: Path) -> None:
     name, (access,) = session.record["name"], json.loads(file.read_text())
-    ended = session.made.terminate()
+    ended = session.sessions.terminate()
     assert ended.code == 0, ended.output
-    assert ask(f"/s/{name}/web/", **bearer(token))["status"] == 404
-    assert "timed out" in greeting("user1", address("gateway1"), access["ssh"]["port"])
+    assert send_request(f"/s/{name}/web/", **bearer_header(token))["status"] == 404
+    assert "timed out" in read_banner("user1", address("gateway1"), access["ssh"]["port"])

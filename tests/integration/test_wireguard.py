@@ -12,31 +12,31 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.integration.containers import whole
+from tests.integration.containers import all_can_log_in
 from tests.integration.forgery import IN_CONTAINER, SECONDS, TUNNEL, in_container
 from tests.integration.frames import datagram, ethernet, vxlan
-from tests.integration.healing import unhealed
-from tests.integration.internals import HEAL_AGENT, UNIT_WIREGUARD, WIREGUARD_DEVICE, WIREGUARD_KEYS
-from tests.integration.inventories import inventory
+from tests.integration.internals import RECONCILE_AGENT, UNIT_WIREGUARD, WIREGUARD_DEVICE, WIREGUARD_KEYS
+from tests.integration.inventories import inventory_options
 from tests.integration.laboratory import (
     AGENTS,
     TIMEOUT,
     Kernel,
     address,
-    at_once,
-    everywhere,
-    inside,
-    on,
-    play,
-    remains,
+    agent_state,
+    in_parallel,
+    run_in,
+    run_on,
+    run_on_all,
+    run_playbook,
     ssh,
 )
 from tests.integration.probes import mac
 from tests.integration.programs import run_line
 from tests.integration.reboots import engine_answers, reboot
+from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import THREE
-from tests.integration.sessions import Sessions, Started
-from tests.integration.waiting import eventually
+from tests.integration.sessions import Sessions, StartedSession
+from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.network, pytest.mark.isolation]
 
@@ -47,32 +47,32 @@ PEERS = f"wg show {WIREGUARD_DEVICE} peers"
 class Encrypted(NamedTuple):
     """Three containers on three agents with WireGuard, and all that was printed on the way there."""
 
-    session: Started
+    session: StartedSession
     output: str
 
 
 def with_wireguard(folder: Path, *agents: str) -> list[str]:
     """Return the options with which some agents have WireGuard, by the lab's inventory."""
-    return inventory(folder, **{agent: {"agent_underlay_encryption": "wireguard"} for agent in agents})
+    return inventory_options(folder, **{agent: {"agent_underlay_encryption": "wireguard"} for agent in agents})
 
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     """Switch encryption on and start a session; in the end, nothing of either is left."""
     folder = tmp_path_factory.mktemp("wireguard")
-    before = remains()
+    before = agent_state()
     options = [*with_wireguard(folder, *AGENTS), "-vvv", "--diff"]
     try:
-        provisioned = play("provision_agents", folder, {}, *options)
+        provisioned = run_playbook("provision_agents", folder, {}, *options)
         assert provisioned.code == 0, provisioned.output
         with Sessions(folder) as made:
             session = made.start(*options, **THREE)
             yield Encrypted(session, provisioned.output + session.run.output)
     finally:
-        off = play("provision_agents", folder, {})
+        off = run_playbook("provision_agents", folder, {})
     assert off.code == 0, off.output
-    assert remains() == before
-    assert on("agent1", f"systemctl cat {UNIT_WIREGUARD}", check=False).startswith("No files found")
+    assert agent_state() == before
+    assert run_on("agent1", f"systemctl cat {UNIT_WIREGUARD}", check=False).startswith("No files found")
 
 
 def sniffed(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[int, int]]:
@@ -81,7 +81,7 @@ def sniffed(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[in
     with subprocess.Popen(listening, stdout=subprocess.PIPE, text=True) as tap:
         assert tap.stdout
         assert tap.stdout.readline() == "ready\n"
-        at_once(*[partial(on, host, line, check=False) for host, line in lines])
+        in_parallel(*[partial(run_on, host, line, check=False) for host, line in lines])
         return set(map(tuple, json.loads(tap.communicate(timeout=TIMEOUT)[0])))
 
 
@@ -94,43 +94,43 @@ def copy(source: Kernel, target: Kernel) -> tuple[str, str]:
 def test_a_session_runs_over_wireguard_with_the_mtu_that_is_left(encrypted: Encrypted) -> None:
     network, kernels = encrypted.session.record["network"], encrypted.session.kernels
     assert (network["driver"], network["mtu"]) == ("vxlan", 1370)
-    assert whole(kernels)
+    assert all_can_log_in(kernels)
     for kernel in kernels:
-        assert inside(kernel, "cat", "/sys/class/net/cluster0/mtu").strip() == "1370"
-        assert len(on(kernel["agent"], PEERS).split()) == len(AGENTS) - 1
+        assert run_in(kernel, "cat", "/sys/class/net/cluster0/mtu").strip() == "1370"
+        assert len(run_on(kernel["agent"], PEERS).split()) == len(AGENTS) - 1
 
 
 def test_private_keys_are_for_root_alone_and_are_nowhere_else(encrypted: Encrypted) -> None:
     for agent in AGENTS:
-        stated = on(agent, f"stat -c '%a %U' {WIREGUARD_KEYS} {WIREGUARD_KEYS}/private").split()
+        stated = run_on(agent, f"stat -c '%a %U' {WIREGUARD_KEYS} {WIREGUARD_KEYS}/private").split()
         assert stated == ["700", "root", "600", "root"]
-        assert on(agent, f"cat {WIREGUARD_KEYS}/public").strip() in encrypted.output
-        assert on(agent, f"cat {WIREGUARD_KEYS}/private").strip() not in encrypted.output
+        assert run_on(agent, f"cat {WIREGUARD_KEYS}/public").strip() in encrypted.output
+        assert run_on(agent, f"cat {WIREGUARD_KEYS}/private").strip() not in encrypted.output
 
 
 def test_a_second_run_changes_nothing(encrypted: Encrypted, tmp_path: Path) -> None:
     options = [*with_wireguard(tmp_path, *AGENTS), "--diff"]
     # One agent of each suite.
-    provisioned = play("provision_agents", tmp_path, {}, *options, "--limit", "agent1,agent3")
-    again = encrypted.session.again(*options)
+    provisioned = run_playbook("provision_agents", tmp_path, {}, *options, "--limit", "agent1,agent3")
+    again = encrypted.session.create_again(*options)
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
     assert (again.code, again.changed) == (0, 0), again.output
 
 
 def test_nothing_but_wireguard_crosses_the_underlay(encrypted: Encrypted) -> None:
     session = encrypted.session
-    seen = sniffed("agent1", 3, copy(session.on("agent1"), session.on("agent3")))
+    seen = sniffed("agent1", 3, copy(session.container_on("agent1"), session.container_on("agent3")))
     assert (4, PORT) in seen
     assert {port for _version, port in seen if port == TUNNEL} == set()
 
 
 def test_datagrams_with_a_peers_address_and_mac_forged_do_not_get_in(encrypted: Encrypted) -> None:
     session = encrypted.session
-    target, peer = session.on("agent1"), session.on("agent3")
+    target, peer = session.container_on("agent1"), session.container_on("agent3")
     show = f"wg show {WIREGUARD_DEVICE} allowed-ips; ip -br -6 addr show {WIREGUARD_DEVICE}"
-    own = {agent: on(agent, show).splitlines()[-1].split()[2].split("/")[0] for agent in ("agent1", "agent3")}
-    assert own["agent1"] in on("agent3", show)
-    here, there = (inside(kernel, "cat", "/sys/class/net/cluster0/address").strip() for kernel in (target, peer))
+    own = {agent: run_on(agent, show).splitlines()[-1].split()[2].split("/")[0] for agent in ("agent1", "agent3")}
+    assert own["agent1"] in run_on("agent3", show)
+    here, there = (run_in(kernel, "cat", "/sys/class/net/cluster0/address").strip() for kernel in (target, peer))
 
     def forged(sender: str, receiver: str, name: bytes) -> str:
         carried = ethernet(there, here, datagram(peer["address"], target["address"], IN_CONTAINER, name))
@@ -155,67 +155,67 @@ def test_datagrams_with_a_peers_address_and_mac_forged_do_not_get_in(encrypted: 
 
 def test_without_the_device_nothing_goes_in_the_clear_and_it_comes_back_by_itself(encrypted: Encrypted) -> None:
     session = encrypted.session
-    with unhealed("agent1"):
-        on("agent1", f"systemctl stop {UNIT_WIREGUARD}")
-        seen = sniffed("agent1", 4, copy(session.on("agent1"), session.on("agent3")))
+    with reconcile_paused("agent1"):
+        run_on("agent1", f"systemctl stop {UNIT_WIREGUARD}")
+        seen = sniffed("agent1", 4, copy(session.container_on("agent1"), session.container_on("agent3")))
         # Peers may go on with their handshakes; what is carried does not go around the device.
         assert {port for _version, port in seen if port == TUNNEL} == set()
-    eventually(lambda: whole(session.kernels))
-    journal = on("agent1", f"journalctl --unit {HEAL_AGENT} --no-pager --since -2min")
+    wait_until(lambda: all_can_log_in(session.kernels))
+    journal = run_on("agent1", f"journalctl --unit {RECONCILE_AGENT} --no-pager --since -2min")
     assert f"device {WIREGUARD_DEVICE}: missing -> fd62:6169:" in journal
 
 
 def test_a_device_that_dies_and_a_peer_that_is_gone_come_back(encrypted: Encrypted) -> None:
-    with unhealed("agent2", "agent3"):
-        on("agent2", "kill -9 $(pidof wireguard-go)")
-        on("agent3", f"wg set {WIREGUARD_DEVICE} peer $({PEERS} | head -n 1) remove")
+    with reconcile_paused("agent2", "agent3"):
+        run_on("agent2", "kill -9 $(pidof wireguard-go)")
+        run_on("agent3", f"wg set {WIREGUARD_DEVICE} peer $({PEERS} | head -n 1) remove")
     complete = [str(len(AGENTS) - 1)] * 2
-    eventually(lambda: [counted.strip() for counted in everywhere(f"{PEERS} | wc -l", AGENTS[1:])] == complete)
-    eventually(lambda: whole(encrypted.session.kernels))
+    wait_until(lambda: [counted.strip() for counted in run_on_all(f"{PEERS} | wc -l", AGENTS[1:])] == complete)
+    wait_until(lambda: all_can_log_in(encrypted.session.kernels))
 
 
 def test_a_repair_names_a_peer_that_is_gone(encrypted: Encrypted, tmp_path: Path) -> None:
-    with unhealed("agent2"):
-        key = on("agent2", f"{PEERS} | head -n 1").strip()
-        on("agent2", f"wg set {WIREGUARD_DEVICE} peer {key} remove")
-        run = encrypted.session.again(*with_wireguard(tmp_path, *AGENTS), "--diff")
+    with reconcile_paused("agent2"):
+        key = run_on("agent2", f"{PEERS} | head -n 1").strip()
+        run_on("agent2", f"wg set {WIREGUARD_DEVICE} peer {key} remove")
+        run = encrypted.session.create_again(*with_wireguard(tmp_path, *AGENTS), "--diff")
     assert (run.code, run.changed) == (0, 1), run.output
     assert f"+peer {key} on {WIREGUARD_DEVICE}: fd62:6169:" in run.output
 
 
 def test_a_rebooted_agent_is_back_in_the_mesh(encrypted: Encrypted) -> None:
     is_back = reboot("agent3")
-    eventually(lambda: is_back() and engine_answers("agent3"))
-    seconds = eventually(lambda: whole(encrypted.session.kernels))
+    wait_until(lambda: is_back() and engine_answers("agent3"))
+    seconds = wait_until(lambda: all_can_log_in(encrypted.session.kernels))
     print(f"whole {seconds:.1f} s after the engine was up")
 
 
 def test_a_session_of_agents_with_and_without_it_is_refused(encrypted: Encrypted, tmp_path: Path) -> None:
-    before = remains()
+    before = agent_state()
     options, session = with_wireguard(tmp_path, "agent1", "agent2"), encrypted.session
-    run = session.again(*options, name=f"{session.made.name}-mixed")
+    run = session.create_again(*options, name=f"{session.sessions.name}-mixed")
     assert run.code != 0
     assert (
         "agent_underlay_encryption: agent1, agent2 has wireguard and agent3 has none; a tunnel needs it on both"
-        in run.said
+        in run.text
     )
-    assert remains() == before
+    assert agent_state() == before
 
 
 @pytest.mark.usefixtures("encrypted")
 def test_encryption_is_not_switched_off_under_a_session(tmp_path: Path) -> None:
-    run = play("provision_agents", tmp_path, {}, "--limit", "agent1")
+    run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1")
     assert run.code != 0
-    assert "agent_underlay_encryption: '' would cut off it-" in run.said
-    assert on("agent1", f"systemctl is-active {UNIT_WIREGUARD}").strip() == "active"
+    assert "agent_underlay_encryption: '' would cut off it-" in run.text
+    assert run_on("agent1", f"systemctl is-active {UNIT_WIREGUARD}").strip() == "active"
 
 
 def test_an_agent_whose_device_is_down_says_so_and_takes_no_part(encrypted: Encrypted, tmp_path: Path) -> None:
     session = encrypted.session
-    with unhealed("agent2"):
-        on("agent2", f"systemctl stop {UNIT_WIREGUARD}")
-        run = session.again(*with_wireguard(tmp_path, *AGENTS), name=f"{session.made.name}-down")
+    with reconcile_paused("agent2"):
+        run_on("agent2", f"systemctl stop {UNIT_WIREGUARD}")
+        run = session.create_again(*with_wireguard(tmp_path, *AGENTS), name=f"{session.sessions.name}-down")
     assert run.code != 0
     missing = f"{WIREGUARD_DEVICE} is missing; run backendai.cluster.provision_agents"
-    assert f"agent2: agent_underlay_encryption: {missing}" in run.said
-    eventually(lambda: whole(session.kernels))
+    assert f"agent2: agent_underlay_encryption: {missing}" in run.text
+    wait_until(lambda: all_can_log_in(session.kernels))

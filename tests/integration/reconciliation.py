@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.integration.internals import HEAL_AGENT, RESTORE, TRIAL_TIMERS
-from tests.integration.laboratory import everywhere
+from tests.integration.internals import RECONCILE_AGENT, RESTORE, ROLLBACK_TIMERS
+from tests.integration.laboratory import run_on_all
 
 
 @contextmanager
-def unhealed(*hosts: str, unit: str = HEAL_AGENT) -> Iterator[None]:
+def reconcile_paused(*hosts: str, unit: str = RECONCILE_AGENT) -> Iterator[None]:
     """Keep hosts from healing for a while; afterwards they have healed.
 
     An engine that has just started, and the timer of a trial that is over, put rules right as well.
     """
-    everywhere(f"systemctl stop {unit}.timer {unit}.service '{RESTORE}' '{TRIAL_TIMERS}'", hosts)
+    run_on_all(f"systemctl stop {unit}.timer {unit}.service '{RESTORE}' '{ROLLBACK_TIMERS}'", hosts)
     try:
         yield
     finally:
-        everywhere(f"systemctl start {unit}.timer {unit}.service", hosts)
+        run_on_all(f"systemctl start {unit}.timer {unit}.service", hosts)
