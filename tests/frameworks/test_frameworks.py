@@ -79,7 +79,7 @@ def printed(kernel: Kernel, script: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def test_torchrun_sums_over_all_containers_with_the_sessions_variables_alone(two: StartedSession) -> None:
+def test_torchrun_reduces_over_all_containers(two: StartedSession) -> None:
     main = two.kernels[0]
     before = {name: transferred_bytes(main, name) for name in ("cluster0", "eth0")}
     both = f"ssh sub1 '{TORCHRUN}' & {TORCHRUN} && wait $!"
@@ -92,7 +92,7 @@ def test_torchrun_sums_over_all_containers_with_the_sessions_variables_alone(two
     assert transferred_bytes(main, "eth0") - before["eth0"] < NUMBERS
 
 
-def test_tensorflow_reads_the_cluster_and_its_own_place_from_tf_config(two: StartedSession) -> None:
+def test_tensorflow_reads_cluster_and_task_from_tf_config(two: StartedSession) -> None:
     main = two.kernels[0]
     cluster = {"worker": ["main1:29500", "sub1:29501"]}
     for rank, kernel in enumerate(two.kernels):

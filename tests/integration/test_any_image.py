@@ -68,7 +68,7 @@ def test_it_runs_on_every_agent(three: list[Kernel]) -> None:
     assert [kernel["status"] for kernel in three] == ["running"] * 3
 
 
-def test_ssh_reaches_every_image_as_work_and_without_a_question(session: StartedSession, three: list[Kernel]) -> None:
+def test_ssh_reaches_every_image_as_work_without_prompts(session: StartedSession, three: list[Kernel]) -> None:
     def logged_in(kernel: Kernel) -> list[str]:
         names = " ".join(others(session, kernel))
         return shell(kernel, f"for name in {names}; do ssh $name 'hostname; id -un'; done").split()
@@ -93,7 +93,7 @@ def test_a_command_over_ssh_has_the_sessions_environment(
         assert {name: seen[name] for name in expected} == expected
 
 
-def test_a_login_shows_who_and_where_one_is(session: StartedSession, three: list[Kernel]) -> None:
+def test_login_prompt_shows_user_and_host(session: StartedSession, three: list[Kernel]) -> None:
     names = [kernel["hostname"] for kernel in three]
     # Nobody's terminal is closed before the shell has read from it.
     logins = [partial(shell, session.kernels[0], f"(echo exit; sleep 1) | ssh -tt {name}") for name in names]
@@ -101,7 +101,7 @@ def test_a_login_shows_who_and_where_one_is(session: StartedSession, three: list
         assert f"work@{name}" in shown
 
 
-def test_scp_carries_a_file_there_and_back(session: StartedSession, three: list[Kernel]) -> None:
+def test_scp_copies_files_in_both_directions(session: StartedSession, three: list[Kernel]) -> None:
     def there_and_back(name: str) -> str:
         given, returned = f"/tmp/given-{name}", f"/tmp/returned-{name}"
         there = f"head -c 300000 /dev/urandom > {given}; scp -q {given} {name}:/tmp/taken"
@@ -112,7 +112,7 @@ def test_scp_carries_a_file_there_and_back(session: StartedSession, three: list[
     assert copies == ["300000"] * len(IMAGES)
 
 
-def test_an_image_keeps_its_own_ssh_and_others_get_one(image: str, three: list[Kernel]) -> None:
+def test_image_keeps_its_own_ssh_and_others_get_one(image: str, three: list[Kernel]) -> None:
     for kernel in three:
         used = shell(kernel, "readlink -f $(command -v ssh)").strip()
         if image == MPI:
@@ -133,7 +133,7 @@ def test_the_images_own_entrypoint_and_command_run_as_work(image: str, three: li
         assert seen.splitlines() == (traces if image == ENTRYPOINT else [])
 
 
-def test_a_container_goes_on_when_its_images_command_ends(image: str, three: list[Kernel]) -> None:
+def test_container_keeps_running_after_its_image_command(image: str, three: list[Kernel]) -> None:
     ended = {PYTHON: "own command (bash) ended", BUSYBOX: "own command (sh) ended", MPI: "(/usr/sbin/sshd -D) ended"}
     for kernel in three:
         log = run_on(kernel["agent"], f"docker logs {kernel['container']} 2>&1")

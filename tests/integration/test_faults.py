@@ -38,7 +38,7 @@ def without_engine(agent: str) -> Iterator[None]:
         run_on(agent, "systemctl start docker.service")
 
 
-def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessions, tmp_path: Path) -> None:
+def test_next_run_finishes_a_killed_one(sessions: Sessions, tmp_path: Path) -> None:
     asked = {"name": sessions.name, "image": PYTHON, **FOUR}
     kill_at_task(TASK_APPLY, command("create_session", tmp_path, {f"session_{key}": asked[key] for key in asked}))
     assert claims() == ["1", "1", "1"]
@@ -50,7 +50,7 @@ def test_a_run_that_is_killed_leaves_what_the_next_run_finishes(sessions: Sessio
     assert again.record["status"] == "RUNNING"
 
 
-def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
+def test_failure_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
     # Foreign containers have the names that ours would get on agent2, whichever goes there.
     names = [f"backendai-{sessions.name}-{hostname}" for hostname in ("main1", "sub1", "sub2")]
     run_on("agent2", "; ".join(f"docker create --name {name} lab/busybox:1 true" for name in names))
@@ -66,7 +66,7 @@ def test_what_fails_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> No
         run_on("agent2", f"docker rm {' '.join(names)}")
 
 
-def test_a_rollback_that_fails_is_named_with_the_command_that_finishes_it(sessions: Sessions, tmp_path: Path) -> None:
+def test_failed_rollback_names_the_command_that_completes_it(sessions: Sessions, tmp_path: Path) -> None:
     # Rendered on the control node after the claim: the engine of agent2 is gone for its slice, and for its rollback.
     stop = shlex.join(ssh("agent2", "systemctl stop docker.socket docker.service"))
     template = tmp_path / "hosts.j2"
@@ -82,7 +82,7 @@ def test_a_rollback_that_fails_is_named_with_the_command_that_finishes_it(sessio
     assert sessions.terminate(id=run.record["id"]).code == 0
 
 
-def test_a_session_whose_tunnel_is_blocked_is_not_called_running(sessions: Sessions) -> None:
+def test_session_with_a_blocked_tunnel_is_not_running(sessions: Sessions) -> None:
     rule = "table inet fault { chain input { type filter hook input priority 0; udp dport 4789 drop; }; }"
     run_on("agent2", f"nft '{rule}'")
     try:
@@ -95,7 +95,7 @@ def test_a_session_whose_tunnel_is_blocked_is_not_called_running(sessions: Sessi
     assert agent_state() == sessions.initial_state
 
 
-def test_a_session_that_ran_survives_a_repair_that_fails_and_the_loss_of_a_folder(sessions: Sessions) -> None:
+def test_running_session_survives_a_failed_repair_and_a_lost_folder(sessions: Sessions) -> None:
     created = sessions.create(**FOUR)
     assert created.code == 0, created.output
     main, sub = created.record["kernels"][:2]
@@ -120,9 +120,7 @@ def test_a_session_that_ran_survives_a_repair_that_fails_and_the_loss_of_a_folde
         assert run_in(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
 
 
-def test_agents_that_cannot_be_used_are_left_out_with_a_warning(
-    sessions: Sessions, unreachable_agent2: list[str]
-) -> None:
+def test_unusable_agents_are_skipped_with_a_warning(sessions: Sessions, unreachable_agent2: list[str]) -> None:
     with without_engine("agent3"):
         run = sessions.create(*unreachable_agent2, **TWO)
         assert run.code == 0, run.output
@@ -149,7 +147,7 @@ def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:
     assert run.record["status"] == "ERROR"
 
 
-def test_a_claim_that_was_given_up_makes_room_for_the_next_session(agent1_sessions: Sessions) -> None:
+def test_expired_claim_is_released_for_the_next_session(agent1_sessions: Sessions) -> None:
     # Gateways are told of what is committed: they know of no claim.
     created = agent1_sessions.create("-e", "gateway_group=nobody", **SMALL)
     assert created.code == 0, created.output

@@ -135,7 +135,7 @@ def test_a_scan_from_outside_finds_nothing_but_the_gateway(session: StartedSessi
     assert_nothing_is_open(session, f"{PORTS},443,{ssh_port(access)}", ssh_port(access))
 
 
-def test_containers_of_others_do_not_reach_their_agent(session: StartedSession) -> None:
+def test_foreign_containers_do_not_reach_their_agent(session: StartedSession) -> None:
     agent = session.kernels[0]["agent"]
     exec_in_foreign = f"docker exec {FOREIGN}"
     own = f"http://{address(agent)}:{PUBLISHED}/"
@@ -143,7 +143,7 @@ def test_containers_of_others_do_not_reach_their_agent(session: StartedSession) 
         assert "timed out" in run_on(agent, f"{exec_in_foreign} {line}", check=False)
 
 
-def test_gateways_reach_what_main1_publishes_and_nobody_else_does(session: StartedSession) -> None:
+def test_only_gateways_reach_published_ports_of_main1(session: StartedSession) -> None:
     main, sub = session.kernels[:2]
     outer = published(main["agent"])
     assert set(outer) == {22, 8000}
@@ -158,7 +158,7 @@ def test_gateways_reach_what_main1_publishes_and_nobody_else_does(session: Start
     assert fetch_in_sub("http://main1:8000/hostname").strip() == "main1"
 
 
-def test_only_managers_log_in_and_gateways_reach_no_other_port() -> None:
+def test_only_control_nodes_reach_sshd_and_gateways_no_other_port() -> None:
     targets = [("tcp", address(agent), port) for agent in AGENTS for port in (22, PUBLISHED)]
     asking = ("gateway1", "user1", "agent1")
     others = [[target for target in targets if target[1] != address(host)] for host in asking]
@@ -170,7 +170,7 @@ def test_only_managers_log_in_and_gateways_reach_no_other_port() -> None:
 
 
 @pytest.mark.usefixtures("session")
-def test_ipv6_is_closed_as_well_and_what_is_allowed_as_data_comes_in() -> None:
+def test_ipv6_is_closed_and_firewall_allow_opens_ports() -> None:
     inner = {host: f"fd00:77::{number}" for number, host in enumerate(("agent1", "agent2", "user1"), 1)}
     url = f"http://{address('agent1')}:{PUBLISHED}/"
     allow = [{"protocol": "tcp", "ports": [str(PUBLISHED)], "sources": [address("user1")]}]
@@ -195,13 +195,13 @@ def dropped(agent: str, chain: str) -> int:
     return sum(int(part["counter"]["packets"]) for part in parts if "counter" in part)
 
 
-def test_whatever_is_dropped_is_counted() -> None:
+def test_dropped_packets_are_counted() -> None:
     before = dropped("agent1", CHAIN_DROP_INGRESS)
     assert reachable_from_host("user1", [("tcp", address("agent1"), 22)]) == set()
     assert dropped("agent1", CHAIN_DROP_INGRESS) > before
 
 
-def test_nobody_outside_pretends_to_be_a_container(session: StartedSession) -> None:
+def test_external_packets_with_container_addresses_are_dropped(session: StartedSession) -> None:
     """What would look like the answer to a container's own question could otherwise come in."""
     kernel = session.kernels[0]
     agent = kernel["agent"]
@@ -232,7 +232,7 @@ def wrong_managers(states: list[str]) -> Iterator[CompletedProcess[str]]:
     run_on("agent2", "systemctl stop no-timers", check=False)
 
 
-def test_wrong_managers_end_with_the_old_rules_back(wrong_managers: CompletedProcess[str], states: list[str]) -> None:
+def test_wrong_ssh_sources_are_rolled_back(wrong_managers: CompletedProcess[str], states: list[str]) -> None:
     assert wrong_managers.returncode != 0
     said = unwrapped(wrong_managers.stdout)
     for agent in AGENTS:
@@ -241,13 +241,13 @@ def test_wrong_managers_end_with_the_old_rules_back(wrong_managers: CompletedPro
 
 
 @pytest.mark.usefixtures("wrong_managers")
-def test_the_old_rules_come_back_without_the_timer_too(states: list[str]) -> None:
+def test_reconcile_rolls_back_without_the_timer(states: list[str]) -> None:
     """By the healing of the agent."""
     wait_until(lambda: run_on("agent2", STATE, check=False) == states[1])
     assert "stopped backendai-firewall-" in run_on("agent2", "journalctl --unit no-timers --output cat --since=-5min")
 
 
-def test_a_full_scan_finds_nothing_after_restart_reboot_flush_and_provisioning(
+def test_full_scan_is_empty_after_restart_reboot_and_flush(
     session: StartedSession, access: Path, tmp_path: Path
 ) -> None:
     is_back = reboot("agent3")

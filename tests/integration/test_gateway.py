@@ -105,21 +105,21 @@ def token(issued: Issued) -> str:
     return issued.token
 
 
-def test_a_second_run_changes_nothing_and_a_dry_one_works(provisioned: Provisioned, tmp_path: Path) -> None:
+def test_second_run_and_check_mode_change_nothing(provisioned: Provisioned, tmp_path: Path) -> None:
     again = provision_gateway(tmp_path, **provisioned.variables)
     assert (again.code, again.changed) == (0, 0), again.output
     dry = provision_gateway(tmp_path, "--check", "--diff", **provisioned.variables)
     assert (dry.code, dry.changed) == (0, 0), dry.output
 
 
-def test_a_given_certificate_is_used_and_its_key_is_never_shown(provisioned: Provisioned) -> None:
+def test_configured_certificate_is_used_and_its_key_never_printed(provisioned: Provisioned) -> None:
     assert "given" in shown_certificate()
     secret = "".join(Path(provisioned.variables["certificate_key"]).read_text().splitlines()[1:3])
     assert len(secret) > 40
     assert secret[:40] not in provisioned.run.output
 
 
-def test_a_certificate_that_does_not_fit_is_refused_before_anything_is_applied(tmp_path: Path) -> None:
+def test_mismatched_certificate_is_refused_before_any_change(tmp_path: Path) -> None:
     look = f"find {GATEWAY_ETC} {GATEWAY_STATE} -printf '%p %T@ %s\\n' | sort"
     before = run_on(GATEWAY, look)
     certificate, key = (new_certificate(tmp_path, name) for name in ("one", "other"))
@@ -129,7 +129,7 @@ def test_a_certificate_that_does_not_fit_is_refused_before_anything_is_applied(t
     assert run_on(GATEWAY, look) == before
 
 
-def test_the_links_are_told(known: dict[str, Any]) -> None:
+def test_links_are_returned(known: dict[str, Any]) -> None:
     mine, theirs = known["links"]
     urls = {app["name"]: app["url"] for app in mine["apps"]}
     assert urls == {
@@ -141,7 +141,7 @@ def test_the_links_are_told(known: dict[str, Any]) -> None:
     assert 31001 <= mine["ssh"]["port"] <= 32000
 
 
-def test_the_token_is_in_its_file_and_nowhere_else(issued: Issued) -> None:
+def test_token_is_only_in_its_file(issued: Issued) -> None:
     token, path, run = issued
     assert path.stat().st_mode & 0o777 == 0o600
     assert token.count(".") == 2
@@ -160,7 +160,7 @@ def test_tokens_in_links_are_not_logged(token: str) -> None:
     assert token.split(".")[2] not in run_on(GATEWAY, "journalctl --boot --no-pager")
 
 
-def test_a_token_in_the_header_or_the_cookie_opens_the_app_which_never_sees_it(token: str) -> None:
+def test_token_in_header_or_cookie_opens_the_app_and_is_not_forwarded(token: str) -> None:
     path = f"/s/{NAME}/web/a%2fb/../c?q=1&token=own"
     by_header = send_request(
         path, **bearer_header(token), Cookie=f"a=1; {COOKIE}=old; b=2", X_Forwarded_For="1.2.3.4", Forwarded="for=1"
@@ -179,7 +179,7 @@ def test_a_token_in_the_header_or_the_cookie_opens_the_app_which_never_sees_it(t
     assert token not in by_header["body"] + by_cookie["body"]
 
 
-def test_a_link_with_a_token_becomes_a_cookie_for_this_session_alone(token: str) -> None:
+def test_link_with_a_token_sets_a_cookie_for_this_session_only(token: str) -> None:
     first = send_request(f"/s/{NAME}/web/lab?x=1&token={token}&y=2")
     assert first["status"] == 302
     assert first["headers"]["location"] == f"https://{address(GATEWAY)}/s/{NAME}/web/lab?x=1&y=2"
@@ -203,7 +203,7 @@ def test_a_host_name_needs_no_prefix(token: str) -> None:
     assert send_request("/", name=f"nobody--web.{DOMAIN}", **bearer_header(token))["status"] == 404
 
 
-def test_a_token_that_is_missing_expired_tampered_or_of_another_session_is_refused(token: str) -> None:
+def test_invalid_tokens_are_refused(token: str) -> None:
     now = int(time.time())
     head, body, signature = token.split(".")
     claims = json.loads(base64.urlsafe_b64decode(body + "=="))
@@ -233,7 +233,7 @@ def test_a_token_that_is_missing_expired_tampered_or_of_another_session_is_refus
     assert "not one of this gateway" in answers[-2]["body"]
 
 
-def test_what_is_not_there_is_not_found_however_it_is_written(token: str) -> None:
+def test_unknown_paths_are_not_found_in_any_spelling(token: str) -> None:
     paths = [
         "/",
         "/s/",
@@ -253,13 +253,13 @@ def test_what_is_not_there_is_not_found_however_it_is_written(token: str) -> Non
     assert json.loads(inside["body"])["app"] == "mine"
 
 
-def test_an_app_that_is_down_has_a_page_that_says_so(token: str) -> None:
+def test_app_that_is_down_has_an_error_page(token: str) -> None:
     answer = send_request(f"/s/{NAME}/down/", **bearer_header(token))
     assert answer["status"] == 503
     assert f"{NAME}/down" in answer["body"]
 
 
-def test_the_app_s_own_places_and_cookies_stay_below_its_prefix(token: str) -> None:
+def test_redirects_and_cookies_of_an_app_stay_below_its_prefix(token: str) -> None:
     prefix = f"/s/{NAME}/web"
     cases = [
         ("/x,y?z", f"{prefix}/x,y?z"),
@@ -291,7 +291,7 @@ def test_the_app_s_own_places_and_cookies_stay_below_its_prefix(token: str) -> N
     assert [answer["headers"]["set-cookie"] for answer in answers] == [told for _given, told in cookies]
 
 
-def test_a_page_from_elsewhere_does_not_ask_with_the_users_cookie(token: str) -> None:
+def test_cross_site_requests_with_the_cookie_are_refused(token: str) -> None:
     path = f"/s/{NAME}/web/"
     given = [("https://elsewhere.example", 403), ("null", 403), (f"https://{address(GATEWAY)}", 200)]
     asked = [{"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _told in given]
@@ -303,19 +303,19 @@ def test_a_page_from_elsewhere_does_not_ask_with_the_users_cookie(token: str) ->
     assert run_client({"socket": {"path": f"{path}ws", "headers": foreign}}) == {"status": 403, "heard": None}
 
 
-def test_an_app_is_a_folder(token: str) -> None:
+def test_app_path_without_slash_is_redirected(token: str) -> None:
     moved = send_request(f"/s/{NAME}/web?x=1", **bearer_header(token))
     assert (moved["status"], moved["headers"]["location"]) == (308, f"/s/{NAME}/web/?x=1")
 
 
-def test_websockets_pass_also_straight_from_a_link(token: str) -> None:
+def test_websockets_work_with_header_and_link_tokens(token: str) -> None:
     for path, headers in ((f"/s/{NAME}/web/ws", bearer_header(token)), (f"/s/{NAME}/web/ws?token={token}", {})):
         assert run_client({"socket": {"path": path, "headers": headers}}) == {"status": 101, "heard": "hello"}
     refused = run_client({"socket": {"path": f"/s/{OTHER}/web/ws", "headers": bearer_header(token)}})
     assert refused == {"status": 403, "heard": None}
 
 
-def test_http_2_is_spoken_and_old_tls_is_not(token: str) -> None:
+def test_http_2_is_supported_and_old_tls_is_not(token: str) -> None:
     run_on(USER, "command -v curl > /dev/null || apt-get install -y -q curl")
     header = f"printf 'Authorization: Bearer %s' '{token}'"
     url = f"https://{address(GATEWAY)}/s/{NAME}/web/"
@@ -326,7 +326,7 @@ def test_http_2_is_spoken_and_old_tls_is_not(token: str) -> None:
     )
 
 
-def test_a_token_for_nobody_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_token_for_an_unknown_session_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
     refused = run_playbook("session_token", tmp_path, {"session_name": "nobody-here", "session_token_path": str(path)})
     assert refused.code != 0
@@ -334,7 +334,7 @@ def test_a_token_for_nobody_is_refused_in_one_sentence(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_cluster_without_gateways_is_told(tmp_path: Path) -> None:
+def test_token_without_gateways_is_refused(tmp_path: Path) -> None:
     asked = {"session_name": NAME, "session_token_path": str(tmp_path / "token"), "gateway_group": "nobody"}
     refused = run_playbook("session_token", tmp_path, asked)
     assert refused.code != 0

@@ -104,7 +104,7 @@ def test_an_app_may_have_an_ipv6_address(changing: list[Route], token: str) -> N
 
 
 @pytest.mark.usefixtures("changing")
-def test_ssh_leads_to_the_session_and_ports_of_none_are_silent(port: int) -> None:
+def test_ssh_port_reaches_the_session_and_other_ports_are_dropped(port: int) -> None:
     variables, gateway = host_variables(GATEWAY), address(GATEWAY)
     options = ["-i", variables["ansible_ssh_private_key_file"], *shlex.split(variables["ansible_ssh_common_args"])]
     line = ["ssh", *options, "-o", f"HostKeyAlias={gateway}", "-p", str(port), f"root@{gateway}", "hostname"]
@@ -116,7 +116,7 @@ def test_ssh_leads_to_the_session_and_ports_of_none_are_silent(port: int) -> Non
     assert "timed out" in heard(port)
 
 
-def test_a_port_of_no_session_is_rejected_where_the_table_was_lost_which_the_next_change_brings_back(port: int) -> None:
+def test_next_change_restores_a_lost_nft_table(port: int) -> None:
     other = beside(port)
     with reconcile_paused(GATEWAY, unit=RECONCILE_GATEWAY):
         run_on(GATEWAY, DELETE_TABLE)
@@ -129,7 +129,7 @@ def test_a_port_of_no_session_is_rejected_where_the_table_was_lost_which_the_nex
         assert change_routes()["changed"] is False
 
 
-def test_a_flushed_table_comes_back_by_itself(port: int) -> None:
+def test_flushed_table_is_restored(port: int) -> None:
     before = run_on(GATEWAY, LIST_TABLE)
     run_on(GATEWAY, DELETE_TABLE)
     wait_until(lambda: run_on(GATEWAY, LIST_TABLE, check=False) == before)
@@ -137,7 +137,7 @@ def test_a_flushed_table_comes_back_by_itself(port: int) -> None:
 
 
 @pytest.mark.usefixtures("changing")
-def test_a_session_takes_the_place_of_a_stale_one(token: str) -> None:
+def test_session_replaces_a_stale_one(token: str) -> None:
     fresh = str(uuid.uuid4())
     taken = change_routes("--diff", routes=[{"id": fresh, "name": "fresh-one", "apps": [app("web", 0)]}])
     assert f"-HAProxy's apps.map: {NAME}/web {SESSION}@" in taken["output"]
@@ -148,7 +148,7 @@ def test_a_session_takes_the_place_of_a_stale_one(token: str) -> None:
     assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 403
 
 
-def test_check_mode_tells_and_changes_nothing(changing: list[Route], token: str) -> None:
+def test_check_mode_reports_and_changes_nothing(changing: list[Route], token: str) -> None:
     would = change_routes("--check", "--diff", routes=[passing(1)], ended=[SESSION])
     assert would["changed"] is True
     assert "+HAProxy's apps.map: passing-1/web " in would["output"]
@@ -171,14 +171,14 @@ def test_routes_survive_a_restart_and_a_reboot(port: int, token: str) -> None:
     start_apps()
 
 
-def test_a_killed_haproxy_comes_back_with_the_routes(token: str) -> None:
+def test_killed_haproxy_restarts_with_the_routes(token: str) -> None:
     run_on(GATEWAY, f"systemctl kill --signal KILL {UNIT_GATEWAY}")
     wait_until(running)
     assert send_request(f"/s/{NAME}/down/", **bearer_header(token))["status"] == 503
 
 
 @pytest.mark.usefixtures("changing")
-def test_a_stopped_haproxy_is_told_and_finds_the_routes_when_it_starts() -> None:
+def test_stopped_haproxy_is_reported_and_loads_routes_on_start() -> None:
     run_on(GATEWAY, f"systemctl stop {UNIT_GATEWAY}")
     try:
         told = change_routes(routes=[passing(2)])

@@ -44,7 +44,7 @@ def ports(session: StartedSession) -> dict[tuple[str, str], int]:
     return {(kernel["agent"], kernel["hostname"]): kernel["ssh_port"] for kernel in plan["kernels"]}
 
 
-def test_without_the_agents_permission_it_is_refused_and_nothing_is_made(sessions: Sessions) -> None:
+def test_host_network_requires_the_agents_permission(sessions: Sessions) -> None:
     refused = sessions.create(**{**HOST, "cluster_size": 2})
     assert refused.code != 0
     assert "session_network_driver: 'host' needs agent_allow_host_network: true" in refused.text
@@ -81,14 +81,14 @@ def test_files_are_copied_by_name_alone(four: StartedSession) -> None:
     assert run_in(last, "cat", "/home/work/letter") == "from main1\n"
 
 
-def test_a_host_key_that_is_another_is_not_taken(four: StartedSession) -> None:
+def test_wrong_host_key_is_rejected(four: StartedSession) -> None:
     main = four.kernels[0]
     line = "sed 's/^.sub2.:[^ ]*/[nobody]:1/' ~/.ssh/known_hosts > /tmp/known && "
     line += "ssh -o BatchMode=yes -o UserKnownHostsFile=/tmp/known sub2 hostname"
     assert "Host key verification failed" in run_in(main, "sh", "-c", f"HOME=/home/work; {line}", check=False)
 
 
-def test_frameworks_are_told_the_interface_of_the_underlay(four: StartedSession) -> None:
+def test_frameworks_get_the_underlay_interface(four: StartedSession) -> None:
     for kernel in four.kernels:
         links = [line.split() for line in run_on(kernel["agent"], "ip -o -4 addr show").splitlines()]
         (interface,) = [words[1] for words in links if words[3].startswith(f"{kernel['address']}/")]
@@ -98,9 +98,7 @@ def test_frameworks_are_told_the_interface_of_the_underlay(four: StartedSession)
             assert (seen["MASTER_ADDR"], seen["BACKENDAI_CLUSTER_HOSTS"]) == ("main1", ",".join(HOSTNAMES))
 
 
-def test_only_the_agents_of_the_session_reach_its_sshds_and_gateways_that_of_main1(
-    four: StartedSession, two: StartedSession
-) -> None:
+def test_only_agents_of_the_session_and_gateways_reach_its_sshds(four: StartedSession, two: StartedSession) -> None:
     asking = (*AGENTS, "gateway1", "user1")
     for session, agents in ((four, set(AGENTS)), (two, {"agent1", "agent2"})):
         for (agent, hostname), port in ports(session).items():
@@ -110,9 +108,7 @@ def test_only_the_agents_of_the_session_reach_its_sshds_and_gateways_that_of_mai
             assert greeted == agents | gateways
 
 
-def test_sessions_on_the_same_agents_get_different_ports_and_leave_none_open(
-    four: StartedSession, two: StartedSession
-) -> None:
+def test_sessions_on_one_agent_get_different_ports_and_close_them(four: StartedSession, two: StartedSession) -> None:
     ours, theirs = ports(two), ports(four)
     taken = [(agent, port) for session in (ours, theirs) for (agent, _hostname), port in session.items()]
     assert len(set(taken)) == len(taken) == 6

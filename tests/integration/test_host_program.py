@@ -60,7 +60,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_program_that_is_missing_or_damaged_is_replaced_by_the_task_that_needs_it(damage: str) -> None:
+def test_missing_or_corrupt_program_is_replaced(damage: str) -> None:
     surveyed()
     folder = run_on(AGENT, f"echo {USED}").strip()
     run_on(AGENT, damage.format(folder))
@@ -71,7 +71,7 @@ def test_a_program_that_is_missing_or_damaged_is_replaced_by_the_task_that_needs
     assert first == second
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence_and_no_trouble_once_the_program_is_there() -> None:
+def test_read_only_folder_is_an_error_unless_the_program_is_present() -> None:
     surveyed()
     run_on(AGENT, f"mount --bind {PROGRAMS} {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}")
     try:
@@ -91,14 +91,14 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_and_no_trouble_once_the
     assert "Traceback" not in refused.stdout
 
 
-def test_a_host_without_python_is_one_sentence() -> None:
+def test_host_without_python_is_a_clear_error() -> None:
     refused = survey(AGENT, "-e", "ansible_python_interpreter=/opt/none/python3")
     assert refused.returncode != 0
     assert "/opt/none/python3 does not run on this host" in unwrapped(refused.stdout)
     assert "install Python 3.9 or later there, or set ansible_python_interpreter" in unwrapped(refused.stdout)
 
 
-def test_check_mode_leaves_nothing_even_where_the_program_is_missing() -> None:
+def test_check_mode_leaves_nothing_even_without_the_program() -> None:
     surveyed()
     look = f"{LEFT}; find {PROGRAMS} -printf '%P %s\\n' | sort"
     run_on(AGENT, f"rm -r {USED}")
@@ -108,7 +108,7 @@ def test_check_mode_leaves_nothing_even_where_the_program_is_missing() -> None:
     surveyed()
 
 
-def test_without_pipelining_the_request_goes_by_a_file_that_does_not_stay() -> None:
+def test_without_pipelining_the_request_file_is_removed() -> None:
     left = run_on(AGENT, LEFT)
     surveyed(ANSIBLE_PIPELINING="0")
     assert run_on(AGENT, LEFT) == left
@@ -136,9 +136,7 @@ def operator() -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("method", ["sudo", "su"])
 @pytest.mark.parametrize("pipelining", ["1", "0"])
-def test_an_operator_who_becomes_root_with_a_password(
-    operator: dict[str, Any], method: str, pipelining: str, tmp_path: Path
-) -> None:
+def test_become_root_with_a_password(operator: dict[str, Any], method: str, pipelining: str, tmp_path: Path) -> None:
     own = run_on(AGENT, "getent shadow root | cut -d: -f2").strip()
     given = tmp_path / "operator.json"
     given.write_text(json.dumps({**operator, "ansible_become_method": method, "ansible_become_password": PASSWORD}))
@@ -150,7 +148,7 @@ def test_an_operator_who_becomes_root_with_a_password(
         run_on(AGENT, f"usermod --password '{own}' root")
 
 
-def test_a_host_that_is_the_control_node_itself() -> None:
+def test_control_node_as_a_host() -> None:
     done = survey(
         "localhost", "--check", "-c", "local", "-e", "ansible_python_interpreter={{ ansible_playbook_python }}"
     )
@@ -198,7 +196,7 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
 
 
 @pytest.mark.parametrize("pipelining", ["1", "0"])
-def test_nothing_that_is_printed_has_a_secret(sessions: Sessions, pipelining: str, tmp_path: Path) -> None:
+def test_output_contains_no_secret(sessions: Sessions, pipelining: str, tmp_path: Path) -> None:
     script = f"export TOKEN={SECRET}-script"
     asked = {
         "session_name": sessions.name,

@@ -139,7 +139,7 @@ def digests(image: Path) -> set[str]:
     return set(registry.Content(image).tags.values())
 
 
-def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_password(
+def test_agents_pull_the_same_image_with_progress_and_hidden_password(
     serve: Serve, sessions: Sessions, first: Path, second: Path
 ) -> None:
     in_parallel(*[partial(serve, agent, first, FILLER // 12) for agent in AGENTS])
@@ -172,7 +172,7 @@ def test_all_agents_get_the_same_bits_while_people_watch_and_nobody_sees_the_pas
     assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first)
 
 
-def test_a_wrong_password_is_one_sentence_and_leaves_nothing(
+def test_wrong_registry_password_is_an_error_and_leaves_nothing(
     serve: Serve, agent1_sessions: Sessions, first: Path
 ) -> None:
     serve("agent1", first)
@@ -187,7 +187,7 @@ def test_a_wrong_password_is_one_sentence_and_leaves_nothing(
     assert "wrong-horse" not in run.output
 
 
-def test_a_session_that_waited_is_pulled_with_the_password_of_the_run_that_starts_it(
+def test_pending_session_is_pulled_with_the_password_of_the_starting_run(
     serve: Serve, agent1_sessions: Sessions, first: Path
 ) -> None:
     serve("agent1", first)
@@ -202,7 +202,7 @@ def test_a_session_that_waited_is_pulled_with_the_password_of_the_run_that_start
     assert (record["status"], {record["kernels"][0]["image_digest"]}) == ("RUNNING", digests(first))
 
 
-def test_other_bits_of_one_name_are_refused_and_leave_nothing(
+def test_different_images_under_one_name_are_refused(
     serve: Serve, sessions: Sessions, first: Path, second: Path
 ) -> None:
     serve("agent1", first)
@@ -217,7 +217,7 @@ def test_other_bits_of_one_name_are_refused_and_leave_nothing(
     ) in run.record["error"]
 
 
-def test_a_pull_outlives_neither_its_run_nor_its_claim_and_claims_outlive_the_pull(
+def test_pull_renews_its_claim_and_stops_with_its_run(
     serve: Serve, sessions: Sessions, first: Path, tmp_path: Path
 ) -> None:
     # The second agent has it, so that it has nothing to do but to keep its claim.

@@ -86,7 +86,7 @@ def test_containers_are_grouped_by_session_role_and_agent(three: Three) -> None:
     assert inventory["agents"]["hosts"] == list(AGENTS)
 
 
-def test_commands_run_in_containers_whether_or_not_there_is_anything_in_them(three: Three, tmp_path: Path) -> None:
+def test_raw_commands_need_nothing_in_the_image(three: Three, tmp_path: Path) -> None:
     look = 'hostname; echo "$BACKENDAI_CLUSTER_ROLE $GREETING"; pwd; id -un; echo careful >&2; exit 7'
     results = told(tmp_path, three.group, "raw", look)
     assert set(results) == set(three.hosts)
@@ -109,12 +109,12 @@ def test_modules_and_files_work_where_the_image_has_python(three: Three, tmp_pat
     assert (back / "data").read_bytes() == data.read_bytes()
 
 
-def test_another_user_is_a_variable_that_speaks_of_containers_alone(three: Three, tmp_path: Path) -> None:
+def test_container_user_is_a_variable_of_its_own(three: Three, tmp_path: Path) -> None:
     results = told(tmp_path, three.group, "raw", "id -un", "-e", "ansible_container_user=root")
     assert {result["stdout"].strip() for result in results.values()} == {"root"}
 
 
-def test_an_agent_that_is_away_is_named_and_the_others_containers_are_there(
+def test_unreachable_agent_is_named_and_other_containers_are_listed(
     three: Three, unreachable_agent2: list[str]
 ) -> None:
     inventory, warnings = listed(unreachable_agent2[-1], SOURCE)
@@ -124,7 +124,7 @@ def test_an_agent_that_is_away_is_named_and_the_others_containers_are_there(
     assert "agent1 is left out" not in warnings
 
 
-def test_one_file_that_names_the_agents_inventory_is_enough(three: Three, tmp_path: Path) -> None:
+def test_agents_inventory_option_replaces_a_second_source(three: Three, tmp_path: Path) -> None:
     (tmp_path / "agents.yml").write_text(INVENTORY.read_text())
     alone = tmp_path / "sessions.yml"
     alone.write_text("plugin: backendai.cluster.sessions\nagents_inventory: [agents.yml]\n")
@@ -134,7 +134,7 @@ def test_one_file_that_names_the_agents_inventory_is_enough(three: Three, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_container_that_is_gone_makes_its_host_unreachable(three: Three) -> None:
+def test_missing_container_is_an_unreachable_host(three: Three) -> None:
     name = three.named("worker2")
     kernel = three.hosts[name]
     gone = f"{kernel['container']}-gone"
@@ -146,7 +146,7 @@ def test_a_container_that_is_gone_makes_its_host_unreachable(three: Three) -> No
     assert f"container {gone} on {kernel['agent']} does not run: its session has ended, or needs a repair." in said
 
 
-def test_a_container_that_stopped_and_a_session_that_ended_leave_no_host(three: Three) -> None:
+def test_stopped_containers_and_terminated_sessions_are_no_hosts(three: Three) -> None:
     worker = three.hosts[three.named("worker1")]
     run_on(worker["agent"], f"docker stop --time 0 {worker['container']}")
     inventory, _warnings = listed(INVENTORY, SOURCE)

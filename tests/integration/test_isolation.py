@@ -108,7 +108,7 @@ ROWS: dict[str, Callable[[Apart, Kernel], list[str]]] = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_containers_reach_the_world_and_not(apart: Apart, row: str) -> None:
+def test_containers_reach_external_hosts_and_not(apart: Apart, row: str) -> None:
     closed = [all_targets(*ROWS[row](apart, kernel)) for kernel in apart.kernels]
     asked = zip(apart.kernels, closed, strict=True)
     seen = in_parallel(
@@ -121,7 +121,7 @@ def test_containers_reach_the_world_and_not(apart: Apart, row: str) -> None:
     assert all(closed)
 
 
-def test_what_is_closed_to_containers_is_open_to_others(apart: Apart) -> None:
+def test_ports_closed_to_containers_are_open_to_others(apart: Apart) -> None:
     agents = all_targets(*map(address, AGENTS))
     assert reachable_from_host("user1", agents) == set(agents)
     for agent in AGENTS:
@@ -131,7 +131,7 @@ def test_what_is_closed_to_containers_is_open_to_others(apart: Apart) -> None:
         assert reachable_from_host(agent, here) == set(here)
 
 
-def test_without_the_firewall_there_are_doors_that_are_closed_with_it(apart: Apart) -> None:
+def test_scan_finds_open_ports_without_the_firewall(apart: Apart) -> None:
     """So the scan of test_firewall.py can fail; what is published of sessions is closed even then."""
     agent = apart.wide.kernels[0]["agent"]
     own = run_on(agent, LIST_PUBLISHED_PORTS)
@@ -151,7 +151,7 @@ def test_published_ports_answer_users_gateways_and_agents() -> None:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_nobody_outside_reaches_containers_but_through_published_ports(apart: Apart, agent: str) -> None:
+def test_external_hosts_reach_only_published_ports_of_containers(apart: Apart, agent: str) -> None:
     kernels = [kernel for kernel in apart.kernels if kernel["agent"] == agent]
     names = [FOREIGN, *(kernel["container"] for kernel in kernels)]
     inner = [*(default_address(agent, name) for name in names), *(kernel["address"] for kernel in kernels)]
@@ -172,9 +172,7 @@ def test_two_sessions_share_no_key(apart: Apart) -> None:
 
 
 @pytest.mark.parametrize("bridged_filtering", [0, 1])
-def test_a_session_reaches_itself_in_every_way_and_no_neighbour_whatever_is_filtered_on_the_host(
-    apart: Apart, bridged_filtering: int
-) -> None:
+def test_sessions_reach_only_themselves_with_and_without_br_netfilter(apart: Apart, bridged_filtering: int) -> None:
     set_to = "sysctl --write net.bridge.bridge-nf-call-iptables="
     closed = [all_targets(*neighbours(apart, kernel)) for kernel in apart.kernels]
     try:
@@ -188,11 +186,11 @@ def test_a_session_reaches_itself_in_every_way_and_no_neighbour_whatever_is_filt
         run_on_all(f"{set_to}1")
 
 
-def test_only_peers_of_a_session_send_into_its_tunnel_and_containers_send_under_their_own_name(apart: Apart) -> None:
+def test_forged_frames_are_dropped(apart: Apart) -> None:
     assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
 
 
-def test_containers_send_nothing_that_could_be_a_tunnels(apart: Apart) -> None:
+def test_containers_cannot_send_vxlan(apart: Apart) -> None:
     tunnel = [("udp", external_address(), TUNNEL)]
     assert reachable_from_host("agent2", tunnel) == set(tunnel)
     assert in_parallel(*[partial(reachable_from_container, kernel, tunnel) for kernel in apart.kernels]) == [
@@ -207,7 +205,7 @@ def test_containers_send_nothing_that_could_be_a_tunnels(apart: Apart) -> None:
         (f"flush set {TABLE} {SET_PEERS}", False, f"firewall set {SET_PEERS}: "),
     ],
 )
-def test_rules_that_are_gone_are_told_and_put_back(apart: Apart, fault: str, opens: bool, drift: str) -> None:
+def test_missing_rules_are_reported_and_restored(apart: Apart, fault: str, opens: bool, drift: str) -> None:
     with reconcile_paused("agent2"):
         run_on("agent2", f"nft {fault}")
         assert send_forged_frames(apart.other) == ({PEER, *LEGITIMATE, *FORGED} if opens else LEGITIMATE)
@@ -224,7 +222,7 @@ def test_rules_that_are_gone_are_told_and_put_back(apart: Apart, fault: str, ope
     assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
 
 
-def test_rules_hold_after_the_engine_restarts_and_come_back_when_all_are_flushed(apart: Apart) -> None:
+def test_rules_survive_engine_restart_and_flush(apart: Apart) -> None:
     in_parallel(
         partial(run_on, "agent2", "nft flush ruleset; systemctl restart docker"),
         partial(run_on, "agent3", "systemctl restart docker"),
@@ -240,7 +238,7 @@ def test_rules_hold_after_the_engine_restarts_and_come_back_when_all_are_flushed
     assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
 
 
-def test_what_was_opened_while_the_rules_were_away_is_closed_with_them(apart: Apart) -> None:
+def test_restored_rules_cut_connections_opened_without_them(apart: Apart) -> None:
     line = in_container(
         apart.other.container_on("agent2"), "hold_connection", address("agent2"), options="--interactive"
     )

@@ -13,9 +13,7 @@ from tests.integration.kills import kill_at_start_and_end
 pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
 
-def test_one_run_after_a_kill_makes_the_session_whole_or_takes_it_away(
-    rounds: Iterator[random.Random], tmp_path: Path
-) -> None:
+def test_one_run_after_a_kill_repairs_or_removes_the_session(rounds: Iterator[random.Random], tmp_path: Path) -> None:
     for chance in rounds:
         for done in kill_at_start_and_end(chance, tmp_path):
             print(done, flush=True)

@@ -23,16 +23,16 @@ def ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
     assert queue_entries()[record["id"]]["record"] == record
 
 
-def test_a_command_that_is_waited_for_and_succeeds_leaves_nothing(agent1_sessions: Sessions) -> None:
+def test_session_wait_with_a_successful_command_leaves_nothing(agent1_sessions: Sessions) -> None:
     ended_by_command(agent1_sessions, agent1_sessions.create(command="true", wait=True, **SMALL), 0)
 
 
-def test_a_command_of_two_agents_that_is_waited_for_and_fails_says_so_and_leaves_nothing(sessions: Sessions) -> None:
+def test_session_wait_reports_a_failed_command_and_leaves_nothing(sessions: Sessions) -> None:
     command = "ssh sub1 hostname | grep sub1 && exit 3"
     ended_by_command(sessions, sessions.create(command=command, wait=True, **TWO), 3)
 
 
-def test_a_command_that_nobody_waits_for_is_listed_with_its_end_and_removed_by_the_next_run(
+def test_finished_command_is_listed_and_removed_by_the_next_run(
     agent1_sessions: Sessions,
 ) -> None:
     run = agent1_sessions.create(command="exit 3", **SMALL)
@@ -49,7 +49,7 @@ def test_a_command_that_nobody_waits_for_is_listed_with_its_end_and_removed_by_t
     assert agent_state() == agent1_sessions.initial_state
 
 
-def test_what_died_is_started_again_where_the_session_says_so(sessions: Sessions) -> None:
+def test_failure_policy_restart_restarts_dead_containers(sessions: Sessions) -> None:
     created = sessions.create(failure_policy="restart", **TWO)
     main, sub = created.record["kernels"]
     run_on(sub["agent"], f"docker kill {sub['container']}")
@@ -61,7 +61,7 @@ def test_what_died_is_started_again_where_the_session_says_so(sessions: Sessions
     assert run_in(sub, "ssh", "main1", "hostname").strip() == "main1"
 
 
-def test_a_death_ends_the_session_that_says_so_and_makes_room(agent1_sessions: Sessions) -> None:
+def test_failure_policy_terminate_ends_the_session_and_frees_capacity(agent1_sessions: Sessions) -> None:
     whole = {"cluster_size": 2, "designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": memory_share(2)}}
     created = agent1_sessions.create(failure_policy="terminate", **whole)
     waits = agent1_sessions.create(name=f"{agent1_sessions.name}-later", **whole)
@@ -76,7 +76,7 @@ def test_a_death_ends_the_session_that_says_so_and_makes_room(agent1_sessions: S
     assert f"Session {waits.record['name']} is RUNNING." in run.text
 
 
-def test_a_session_with_an_agent_that_is_away_is_ended_by_force_only_and_wholly_when_that_returns(
+def test_session_on_an_unreachable_agent_needs_force_to_terminate(
     sessions: Sessions, unreachable_agent2: list[str]
 ) -> None:
     assert sessions.create(**{**TWO, "cluster_size": 3}).code == 0

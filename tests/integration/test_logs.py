@@ -39,7 +39,7 @@ def write_app_logs(main: Kernel) -> None:
     run_in(main, "sh", "-c", f"{line}; rm -f {folder}/silent.log", user="root")
 
 
-def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: Sessions) -> None:
+def test_logs_are_available_until_the_session_is_removed(sessions: Sessions) -> None:
     created = sessions.create(command=COMMAND, apps=APPS, **TWO)
     assert created.code == 0, created.output
     main, sub = created.record["kernels"]
@@ -85,7 +85,7 @@ def test_logs_are_read_while_a_session_runs_and_until_its_end_is_seen(sessions: 
     assert gone.record["error"] in gone.text
 
 
-def test_the_log_of_a_driver_that_keeps_none_is_one_sentence(sessions: Sessions) -> None:
+def test_unreadable_logging_driver_is_reported(sessions: Sessions) -> None:
     created = sessions.create(designated_agents=["agent1", "agent3"], **TWO)
     for kernel in created.record["kernels"]:
         agent, container = kernel["agent"], kernel["container"]

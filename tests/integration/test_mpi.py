@@ -35,7 +35,7 @@ def test_mpirun_starts_a_program_in_every_container(four: StartedSession) -> Non
     assert sorted(run_in(four.kernels[0], *MPIRUN, "hostname").split()) == ["main1", "sub1", "sub2", "sub3"]
 
 
-def test_what_processes_tell_each_other_takes_the_sessions_network(four: StartedSession) -> None:
+def test_mpi_traffic_uses_the_session_network(four: StartedSession) -> None:
     kernels = four.kernels
     before = [{name: transferred_bytes(kernel, name) for name in ("cluster0", "eth0")} for kernel in kernels]
     printed = run_in(kernels[0], *MPIRUN, "python3", "-c", source("mpi_all_reduce"), str(NUMBERS))

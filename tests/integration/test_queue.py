@@ -31,9 +31,7 @@ def over(created: Run) -> None:
     wait_for_exit(main)
 
 
-def test_a_session_without_room_waits_as_it_was_asked_for_and_starts_once(
-    agent1_sessions: Sessions, alone: dict[str, Any]
-) -> None:
+def test_pending_session_keeps_its_request_and_starts_once(agent1_sessions: Sessions, alone: dict[str, Any]) -> None:
     first, later = agent1_sessions.name, f"{agent1_sessions.name}-later"
     running = agent1_sessions.create(command=BATCH, **alone)
     assert (running.code, running.record["status"]) == (0, "RUNNING"), running.output
@@ -68,7 +66,7 @@ def test_a_session_without_room_waits_as_it_was_asked_for_and_starts_once(
     assert (records[later]["status"], records[later]["id"]) == ("RUNNING", waits.record["id"])
 
 
-def test_what_waits_is_cancelled_by_the_user_or_by_its_time_and_the_higher_priority_starts_first(
+def test_pending_sessions_are_cancelled_time_out_and_start_by_priority(
     agent1_sessions: Sessions, alone: dict[str, Any]
 ) -> None:
     first, ended, late = agent1_sessions.name, f"{agent1_sessions.name}-ended", f"{agent1_sessions.name}-late"
@@ -97,9 +95,7 @@ def test_what_waits_is_cancelled_by_the_user_or_by_its_time_and_the_higher_prior
     assert {name: records[name]["id"] for name in waiting} == {name: waiting[name]["id"] for name in waiting}
 
 
-def test_a_killed_run_loses_nothing_of_what_waits(
-    agent1_sessions: Sessions, alone: dict[str, Any], tmp_path: Path
-) -> None:
+def test_killed_run_keeps_pending_sessions(agent1_sessions: Sessions, alone: dict[str, Any], tmp_path: Path) -> None:
     later = f"{agent1_sessions.name}-later"
     running = agent1_sessions.create(command=BATCH, **alone)
     assert running.code == 0, running.output

@@ -55,9 +55,7 @@ def assert_no_agent_gave_more_than_it_has() -> None:
 
 
 @pytest.mark.soak
-def test_three_at_once_fill_two_agents_exactly_and_ends_at_once_make_room(
-    sessions: Sessions, rounds: Iterator[random.Random]
-) -> None:
+def test_concurrent_starts_fill_two_agents_exactly(sessions: Sessions, rounds: Iterator[random.Random]) -> None:
     asked = {"image": BUSYBOX, "resources": {"cpu": 1, "mem": memory_share(1)}}
     names = [f"{sessions.name}-{number}" for number in range(3)]
     for chance in rounds:
@@ -78,7 +76,7 @@ def test_three_at_once_fill_two_agents_exactly_and_ends_at_once_make_room(
 
 
 @pytest.mark.soak
-def test_sessions_that_start_at_once_get_names_subnets_and_network_identifiers_of_their_own(
+def test_concurrent_sessions_get_distinct_names_subnets_and_vnis(
     sessions: Sessions, rounds: Iterator[random.Random]
 ) -> None:
     names = [f"{sessions.name}-{number}" for number in range(2)]
@@ -104,9 +102,7 @@ def no_facts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_facts")
-def test_facts_that_are_young_enough_are_not_asked_for_and_stale_ones_cost_another_plan(
-    sessions: Sessions, tmp_path: Path
-) -> None:
+def test_fresh_facts_are_reused_and_stale_ones_cause_a_new_plan(sessions: Sessions, tmp_path: Path) -> None:
     other, later = f"{sessions.name}-other", f"{sessions.name}-later"
     assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
     quick = sessions.create(facts_max_age=300)

@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("variables", "sentence"), REFUSED.values(), ids=REFUSED.keys())
-def test_it_is_refused_with_one_sentence(sessions: Sessions, variables: dict[str, Any], sentence: str) -> None:
+def test_invalid_request_is_refused(sessions: Sessions, variables: dict[str, Any], sentence: str) -> None:
     run = sessions.create(**variables)
     assert run.code != 0
     assert sentence in run.text
@@ -45,19 +45,19 @@ def test_it_is_refused_with_one_sentence(sessions: Sessions, variables: dict[str
     ("playbook", "limit"),
     [("create_session", "agent1"), ("terminate_session", "gateway1"), ("list_sessions", "agent1")],
 )
-def test_a_limit_that_hides_the_planner_is_refused(sessions: Sessions, playbook: str, limit: str) -> None:
+def test_limit_without_localhost_is_refused(sessions: Sessions, playbook: str, limit: str) -> None:
     run = sessions.run(playbook, "--limit", limit, name=sessions.name, image=PYTHON)
     assert run.code != 0
     assert f"--limit '{limit}' hides localhost, which plans sessions" in run.text
 
 
-def test_ending_without_naming_a_session_is_refused(sessions: Sessions) -> None:
+def test_terminate_without_a_session_is_refused(sessions: Sessions) -> None:
     run = sessions.terminate(claim_ttl=600)
     assert run.code != 0
     assert "session_name or session_id is required." in run.text
 
 
-def test_no_room_is_pending_with_the_shortfall_and_no_failure(sessions: Sessions) -> None:
+def test_session_without_capacity_is_pending_with_the_shortfall(sessions: Sessions) -> None:
     room = 8 * sum(map(int, run_on_all("nproc")))
     run = sessions.create(cluster_mode="multi-node", cluster_size=room + 2, resources={"cpu": 1, "mem": "16m"})
     assert run.code == 0, run.output
@@ -68,7 +68,7 @@ def test_no_room_is_pending_with_the_shortfall_and_no_failure(sessions: Sessions
     assert agent_state() == sessions.initial_state
 
 
-def test_a_limit_narrows_the_agents_and_two_sessions_of_one_name_are_told_apart_by_their_ids(
+def test_limit_restricts_agents_and_duplicate_names_need_an_id(
     sessions: Sessions,
 ) -> None:
     first, second = (sessions.create("--limit", f"localhost,{agent}", **SMALL) for agent in AGENTS[:2])

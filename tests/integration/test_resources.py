@@ -98,7 +98,7 @@ def capabilities(kernel: Kernel, kind: str) -> int:
 
 
 @pytest.mark.usefixtures("infiniband")
-def test_each_container_gets_exactly_what_was_asked(sessions: Sessions) -> None:
+def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions) -> None:
     asked = {**SPREAD, "infiniband": True}
     run = sessions.create(**asked)
     assert run.code == 0, run.output
@@ -135,7 +135,7 @@ def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None
 
 
 @pytest.mark.usefixtures("cdi")
-def test_gpus_come_by_cdi_where_the_engine_knows_them_so(sessions: Sessions) -> None:
+def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions) -> None:
     sessions.limit_to("agent3")
     asked = {"designated_agents": ["agent3"], "resources": {"cpu": 1, "mem": MEMORY, "cuda.device": 1}}
     run = sessions.create(**asked)

@@ -42,7 +42,7 @@ def look(kernels: Sequence[Kernel]) -> list[str]:
 
 
 @pytest.mark.parametrize("agent", ["agent1", "agent3"])
-def test_a_rebooted_agent_has_its_containers_back_as_they_were(session: StartedSession, agent: str) -> None:
+def test_reboot_restores_containers_unchanged(session: StartedSession, agent: str) -> None:
     kernels = session.kernels
     others = [kernel for kernel in kernels if kernel["agent"] != agent]
     before = look(kernels)
@@ -55,7 +55,7 @@ def test_a_rebooted_agent_has_its_containers_back_as_they_were(session: StartedS
     assert look(kernels) == before
 
 
-def test_restarted_and_killed_engines_have_their_containers_back(session: StartedSession) -> None:
+def test_engine_restart_and_kill_restore_containers(session: StartedSession) -> None:
     before = look(session.kernels)
     restarts = {"agent1": "systemctl restart docker", "agent2": KILL_ENGINE, "agent3": KILL_ENGINE}
     in_parallel(*[partial(run_on, agent, restart) for agent, restart in restarts.items()])
@@ -65,7 +65,7 @@ def test_restarted_and_killed_engines_have_their_containers_back(session: Starte
     assert look(session.kernels) == before
 
 
-def test_lost_links_entries_and_rules_come_back_by_themselves(session: StartedSession) -> None:
+def test_lost_links_entries_and_rules_are_restored(session: StartedSession) -> None:
     kernels = session.kernels
     link = run_on("agent1", f"ls /sys/class/net | grep ^{TUNNEL_PREFIX}").strip()
     entries = f"bridge -j fdb show dev {link}"

@@ -36,7 +36,7 @@ def opened(kernel: Kernel) -> set[str]:
     return set(run_in(kernel, "sh", "-c", look).split())
 
 
-def test_roles_differ_in_image_environment_and_devices_and_a_device_is_in_one_container_only(
+def test_roles_have_their_own_image_environment_and_devices(
     sessions: Sessions,
 ) -> None:
     asked = {"roles": ROLES, "env": {"ALL": "know", "PART": "unknown"}, **SMALL}

@@ -68,7 +68,7 @@ def notes(count: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in noted]
 
 
-def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(provision: Provision) -> None:
+def test_timer_repeats_the_playbook_without_overlap(provision: Provision) -> None:
     run_on(MANAGER, f"chmod 777 '{FOLDER}'")
     variables = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": 1}
     asked = {"options": OPTIONS, "user": "daemon", "directory": FOLDER, "environment": variables, "interval": "100ms"}
@@ -87,7 +87,7 @@ def test_the_timer_runs_the_playbook_again_and_again_and_never_twice_at_once(pro
     assert (again.code, again.changed) == (0, 0), again.output
 
 
-def test_check_mode_changes_nothing_and_another_interval_counts_at_once(provision: Provision) -> None:
+def test_check_mode_changes_nothing_and_new_interval_applies_at_once(provision: Provision) -> None:
     bare = provision("--check", "--diff")
     assert (bare.code, bare.changed) == (0, 1), bare.output
     assert run_on(MANAGER, TRACES) == ""
@@ -103,7 +103,7 @@ def test_check_mode_changes_nothing_and_another_interval_counts_at_once(provisio
     notes(2)
 
 
-def test_a_run_that_fails_is_shown_the_next_one_comes_and_absent_lets_it_end_and_leaves_nothing(
+def test_failed_runs_are_repeated_and_absent_removes_everything(
     provision: Provision,
 ) -> None:
     conduct(0.5, 3)
@@ -123,7 +123,7 @@ def test_a_run_that_fails_is_shown_the_next_one_comes_and_absent_lets_it_end_and
     assert (again.code, again.changed) == (0, 0), again.output
 
 
-def test_all_that_cannot_be_is_refused_at_once(provision: Provision) -> None:
+def test_all_invalid_options_are_reported_together(provision: Provision) -> None:
     span = "a time span of systemd, such as 30s or 1h 30min, longer than 0"
     cases = {
         "inventory": ("hosts.yml", "an absolute path without .."),
@@ -142,12 +142,12 @@ def test_all_that_cannot_be_is_refused_at_once(provision: Provision) -> None:
     assert run_on(MANAGER, TRACES) == ""
 
 
-def test_a_time_span_that_systemd_would_not_keep_is_refused(provision: Provision) -> None:
+def test_time_span_that_systemd_rejects_is_refused(provision: Provision) -> None:
     refused = provision("--check", interval="1min\n30s", timeout="0")
     assert refused.code != 0
     for option in ("interval", "timeout"):
         assert re.search(rf"scheduler_{option}: .{{1,20}} must be a time span of systemd", refused.text), refused.output
 
 
-def test_a_state_that_there_is_not_is_refused(provision: Provision) -> None:
+def test_unknown_state_is_refused(provision: Provision) -> None:
     assert "value of scheduler_state must be one of: present, absent, got: gone" in provision(state="gone").text

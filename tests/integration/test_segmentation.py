@@ -47,22 +47,22 @@ def made(there: str, gone: str) -> Iterator[None]:
         run_on("agent1", gone)
 
 
-def test_an_agent_as_it_is_provisioned_has_nothing_to_warn_of() -> None:
+def test_provisioned_agent_has_no_findings() -> None:
     assert findings(users={"user1": "203.0.113.31"}, managers={"manager1": "manager.example"}) == {}
 
 
-def test_a_public_address_is_warned_of() -> None:
+def test_public_address_is_a_finding() -> None:
     with made(f"ip address add {PUBLIC}/32 dev eth0", f"ip address del {PUBLIC}/32 dev eth0"):
         assert f"it has the public address {PUBLIC}, " in findings()["public_address"]
 
 
-def test_managers_and_users_in_the_agents_network_are_warned_of() -> None:
+def test_control_nodes_and_users_in_the_agent_network_are_a_finding() -> None:
     agent, user = address("agent1"), address("user1")
     said = findings(users={"user1": user, "user2": "203.0.113.2"}, managers={"manager1": agent})["shared_network"]
     assert f"managers manager1 ({agent}) and users user1 ({user}) share the agents' own network " in said
 
 
-def test_an_engine_that_takes_tcp_is_warned_of() -> None:
+def test_engine_with_tcp_socket_is_a_finding() -> None:
     opened = f"[Service]\\nEnvironment=DOCKER_OPTS=-H=tcp://{address('agent1')}:{ENGINE_PORT}\\n"
     there = f"mkdir -p $(dirname {DROP_IN}); printf '{opened}' > {DROP_IN}"
     restart = f"systemctl daemon-reload; systemctl restart docker; {ANSWERS}"
@@ -70,7 +70,7 @@ def test_an_engine_that_takes_tcp_is_warned_of() -> None:
         assert f"the Docker engine listens at {address('agent1')}:{ENGINE_PORT}: " in findings()["engine_socket"]
 
 
-def test_ipv6_that_nothing_filters_is_warned_of() -> None:
+def test_unfiltered_ipv6_is_a_finding() -> None:
     with reconcile_paused("agent1"):
         run_on("agent1", f"nft delete table {TABLE}")
         assert "IPv6 is up on eth0 and no rule drops what comes in over it: " in findings()["ipv6"]
@@ -80,7 +80,7 @@ def test_ipv6_that_nothing_filters_is_warned_of() -> None:
             assert findings() == {}
 
 
-def test_provisioning_warns(tmp_path: Path) -> None:
+def test_provisioning_prints_findings(tmp_path: Path) -> None:
     run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1")
     assert run.code == 0, run.output
     assert f"users user1 ({address('user1')}) share the agents' own network" in run.text

@@ -67,23 +67,23 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         yield Opened(session, folder / "user")
 
 
-def test_sixty_four_logins_at_once_all_succeed(opened: Opened) -> None:
+def test_64_concurrent_logins_succeed(opened: Opened) -> None:
     burst = "for one in $(seq 64); do (ssh sub1 hostname || echo refused) & done; wait"
     assert run_in(opened.main, "sh", "-c", burst).split() == ["sub1"] * 64
 
 
-def test_a_users_own_key_opens_main1(opened: Opened) -> None:
+def test_user_key_opens_main1(opened: Opened) -> None:
     done = opened.login(opened.main, opened.key)
     assert (done.returncode, done.stdout.split()) == (0, ["main1", "work"]), done.stderr
 
 
-def test_a_users_own_key_opens_no_other_container(opened: Opened) -> None:
+def test_user_key_opens_no_other_container(opened: Opened) -> None:
     done = opened.login(opened.session.kernels[1], opened.key)
     assert (done.returncode, done.stdout) == (255, "")
     assert "Permission denied (publickey)" in done.stderr
 
 
-def test_a_key_that_was_not_given_opens_nothing(opened: Opened, tmp_path: Path) -> None:
+def test_unauthorized_key_opens_nothing(opened: Opened, tmp_path: Path) -> None:
     new_key(tmp_path / "stranger")
     for kernel in opened.session.kernels:
         done = opened.login(kernel, tmp_path / "stranger")
@@ -101,7 +101,7 @@ def identity(kernel: Kernel) -> dict[str, str]:
     }
 
 
-def test_only_main1_knows_of_its_users_key(opened: Opened) -> None:
+def test_only_main1_has_the_user_key(opened: Opened) -> None:
     main, sub = (public_keys(kernel, opened.session.record["id"]) for kernel in opened.session.kernels)
     assert (len(main), len(sub)) == (5, 4)
     assert sub < main
@@ -116,7 +116,7 @@ def private_material(kernel: Kernel, session: str) -> list[str]:
     return [*secret, *(base64.b64encode(key).decode()[:-4] for key in keys)]
 
 
-def test_private_keys_are_on_their_agent_alone(opened: Opened) -> None:
+def test_private_keys_are_only_on_their_agent(opened: Opened) -> None:
     run = opened.session.run
     ids = "docker ps --all --quiet"
     inspected = dict(zip(AGENTS, run_on_all(f'[ -z "$({ids})" ] || docker inspect $({ids})'), strict=True))
@@ -134,7 +134,7 @@ def test_private_keys_are_on_their_agent_alone(opened: Opened) -> None:
     assert len(found) == 4
 
 
-def test_containers_that_were_repaired_are_known_by_the_same_name_address_and_keys(opened: Opened) -> None:
+def test_repaired_containers_keep_name_address_and_keys(opened: Opened) -> None:
     main, sub = opened.session.kernels
     before = [identity(kernel) for kernel in (main, sub)]
     run_on(main["agent"], f"docker kill {main['container']}")

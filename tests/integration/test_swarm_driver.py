@@ -56,7 +56,7 @@ def networks(agent: str) -> set[str]:
     return set(run_on(agent, "docker network ls --format '{{.Name}}'").split())
 
 
-def test_without_a_swarm_nothing_is_made_and_one_sentence_says_so(sessions: Sessions) -> None:
+def test_missing_swarm_is_an_error_and_nothing_is_created(sessions: Sessions) -> None:
     run = sessions.create(**SWARM)
     assert run.code != 0
     assert "session_network_driver: swarm was asked for, and agent1, agent2, agent3 are in no swarm;" in run.text
@@ -79,7 +79,7 @@ def test_every_container_logs_in_to_every_other_by_name(three: StartedSession) -
     assert [hostname.strip() for hostname in said] == [name for _here, name in pairs]
 
 
-def test_the_interface_with_the_sessions_address_is_named_to_whoever_logs_in(three: StartedSession) -> None:
+def test_logins_get_the_session_interface(three: StartedSession) -> None:
     main, *others = three.kernels
     for kernel in (main, *others):
         seen = parse_environment(run_in(main, "ssh", kernel["hostname"], "env"))
@@ -99,13 +99,13 @@ def test_the_default_route_stays_on_the_agents_default_network(three: StartedSes
         assert "NCCL_SOCKET_IFNAME" not in run_in(kernel, "env")
 
 
-def test_agents_whose_engines_restart_are_whole_again_by_themselves(three: StartedSession) -> None:
+def test_restarted_engines_restore_the_session(three: StartedSession) -> None:
     run_on_all("systemctl restart docker", WORKERS)
     seconds = wait_until(lambda: all_can_log_in(three.kernels))
     print(f"whole {seconds:.1f} s after the engines were up")
 
 
-def test_who_manages_the_swarm_may_hold_no_container(sessions: Sessions, three: StartedSession) -> None:
+def test_swarm_manager_may_run_no_container(sessions: Sessions, three: StartedSession) -> None:
     run = sessions.create(**ON_WORKERS, command="true")
     assert run.code == 0, run.output
     assert sorted(kernel["agent"] for kernel in run.record["kernels"]) == WORKERS
@@ -119,7 +119,7 @@ def test_who_manages_the_swarm_may_hold_no_container(sessions: Sessions, three: 
 
 
 @pytest.mark.usefixtures("swarm")
-def test_a_start_that_fails_leaves_no_overlay(sessions: Sessions, tmp_path: Path) -> None:
+def test_failed_start_leaves_no_overlay(sessions: Sessions, tmp_path: Path) -> None:
     broken = tmp_path / "environment.j2"
     broken.write_text("{{ 'main' if kernel.rank == 0 else kernel.nothing }}")
     run = sessions.create(**SWARM, environment_template=str(broken))

@@ -102,7 +102,7 @@ ROUTE = "ip link add away type bridge && ip link set away up && ip route add 10.
     ],
     ids=["port of a program", "port of a link", "route", "MTU", "no underlay address"],
 )
-def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
+def test_unusable_underlay_is_an_error_and_nothing_is_created(
     sessions: Sessions,
     tmp_path: Path,
     begin: str,
@@ -120,7 +120,7 @@ def test_what_cannot_be_joined_is_said_in_a_sentence_and_nothing_is_created(
     assert run.record["status"] == "ERROR"
 
 
-def test_a_subnet_that_overlaps_a_route_of_an_agent_is_passed_over(sessions: Sessions) -> None:
+def test_subnet_overlapping_a_route_is_skipped(sessions: Sessions) -> None:
     begin = "ip link add away type bridge && ip link set away up && ip route add 10.200.8.0/30 dev away"
     with arranged("agent2", begin, "ip link del away"):
         run = sessions.create("--check", "--diff", **ON_TWO, network_pool="10.200.8.0/28")

@@ -47,7 +47,7 @@ def verify(session: StartedSession, *options: str) -> Run:
     return session.sessions.run("verify_session", *options, name=session.record["name"])
 
 
-def test_a_healthy_session_is_told_to_people_and_programs(four: StartedSession) -> None:
+def test_healthy_session_has_a_table_and_a_report(four: StartedSession) -> None:
     run = verify(four)
     report, names = run.record, [kernel["hostname"] for kernel in four.kernels]
     assert (run.code, run.changed) == (0, 0), run.output
@@ -65,7 +65,7 @@ def test_a_healthy_session_is_told_to_people_and_programs(four: StartedSession) 
 
 
 @pytest.mark.usefixtures("writable")
-def test_storage_of_each_agent_its_own_is_not_the_same_data(four: StartedSession) -> None:
+def test_local_storage_of_agents_is_not_the_same_data(four: StartedSession) -> None:
     run = verify(four)
     (mount,) = run.record["mounts"]
     assert run.code != 0
@@ -82,7 +82,7 @@ def test_containers_of_one_agent_see_the_same_data(agent1_sessions: Sessions) ->
     assert [(mount["compared"], mount["same"]) for mount in run.record["mounts"]] == [("mark", True)]
 
 
-def test_an_agent_that_cannot_be_reached_is_a_finding(four: StartedSession, unreachable_agent2: list[str]) -> None:
+def test_unreachable_agent_is_a_finding(four: StartedSession, unreachable_agent2: list[str]) -> None:
     run = verify(four, *unreachable_agent2)
     assert run.code != 0
     assert (list(run.record["agents"]), run.record["drift"]) == (["agent2"], [])
@@ -131,7 +131,7 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     }
 
 
-def test_every_fault_is_named_and_repaired(four: StartedSession) -> None:
+def test_every_fault_is_reported_and_repaired(four: StartedSession) -> None:
     with reconcile_paused(*AGENTS):
         faults = break_everything(four.kernels)
         broken = verify(four)

@@ -74,7 +74,7 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
             run_on("agent1", f"docker rm --force {FOREIGN}", check=False)
 
 
-def test_an_agent_without_its_rules_is_found_open(containers: set[str], tmp_path: Path) -> None:
+def test_agent_without_rules_is_reported_open(containers: set[str], tmp_path: Path) -> None:
     agent = address("agent1")
     with unguarded("agent1"):
         run = verify(tmp_path)
@@ -89,7 +89,7 @@ def test_an_agent_without_its_rules_is_found_open(containers: set[str], tmp_path
     assert "outsiders get an answer from" in run.text
 
 
-def test_nothing_but_the_gateway_answers_and_all_addresses_are_tried(containers: set[str], tmp_path: Path) -> None:
+def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[str], tmp_path: Path) -> None:
     """Closed again with the rules that were away: nothing is found of agent1 either."""
     run = verify(tmp_path)
     tried = {(one["target"], one["address"]): one for one in run.record["tried"]}
@@ -111,7 +111,7 @@ def test_nothing_but_the_gateway_answers_and_all_addresses_are_tried(containers:
         assert (inner["kind"], inner["next_hop"], inner["ports"]) == ("container", address("agent1"), PORTS)
 
 
-def test_a_door_of_the_gateway_that_is_not_expected_is_found_and_nmap_agrees(tmp_path: Path) -> None:
+def test_unexpected_gateway_port_is_reported_as_by_nmap(tmp_path: Path) -> None:
     gateway = address("gateway1")
     try:
         run_on("gateway1", f"systemd-run --unit verify-door python3 -m http.server {LISTENING}")
@@ -146,7 +146,7 @@ def unused_address() -> str:
     return address("agent3").rpartition(".")[0] + ".250"
 
 
-def test_a_host_that_cannot_be_asked_is_tried_where_the_inventory_has_it_and_is_not_proven(away: Run) -> None:
+def test_unreachable_host_is_probed_by_inventory_and_inconclusive(away: Run) -> None:
     (doubt,) = [one for one in away.record["inconclusive"] if one["target"] == "agent2"]
     assert away.code != 0
     assert doubt["address"] is None
@@ -155,12 +155,12 @@ def test_a_host_that_cannot_be_asked_is_tried_where_the_inventory_has_it_and_is_
     assert "agent2: it cannot be asked for its addresses: " in away.text
 
 
-def test_silence_of_an_address_that_nobody_has_proves_nothing(away: Run) -> None:
+def test_silence_of_an_unused_address_is_inconclusive(away: Run) -> None:
     doubts = {(one["target"], one["address"], one["why"]) for one in away.record["inconclusive"]}
     assert ("agent3", unused_address(), "nobody on the segment has this address") in doubts
 
 
-def test_an_outsider_that_cannot_be_used_proves_nothing(tmp_path: Path) -> None:
+def test_unusable_probe_host_is_inconclusive(tmp_path: Path) -> None:
     run = verify(tmp_path, *inventory_options(tmp_path, user1=UNREACHABLE), ports="22")
     assert run.code != 0
     assert run.record["tried"] == []
@@ -168,14 +168,14 @@ def test_an_outsider_that_cannot_be_used_proves_nothing(tmp_path: Path) -> None:
     assert "things were not proven" in run.text
 
 
-def test_check_mode_tries_nothing_and_says_what_it_would(tmp_path: Path) -> None:
+def test_check_mode_probes_nothing_and_reports_the_plan(tmp_path: Path) -> None:
     run = verify(tmp_path, "--check", ports="22")
     assert (run.code, run.record) == (0, None), run.output
     assert address("agent1") in run.output
     assert "TCP ports 22 would be tried." in run.text
 
 
-def test_options_that_make_no_sense_are_refused_before_any_host_is_touched(tmp_path: Path) -> None:
+def test_invalid_options_are_refused_before_any_host_is_contacted(tmp_path: Path) -> None:
     run = verify(tmp_path, outsiders="nobody")
     assert run.code != 0
     assert (

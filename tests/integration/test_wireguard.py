@@ -91,7 +91,7 @@ def copy(source: Kernel, target: Kernel) -> tuple[str, str]:
     return source["agent"], f"docker exec --user work {source['container']} {read} | wc -c"
 
 
-def test_a_session_runs_over_wireguard_with_the_mtu_that_is_left(encrypted: Encrypted) -> None:
+def test_session_runs_over_wireguard_with_reduced_mtu(encrypted: Encrypted) -> None:
     network, kernels = encrypted.session.record["network"], encrypted.session.kernels
     assert (network["driver"], network["mtu"]) == ("vxlan", 1370)
     assert all_can_log_in(kernels)
@@ -100,7 +100,7 @@ def test_a_session_runs_over_wireguard_with_the_mtu_that_is_left(encrypted: Encr
         assert len(run_on(kernel["agent"], PEERS).split()) == len(AGENTS) - 1
 
 
-def test_private_keys_are_for_root_alone_and_are_nowhere_else(encrypted: Encrypted) -> None:
+def test_private_keys_are_readable_by_root_only_and_not_logged(encrypted: Encrypted) -> None:
     for agent in AGENTS:
         stated = run_on(agent, f"stat -c '%a %U' {WIREGUARD_KEYS} {WIREGUARD_KEYS}/private").split()
         assert stated == ["700", "root", "600", "root"]
@@ -124,7 +124,7 @@ def test_nothing_but_wireguard_crosses_the_underlay(encrypted: Encrypted) -> Non
     assert {port for _version, port in seen if port == TUNNEL} == set()
 
 
-def test_datagrams_with_a_peers_address_and_mac_forged_do_not_get_in(encrypted: Encrypted) -> None:
+def test_spoofed_peer_datagrams_are_dropped(encrypted: Encrypted) -> None:
     session = encrypted.session
     target, peer = session.container_on("agent1"), session.container_on("agent3")
     show = f"wg show {WIREGUARD_DEVICE} allowed-ips; ip -br -6 addr show {WIREGUARD_DEVICE}"
@@ -153,7 +153,7 @@ def test_datagrams_with_a_peers_address_and_mac_forged_do_not_get_in(encrypted: 
     assert heard == ["a peer"]
 
 
-def test_without_the_device_nothing_goes_in_the_clear_and_it_comes_back_by_itself(encrypted: Encrypted) -> None:
+def test_without_the_device_nothing_is_sent_unencrypted(encrypted: Encrypted) -> None:
     session = encrypted.session
     with reconcile_paused("agent1"):
         run_on("agent1", f"systemctl stop {UNIT_WIREGUARD}")
@@ -165,7 +165,7 @@ def test_without_the_device_nothing_goes_in_the_clear_and_it_comes_back_by_itsel
     assert f"device {WIREGUARD_DEVICE}: missing -> fd62:6169:" in journal
 
 
-def test_a_device_that_dies_and_a_peer_that_is_gone_come_back(encrypted: Encrypted) -> None:
+def test_lost_device_and_peer_are_restored(encrypted: Encrypted) -> None:
     with reconcile_paused("agent2", "agent3"):
         run_on("agent2", "kill -9 $(pidof wireguard-go)")
         run_on("agent3", f"wg set {WIREGUARD_DEVICE} peer $({PEERS} | head -n 1) remove")
@@ -174,7 +174,7 @@ def test_a_device_that_dies_and_a_peer_that_is_gone_come_back(encrypted: Encrypt
     wait_until(lambda: all_can_log_in(encrypted.session.kernels))
 
 
-def test_a_repair_names_a_peer_that_is_gone(encrypted: Encrypted, tmp_path: Path) -> None:
+def test_repair_names_a_missing_peer(encrypted: Encrypted, tmp_path: Path) -> None:
     with reconcile_paused("agent2"):
         key = run_on("agent2", f"{PEERS} | head -n 1").strip()
         run_on("agent2", f"wg set {WIREGUARD_DEVICE} peer {key} remove")
@@ -183,14 +183,14 @@ def test_a_repair_names_a_peer_that_is_gone(encrypted: Encrypted, tmp_path: Path
     assert f"+peer {key} on {WIREGUARD_DEVICE}: fd62:6169:" in run.output
 
 
-def test_a_rebooted_agent_is_back_in_the_mesh(encrypted: Encrypted) -> None:
+def test_rebooted_agent_rejoins_the_mesh(encrypted: Encrypted) -> None:
     is_back = reboot("agent3")
     wait_until(lambda: is_back() and engine_answers("agent3"))
     seconds = wait_until(lambda: all_can_log_in(encrypted.session.kernels))
     print(f"whole {seconds:.1f} s after the engine was up")
 
 
-def test_a_session_of_agents_with_and_without_it_is_refused(encrypted: Encrypted, tmp_path: Path) -> None:
+def test_mixed_encryption_is_refused(encrypted: Encrypted, tmp_path: Path) -> None:
     before = agent_state()
     options, session = with_wireguard(tmp_path, "agent1", "agent2"), encrypted.session
     run = session.create_again(*options, name=f"{session.sessions.name}-mixed")
@@ -203,14 +203,14 @@ def test_a_session_of_agents_with_and_without_it_is_refused(encrypted: Encrypted
 
 
 @pytest.mark.usefixtures("encrypted")
-def test_encryption_is_not_switched_off_under_a_session(tmp_path: Path) -> None:
+def test_encryption_cannot_be_disabled_while_sessions_run(tmp_path: Path) -> None:
     run = run_playbook("provision_agents", tmp_path, {}, "--limit", "agent1")
     assert run.code != 0
     assert "agent_underlay_encryption: '' would cut off it-" in run.text
     assert run_on("agent1", f"systemctl is-active {UNIT_WIREGUARD}").strip() == "active"
 
 
-def test_an_agent_whose_device_is_down_says_so_and_takes_no_part(encrypted: Encrypted, tmp_path: Path) -> None:
+def test_agent_with_its_device_down_is_not_used(encrypted: Encrypted, tmp_path: Path) -> None:
     session = encrypted.session
     with reconcile_paused("agent2"):
         run_on("agent2", f"systemctl stop {UNIT_WIREGUARD}")

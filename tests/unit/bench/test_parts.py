@@ -125,7 +125,7 @@ def test_a_part_that_gives_other_figures_fails(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("arguments", [["--only", "create,lists"], ["--rounds", "0"]])
-def test_options_that_make_no_sense_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         runner.parse(arguments)
     assert arguments[0] in capsys.readouterr().err

@@ -17,7 +17,7 @@ NEW = Context("bbbb", 1.5, {"cores": 4, "python": "3.13.0"}, 5)
 ALL = {name: [1.0] * 5 for name in FIGURES}
 
 
-def test_a_figure_is_the_median_with_what_is_wanted_of_it() -> None:
+def test_figure_is_the_median_with_its_bounds() -> None:
     merged = merge(None, OLD, {"create_one_agent": [4.0, 9.0, 5.00004, 3.0, 6.0]})
     assert {name: merged[name] for name in ("commit", "load", "machine", "rounds")} == dataclasses.asdict(OLD)
     figure = merged["figures"]["create_one_agent"]
@@ -42,7 +42,7 @@ def test_a_run_of_everything_replaces_the_report() -> None:
     assert not [name for name, figure in merged["figures"].items() if {"commit", "rounds"} & figure.keys()]
 
 
-def test_a_run_of_some_parts_replaces_their_figures_only_and_each_says_its_commit() -> None:
+def test_partial_run_replaces_only_its_own_figures() -> None:
     merged = merge(merge(None, OLD, ALL), NEW, {"list": [2.0] * 3, "cpu_list": [7.0] * 5})
     assert (merged["commit"], merged["load"], merged["machine"]) == (OLD.commit, OLD.load, OLD.machine)
     assert list(merged["figures"]) == list(FIGURES)
@@ -73,13 +73,13 @@ def test_a_report_reads_back_as_it_was_saved(tmp_path: Path) -> None:
     ("name", "value", "verdict"),
     [("list", 2.0, "reached"), ("list", 2.1, "MISSED"), ("tasks_one_agent", 1.9, "MISSED"), ("seconds_list", 3.0, "s")],
 )
-def test_the_printed_line_says_whether_a_figure_is_as_wanted(name: str, value: float, verdict: str) -> None:
+def test_printed_line_shows_whether_a_figure_meets_its_bound(name: str, value: float, verdict: str) -> None:
     _heading, line = report.lines(merge(None, OLD, {name: [value]})["figures"])
     assert line.split()[0] == name
     assert line.endswith(verdict)
 
 
-def test_figures_are_of_known_parts_and_ask_for_what_can_be_compared() -> None:
+def test_figures_belong_to_parts_and_have_comparable_bounds() -> None:
     assert {figure.part for figure in FIGURES.values()} == set(PARTS)
     assert set(re.findall(r"{(\w+)}", " ".join(COMPARISON))) <= FIGURES.keys()
     for name, figure in FIGURES.items():

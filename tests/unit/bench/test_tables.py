@@ -52,9 +52,7 @@ def test_every_figure_is_in_one_table() -> None:
     assert len([line for line in lines if line.startswith("| ")]) == len(FIGURES) + len(PARTS)
 
 
-def test_a_report_that_changed_makes_documents_stale_until_they_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_report_makes_documents_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{tables.BEGIN}\n{tables.END}\nafter\n")
     monkeypatch.setattr(tables, "DOCUMENTS", {page: tables.comparison})

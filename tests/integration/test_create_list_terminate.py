@@ -42,7 +42,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
         run_on_all("rm -rf /srv/data")
 
 
-def test_a_multi_node_session_lies_on_all_three_agents_and_runs(four: StartedSession) -> None:
+def test_multi_node_session_runs_on_all_three_agents(four: StartedSession) -> None:
     record = four.record
     assert record["status"] == "RUNNING"
     assert record["cluster_mode"] == record["requested_cluster_mode"] == "multi-node"
@@ -89,7 +89,7 @@ def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict
 
 
 @pytest.mark.parametrize("rank", range(4))
-def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: StartedSession, rank: int) -> None:
+def test_environment_in_exec_and_ssh_is_as_documented(four: StartedSession, rank: int) -> None:
     kernel, main = four.kernels[rank], four.kernels[0]
     expected = expected_environment(four.record, kernel)
     for text in (run_in(kernel, "env"), run_in(main, "ssh", kernel["hostname"], "env")):
@@ -98,14 +98,14 @@ def test_the_environment_is_the_documented_one_in_exec_and_in_ssh(four: StartedS
         assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(seen)
 
 
-def test_values_of_the_environment_are_neither_shown_nor_garble_the_output(four: StartedSession) -> None:
+def test_environment_values_are_hidden_without_garbling_the_output(four: StartedSession) -> None:
     name, main = four.record["name"], four.kernels[0]
     assert f"+container backendai-{name}-main1: running, image lab/python:1, address {main['address']}" in four.run.text
     assert "a-secret-of-mine" not in four.run.output
     assert "hello world" not in four.run.output
 
 
-def test_names_resolve_to_session_addresses_and_the_default_route_is_the_default_network(four: StartedSession) -> None:
+def test_names_resolve_to_session_addresses_and_default_route_is_eth0(four: StartedSession) -> None:
     sub2 = next(kernel["address"] for kernel in four.kernels if kernel["hostname"] == "sub2")
     for kernel in four.kernels:
         assert f"{kernel['address']} {kernel['hostname']}\n" in run_in(kernel, "cat", "/etc/hosts")
@@ -124,13 +124,13 @@ def test_an_agent_has_no_address_in_the_session_network(four: StartedSession, ag
     assert [address for address in addresses if ip_address(address) in subnet] == []
 
 
-def test_the_same_folder_is_in_every_container(four: StartedSession) -> None:
+def test_mount_is_read_only_in_every_container(four: StartedSession) -> None:
     for kernel in four.kernels:
         assert run_in(kernel, "cat", "/home/work/data/marker").strip() == "here"
         assert "Read-only" in run_in(kernel, "touch", "/home/work/data/new", check=False)
 
 
-def test_a_second_run_changes_nothing_and_check_mode_expects_that(four: StartedSession) -> None:
+def test_second_run_and_check_mode_report_no_change(four: StartedSession) -> None:
     checked = four.create_again("--check", "--diff")
     assert (checked.code, checked.changed) == (0, 0), checked.output
     again = four.create_again()
@@ -138,7 +138,7 @@ def test_a_second_run_changes_nothing_and_check_mode_expects_that(four: StartedS
     assert again.record == four.record
 
 
-def test_another_request_under_the_same_name_is_refused_and_says_what_differs(four: StartedSession) -> None:
+def test_different_request_under_the_same_name_is_refused(four: StartedSession) -> None:
     refused = four.create_again(cluster_size=2, env={**ENVIRONMENT, "GREETING": "a-secret-greeting"})
     assert refused.code != 0
     assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.text
@@ -149,7 +149,7 @@ def test_another_request_under_the_same_name_is_refused_and_says_what_differs(fo
     assert refused.record["status"] == "ERROR"
 
 
-def test_check_mode_shows_the_plan_and_touches_nothing(sessions: Sessions) -> None:
+def test_check_mode_shows_the_plan_and_changes_nothing(sessions: Sessions) -> None:
     run = sessions.create("--check", "--diff", **FOUR)
     assert run.code == 0, run.output
     assert "+network vxlan 10." in run.text
@@ -158,9 +158,7 @@ def test_check_mode_shows_the_plan_and_touches_nothing(sessions: Sessions) -> No
     assert agent_state() == sessions.initial_state
 
 
-def test_multi_node_that_fits_on_one_agent_goes_there_and_users_have_templates_of_their_own(
-    sessions: Sessions, tmp_path: Path
-) -> None:
+def test_multi_node_that_fits_on_one_agent_becomes_single_node(sessions: Sessions, tmp_path: Path) -> None:
     hosts = tmp_path / "my-hosts.j2"
     hosts.write_text(
         "127.0.0.1 localhost\n192.0.2.7 licence-server\n"
@@ -178,7 +176,7 @@ def test_multi_node_that_fits_on_one_agent_goes_there_and_users_have_templates_o
     assert "192.0.2.7 licence-server" in run_in(record["kernels"][1], "cat", "/etc/hosts")
 
 
-def test_a_session_with_a_dead_container_is_listed_as_degraded(four: StartedSession) -> None:
+def test_session_with_a_dead_container_is_degraded(four: StartedSession) -> None:
     """The list is a table for people, and records for programs."""
     sub = four.kernels[1]
     run_on(sub["agent"], f"docker kill {sub['container']}")
@@ -192,7 +190,7 @@ def test_a_session_with_a_dead_container_is_listed_as_degraded(four: StartedSess
     assert row[1:5] == ["Multi-node", "4", "DEGRADED", agents]
 
 
-def test_a_session_is_ended_once_and_for_all_and_nothing_is_left_of_it(four: StartedSession) -> None:
+def test_terminate_is_idempotent_and_leaves_nothing(four: StartedSession) -> None:
     made, name = four.sessions, four.record["name"]
     during = agent_state()
     checked = made.terminate("--check", "--diff", name=name)

@@ -64,7 +64,7 @@ def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return text
 
 
-def test_the_session_says_how_to_get_in(session: StartedSession, file: Path) -> None:
+def test_access_is_printed_and_recorded(session: StartedSession, file: Path) -> None:
     name = session.record["name"]
     (access,) = json.loads(file.read_text())
     assert access["gateway"] == "gateway1"
@@ -78,7 +78,7 @@ def test_the_session_says_how_to_get_in(session: StartedSession, file: Path) -> 
     assert f"session_token -e session_name={name}" in session.run.text
 
 
-def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: StartedSession, token: str) -> None:
+def test_app_opens_only_with_a_token(session: StartedSession, token: str) -> None:
     path = f"/s/{session.record['name']}/web/hello"
     answer = send_request(path, **bearer_header(token))
     assert answer["status"] == 200, answer
@@ -88,12 +88,12 @@ def test_an_app_opens_with_a_token_and_without_one_it_does_not(session: StartedS
     assert run_client({"socket": {"path": path, "headers": bearer_header(token)}}) == {"status": 101, "heard": "hello"}
 
 
-def test_an_app_that_does_not_answer_says_so(session: StartedSession, token: str) -> None:
+def test_app_that_does_not_answer_has_an_error_page(session: StartedSession, token: str) -> None:
     answer = send_request(f"/s/{session.record['name']}/late/", **bearer_header(token))
     assert answer["status"] == 503
 
 
-def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(session: StartedSession) -> None:
+def test_printed_ssh_configuration_reaches_all_containers(session: StartedSession) -> None:
     name = session.record["name"]
     (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.run.output, re.MULTILINE)
     (known,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.run.output, re.MULTILINE)
@@ -109,20 +109,20 @@ def test_the_printed_configuration_leads_to_main1_and_from_there_to_the_others(s
     assert run_on("user1", f"{forward} > /dev/null 2>&1; {fetch}").strip() == "200"
 
 
-def test_a_second_run_changes_nothing_and_says_the_same(session: StartedSession) -> None:
+def test_second_run_changes_nothing_and_prints_the_same(session: StartedSession) -> None:
     again = session.create_again()
     assert (again.code, again.changed) == (0, 0), again.output
     assert again.record == session.record
 
 
-def test_a_gateway_gets_the_routes_that_it_missed_from_the_next_run(session: StartedSession, token: str) -> None:
+def test_next_run_adds_missing_gateway_routes(session: StartedSession, token: str) -> None:
     path = f"/s/{session.record['name']}/web/"
     run_on("gateway1", f"rm {GATEWAY_STATE}/routes/*")
     assert session.sessions.run("schedule_sessions").code == 0
     assert send_request(path, **bearer_header(token))["status"] == 200
 
 
-def test_the_ways_in_end_with_the_session(session: StartedSession, token: str, file: Path) -> None:
+def test_access_ends_with_the_session(session: StartedSession, token: str, file: Path) -> None:
     name, (access,) = session.record["name"], json.loads(file.read_text())
     ended = session.sessions.terminate()
     assert ended.code == 0, ended.output

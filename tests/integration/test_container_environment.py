@@ -86,7 +86,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
 
 
 @pytest.mark.parametrize("hostname", TABLE)
-def test_the_environment_is_the_same_wherever_one_looks(four: StartedSession, hostname: str) -> None:
+def test_environment_is_the_same_in_exec_ssh_apps_and_command(four: StartedSession, hostname: str) -> None:
     main = four.kernels[0]
     kernel = next(kernel for kernel in four.kernels if kernel["hostname"] == hostname)
     at_create, later = TABLE[hostname][:2], TABLE[hostname][2:]
@@ -107,14 +107,14 @@ def test_the_environment_is_the_same_wherever_one_looks(four: StartedSession, ho
         assert "NEVER" not in seen
 
 
-def test_a_bootstrap_script_is_sourced_as_work_in_its_home(four: StartedSession) -> None:
+def test_bootstrap_script_is_sourced_as_work_in_its_home(four: StartedSession) -> None:
     for kernel in four.kernels:
         log = run_on(kernel["agent"], f"docker logs {kernel['container']}")
         assert "bootstrapping work in /home/work" in log
         assert "cleaned up" in log
 
 
-def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(agent1_sessions: Sessions) -> None:
+def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) -> None:
     run = agent1_sessions.create(**SMALL, bootstrap_script="export MINE=1", uid=1234, gid=2345)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
@@ -140,7 +140,7 @@ def test_a_session_of_one_has_the_same_environment_too_and_nothing_derived(agent
         ("trap - EXIT; exit 0", "backendai: session_bootstrap_script ended before the session's environment was made."),
     ],
 )
-def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(
+def test_failed_bootstrap_script_is_reported_and_leaves_nothing(
     agent1_sessions: Sessions, bootstrap: str, said: str
 ) -> None:
     run = agent1_sessions.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
@@ -151,7 +151,7 @@ def test_a_bootstrap_script_that_fails_is_told_and_leaves_nothing(
     assert agent_state() == agent1_sessions.initial_state
 
 
-def test_a_session_can_be_ended_while_a_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
+def test_session_terminates_while_its_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
     asked = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
     with launch(command("create_session", tmp_path, asked)) as run:
         started_containers = f"docker ps --quiet --filter name=backendai-{sessions.name}-main1"
@@ -164,7 +164,7 @@ def test_a_session_can_be_ended_while_a_bootstrap_script_hangs(sessions: Session
     assert agent_state() == sessions.initial_state
 
 
-def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_stopped(
+def test_apps_run_in_main1_restart_log_and_stop_on_sigterm(
     agent1_sessions: Sessions,
 ) -> None:
     trap = "trap 'echo stopped; exit 0' TERM; while :; do sleep 0.1; done"
@@ -204,7 +204,7 @@ def test_apps_are_started_again_in_main1_alone_keep_a_log_and_end_before_it_is_s
     assert "stopped" in run_on(main["agent"], "cat /tmp/slow.log; rm /tmp/slow.log")
 
 
-def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_word(sessions: Sessions) -> None:
+def test_command_scope_all_ends_with_the_exit_code_of_main1(sessions: Sessions) -> None:
     script = """
         case $BACKENDAI_CLUSTER_HOST in
             main1) until [ -e /tmp/end ]; do sleep 0.2; done; exit 5 ;;
@@ -229,7 +229,7 @@ def test_a_command_for_all_runs_in_every_container_once_and_main1_has_the_last_w
     assert agent_state() == sessions.initial_state
 
 
-def test_a_command_for_all_that_one_agent_cannot_start_runs_nowhere(sessions: Sessions, tmp_path: Path) -> None:
+def test_command_scope_all_runs_nowhere_if_one_agent_fails(sessions: Sessions, tmp_path: Path) -> None:
     asked = {**TWO, "designated_agents": ["agent1", "agent2"], "name": sessions.name, "image": PYTHON}
     asked |= {"command": "sleep 1000", "command_scope": "all"}
     given = {f"session_{key}": value for key, value in asked.items()}
