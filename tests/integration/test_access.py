@@ -37,16 +37,16 @@ def key() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def access_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file that programs read the ways in from."""
     return tmp_path_factory.mktemp("access") / "access.json"
 
 
 @pytest.fixture(scope="module")
-def session(key: str, file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+def session(key: str, access_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers on three agents, an app that answers, one that does not, one of TCP."""
-    asked = {**THREE, "apps": [WEB, DATABASE, LATE], "authorized_keys": [key], "access_path": str(file)}
-    with started_session(tmp_path_factory.mktemp("way-in"), **asked) as session:
+    request = {**THREE, "apps": [WEB, DATABASE, LATE], "authorized_keys": [key], "access_path": str(access_path)}
+    with started_session(tmp_path_factory.mktemp("way-in"), **request) as session:
         yield session
 
 
@@ -54,8 +54,8 @@ def session(key: str, file: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a token as the user gets it: in a file for them alone, and nowhere in what the most talkative run says."""
     path = tmp_path_factory.mktemp("token") / "token"
-    asked = {"session_name": session.record["name"], "session_token_path": str(path)}
-    run = run_playbook("session_token", path.parent, asked, "-vvv", "--diff")
+    extra_vars = {"session_name": session.record["name"], "session_token_path": str(path)}
+    run = run_playbook("session_token", path.parent, extra_vars, "-vvv", "--diff")
     assert run.code == 0, run.output
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = path.read_text().strip()
@@ -64,9 +64,9 @@ def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return text
 
 
-def test_access_is_printed_and_recorded(session: StartedSession, file: Path) -> None:
+def test_access_is_printed_and_recorded(session: StartedSession, access_path: Path) -> None:
     name = session.record["name"]
-    (access,) = json.loads(file.read_text())
+    (access,) = json.loads(access_path.read_text())
     assert access["gateway"] == "gateway1"
     assert access["apps"] == [
         {"name": "web", "url": f"https://{address('gateway1')}/s/{name}/web/"},
@@ -82,8 +82,8 @@ def test_app_opens_only_with_a_token(session: StartedSession, token: str) -> Non
     path = f"/s/{session.record['name']}/web/hello"
     answer = send_request(path, **bearer_header(token))
     assert answer["status"] == 200, answer
-    said = json.loads(answer["body"])
-    assert (said["app"], said["path"]) == ("web", "/hello")
+    body = json.loads(answer["body"])
+    assert (body["app"], body["path"]) == ("web", "/hello")
     assert send_request(path)["status"] == 403
     assert run_client({"socket": {"path": path, "headers": bearer_header(token)}}) == {"status": 101, "heard": "hello"}
 
@@ -96,8 +96,8 @@ def test_app_that_does_not_answer_has_an_error_page(session: StartedSession, tok
 def test_printed_ssh_configuration_reaches_all_containers(session: StartedSession) -> None:
     name = session.record["name"]
     (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.run.output, re.MULTILINE)
-    (known,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.run.output, re.MULTILINE)
-    run_on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END\ncat > /tmp/way-in/known << 'END'\n{known}END")
+    (host_key,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.run.output, re.MULTILINE)
+    run_on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END\ncat > /tmp/way-in/known << 'END'\n{host_key}END")
     line = f"ssh -F /tmp/way-in/config -i /tmp/way-in/key {OPTIONS} {name}"
     assert run_on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split() == [
         "main1",
@@ -122,8 +122,8 @@ def test_next_run_adds_missing_gateway_routes(session: StartedSession, token: st
     assert send_request(path, **bearer_header(token))["status"] == 200
 
 
-def test_access_ends_with_the_session(session: StartedSession, token: str, file: Path) -> None:
-    name, (access,) = session.record["name"], json.loads(file.read_text())
+def test_access_ends_with_the_session(session: StartedSession, token: str, access_path: Path) -> None:
+    name, (access,) = session.record["name"], json.loads(access_path.read_text())
     ended = session.sessions.terminate()
     assert ended.code == 0, ended.output
     assert send_request(f"/s/{name}/web/", **bearer_header(token))["status"] == 404

@@ -59,8 +59,8 @@ def shell(kernel: Kernel, script: str) -> str:
 
 def others(session: StartedSession, kernel: Kernel) -> list[str]:
     """Return one container of each image that is not this one, by their names."""
-    seen = {ROLES[one["role"]]: one["hostname"] for one in session.kernels if one is not kernel}
-    return list(seen.values())
+    by_image = {ROLES[other["role"]]: other["hostname"] for other in session.kernels if other is not kernel}
+    return list(by_image.values())
 
 
 def test_it_runs_on_every_agent(three: list[Kernel]) -> None:
@@ -73,9 +73,9 @@ def test_ssh_reaches_every_image_as_work_without_prompts(session: StartedSession
         names = " ".join(others(session, kernel))
         return shell(kernel, f"for name in {names}; do ssh $name 'hostname; id -un'; done").split()
 
-    for kernel, said in zip(three, in_parallel(*[partial(logged_in, kernel) for kernel in three]), strict=True):
+    for kernel, words in zip(three, in_parallel(*[partial(logged_in, kernel) for kernel in three]), strict=True):
         names = others(session, kernel)
-        assert said == [word for name in names for word in (name, "work")]
+        assert words == [word for name in names for word in (name, "work")]
         assert len(names) == len(IMAGES)
 
 
@@ -83,14 +83,14 @@ def test_a_command_over_ssh_has_the_sessions_environment(
     session: StartedSession, image: str, three: list[Kernel]
 ) -> None:
     main = session.kernels[0]
-    own = {"TF_CONFIG": '{"image": 1}', "BACKENDAI_DIST_MASTER_PORT": "31000", "MASTER_PORT": "31000"}
+    image_values = {"TF_CONFIG": '{"image": 1}', "BACKENDAI_DIST_MASTER_PORT": "31000", "MASTER_PORT": "31000"}
     printed = in_parallel(*[partial(shell, main, f"ssh {kernel['hostname']} env") for kernel in three])
-    for kernel, seen in zip(three, map(parse_environment, printed), strict=True):
-        assert seen["BACKENDAI_CLUSTER_HOST"] == kernel["hostname"]
-        assert seen["BACKENDAI_SESSION_NAME"] == session.record["name"]
-        assert seen["NCCL_SOCKET_IFNAME"] == "cluster0"
-        expected = own if image == ENTRYPOINT else {"MASTER_PORT": "29500"}
-        assert {name: seen[name] for name in expected} == expected
+    for kernel, environment in zip(three, map(parse_environment, printed), strict=True):
+        assert environment["BACKENDAI_CLUSTER_HOST"] == kernel["hostname"]
+        assert environment["BACKENDAI_SESSION_NAME"] == session.record["name"]
+        assert environment["NCCL_SOCKET_IFNAME"] == "cluster0"
+        expected = image_values if image == ENTRYPOINT else {"MASTER_PORT": "29500"}
+        assert {name: environment[name] for name in expected} == expected
 
 
 def test_login_prompt_shows_user_and_host(session: StartedSession, three: list[Kernel]) -> None:
@@ -102,13 +102,13 @@ def test_login_prompt_shows_user_and_host(session: StartedSession, three: list[K
 
 
 def test_scp_copies_files_in_both_directions(session: StartedSession, three: list[Kernel]) -> None:
-    def there_and_back(name: str) -> str:
-        given, returned = f"/tmp/given-{name}", f"/tmp/returned-{name}"
-        there = f"head -c 300000 /dev/urandom > {given}; scp -q {given} {name}:/tmp/taken"
-        back = f"scp -q {name}:/tmp/taken {returned}; cmp {given} {returned} && wc -c < {returned}"
-        return shell(three[0], f"{there} && {back}").strip()
+    def copy_both_ways(name: str) -> str:
+        sent, returned = f"/tmp/given-{name}", f"/tmp/returned-{name}"
+        forth = f"head -c 300000 /dev/urandom > {sent}; scp -q {sent} {name}:/tmp/taken"
+        back = f"scp -q {name}:/tmp/taken {returned}; cmp {sent} {returned} && wc -c < {returned}"
+        return shell(three[0], f"{forth} && {back}").strip()
 
-    copies = in_parallel(*[partial(there_and_back, name) for name in others(session, three[0])])
+    copies = in_parallel(*[partial(copy_both_ways, name) for name in others(session, three[0])])
     assert copies == ["300000"] * len(IMAGES)
 
 
@@ -124,13 +124,13 @@ def test_image_keeps_its_own_ssh_and_others_get_one(image: str, three: list[Kern
 
 def test_the_images_own_entrypoint_and_command_run_as_work(image: str, three: list[Kernel]) -> None:
     traces = ["image entrypoint runs as work", "image command runs as work", "ENTRY=ran"]
-    look = """
+    script = """
         cat /tmp/entrypoint /tmp/command 2> /dev/null
         cat /proc/[0-9]*/environ 2> /dev/null | tr '\\0' '\\n' | grep ^ENTRY=
         exit 0
     """
-    for seen in in_parallel(*[partial(shell, kernel, look) for kernel in three]):
-        assert seen.splitlines() == (traces if image == ENTRYPOINT else [])
+    for output in in_parallel(*[partial(shell, kernel, script) for kernel in three]):
+        assert output.splitlines() == (traces if image == ENTRYPOINT else [])
 
 
 def test_container_keeps_running_after_its_image_command(image: str, three: list[Kernel]) -> None:

@@ -90,8 +90,8 @@ def test_environment_is_the_same_in_exec_ssh_apps_and_command(four: StartedSessi
     main = four.kernels[0]
     kernel = next(kernel for kernel in four.kernels if kernel["hostname"] == hostname)
     at_create, later = TABLE[hostname][:2], TABLE[hostname][2:]
-    seen = parse_environment(run_in(kernel, "env"))
-    assert (seen["MASTER_PORT"], seen["TF_CONFIG"]) == at_create
+    environment = parse_environment(run_in(kernel, "env"))
+    assert (environment["MASTER_PORT"], environment["TF_CONFIG"]) == at_create
     places = {
         "ssh": run_in(main, "ssh", hostname, "env"),
         "a login": run_in(main, "sh", "-c", f"echo env | ssh -T {hostname}"),
@@ -100,11 +100,17 @@ def test_environment_is_the_same_in_exec_ssh_apps_and_command(four: StartedSessi
     if hostname == "main1":
         places["an app"] = run_in(kernel, "cat", "/tmp/app")
     for place, text in places.items():
-        seen = parse_environment(text)
-        told = (seen["MASTER_PORT"], seen["TF_CONFIG"], seen["MASTER_ADDR"], seen["EVERYWHERE"], seen["EMPTY"])
-        assert (place, *told) == (place, *later, "main1", 'it\'s "here"', "")
-        assert (place, seen["USER"], seen["HOME"]) == (place, "work", "/home/work")
-        assert "NEVER" not in seen
+        environment = parse_environment(text)
+        values = (
+            environment["MASTER_PORT"],
+            environment["TF_CONFIG"],
+            environment["MASTER_ADDR"],
+            environment["EVERYWHERE"],
+            environment["EMPTY"],
+        )
+        assert (place, *values) == (place, *later, "main1", 'it\'s "here"', "")
+        assert (place, environment["USER"], environment["HOME"]) == (place, "work", "/home/work")
+        assert "NEVER" not in environment
 
 
 def test_bootstrap_script_is_sourced_as_work_in_its_home(four: StartedSession) -> None:
@@ -141,19 +147,19 @@ def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) ->
     ],
 )
 def test_failed_bootstrap_script_is_reported_and_leaves_nothing(
-    agent1_sessions: Sessions, bootstrap: str, said: str
+    agent1_sessions: Sessions, bootstrap: str, message: str
 ) -> None:
     run = agent1_sessions.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
     assert run.code != 0
     assert "ended while it started; its log ends with: " in run.text
-    assert said in run.text
+    assert message in run.text
     assert run.record["status"] == "ERROR"
     assert agent_state() == agent1_sessions.initial_state
 
 
 def test_session_terminates_while_its_bootstrap_script_hangs(sessions: Sessions, tmp_path: Path) -> None:
-    asked = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
-    with launch(command("create_session", tmp_path, asked)) as run:
+    extra_vars = {"session_name": sessions.name, "session_image": PYTHON, "session_bootstrap_script": "sleep 500"}
+    with launch(command("create_session", tmp_path, extra_vars)) as run:
         started_containers = f"docker ps --quiet --filter name=backendai-{sessions.name}-main1"
         wait_until(lambda: "".join(run_on_all(started_containers)))
         ended = sessions.terminate()
@@ -211,15 +217,15 @@ def test_command_scope_all_ends_with_the_exit_code_of_main1(sessions: Sessions) 
             *) echo "done by $BACKENDAI_CLUSTER_HOST" ;;
         esac
     """
-    asked = {**THREE, "command": script, "command_scope": "all", "failure_policy": "terminate"}
-    run = sessions.create(**asked)
+    request = {**THREE, "command": script, "command_scope": "all", "failure_policy": "terminate"}
+    run = sessions.create(**request)
     assert run.code == 0, run.output
     main, *subs = run.record["kernels"]
     for sub in subs:
         assert wait_for_exit(sub) == 0
         assert run_on(sub["agent"], f"docker logs {sub['container']}").strip() == f"done by {sub['hostname']}"
     assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
-    again = sessions.create(**asked)
+    again = sessions.create(**request)
     assert (again.code, again.changed) == (0, 0), again.output
     run_in(main, "touch", "/tmp/end")
     assert wait_for_exit(main) == 5
@@ -230,15 +236,15 @@ def test_command_scope_all_ends_with_the_exit_code_of_main1(sessions: Sessions) 
 
 
 def test_command_scope_all_runs_nowhere_if_one_agent_fails(sessions: Sessions, tmp_path: Path) -> None:
-    asked = {**TWO, "designated_agents": ["agent1", "agent2"], "name": sessions.name, "image": PYTHON}
-    asked |= {"command": "sleep 1000", "command_scope": "all"}
-    given = {f"session_{key}": value for key, value in asked.items()}
+    request = {**TWO, "designated_agents": ["agent1", "agent2"], "name": sessions.name, "image": PYTHON}
+    request |= {"command": "sleep 1000", "command_scope": "all"}
+    extra_vars = {f"session_{key}": value for key, value in request.items()}
 
     def plans() -> list[dict[str, Any]]:
         stored = [session["plan"] for sessions_there in stored_sessions().values() for session in sessions_there]
         return [plan for plan in stored if plan["name"] == sessions.name]
 
-    with launch(command("create_session", tmp_path, given)) as run:
+    with launch(command("create_session", tmp_path, extra_vars)) as run:
         wait_until(lambda: len(plans()) == 2)
         plan = plans()[0]
         sub = plan["kernels"][1]

@@ -55,10 +55,10 @@ def test_multi_node_session_runs_on_all_three_agents(four: StartedSession) -> No
 
 
 def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: StartedSession) -> None:
-    pairs = [(here, there["hostname"]) for here in four.kernels for there in four.kernels]
-    said = in_parallel(*[partial(run_in, here, *LOGIN, name, "hostname; id -un") for here, name in pairs])
-    assert [words.split() for words in said] == [[name, "work"] for _here, name in pairs]
-    assert len(said) == 16
+    pairs = [(source, target["hostname"]) for source in four.kernels for target in four.kernels]
+    outputs = in_parallel(*[partial(run_in, source, *LOGIN, name, "hostname; id -un") for source, name in pairs])
+    assert [words.split() for words in outputs] == [[name, "work"] for _here, name in pairs]
+    assert len(outputs) == 16
 
 
 def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict[str, str]:
@@ -93,9 +93,9 @@ def test_environment_in_exec_and_ssh_is_as_documented(four: StartedSession, rank
     kernel, main = four.kernels[rank], four.kernels[0]
     expected = expected_environment(four.record, kernel)
     for text in (run_in(kernel, "env"), run_in(main, "ssh", kernel["hostname"], "env")):
-        seen = parse_environment(text)
-        assert {key: seen.get(key) for key in expected} == expected
-        assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(seen)
+        environment = parse_environment(text)
+        assert {key: environment.get(key) for key in expected} == expected
+        assert not {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(environment)
 
 
 def test_environment_values_are_hidden_without_garbling_the_output(four: StartedSession) -> None:
@@ -171,8 +171,8 @@ def test_multi_node_that_fits_on_one_agent_becomes_single_node(sessions: Session
     assert (record["status"], record["cluster_size"]) == ("RUNNING", 3)
     assert len({kernel["agent"] for kernel in record["kernels"]}) == 1
     assert (record["network"]["driver"], record["network"]["vni"]) == ("bridge", None)
-    seen = parse_environment(run_in(record["kernels"][1], "env"))
-    assert (seen["BACKENDAI_CLUSTER_MODE"], seen["MASTER_ADDR"]) == ("single-node", "main1")
+    environment = parse_environment(run_in(record["kernels"][1], "env"))
+    assert (environment["BACKENDAI_CLUSTER_MODE"], environment["MASTER_ADDR"]) == ("single-node", "main1")
     assert "192.0.2.7 licence-server" in run_in(record["kernels"][1], "cat", "/etc/hosts")
 
 
@@ -191,15 +191,15 @@ def test_session_with_a_dead_container_is_degraded(four: StartedSession) -> None
 
 
 def test_terminate_is_idempotent_and_leaves_nothing(four: StartedSession) -> None:
-    made, name = four.sessions, four.record["name"]
+    sessions, name = four.sessions, four.record["name"]
     during = agent_state()
-    checked = made.terminate("--check", "--diff", name=name)
+    checked = sessions.terminate("--check", "--diff", name=name)
     assert checked.code == 0, checked.output
     assert f"-container backendai-{name}-main1: running" in checked.text
-    assert agent_state() == during != made.initial_state
-    ended = made.terminate(name=name)
+    assert agent_state() == during != sessions.initial_state
+    ended = sessions.terminate(name=name)
     assert (ended.code, ended.changed > 0) == (0, True), ended.output
     assert (ended.record["id"], ended.record["status"]) == (four.record["id"], "TERMINATED")
-    assert agent_state() == made.initial_state
-    again = made.terminate(id=four.record["id"])
+    assert agent_state() == sessions.initial_state
+    again = sessions.terminate(id=four.record["id"])
     assert (again.code, again.changed) == (0, 0), again.output

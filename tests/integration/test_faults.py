@@ -20,12 +20,12 @@ from tests.integration.sessions import Sessions
 pytestmark = pytest.mark.faults
 
 THREE = {**FOUR, "cluster_size": 3}
-CLAIMED = f"ls {SESSIONS} | wc -l"
+COUNT_SESSIONS = f"ls {SESSIONS} | wc -l"
 
 
-def claims() -> list[str]:
+def stored_session_counts() -> list[str]:
     """Return how many sessions each agent holds a part of."""
-    return [counted.strip() for counted in run_on_all(CLAIMED)]
+    return [count.strip() for count in run_on_all(COUNT_SESSIONS)]
 
 
 @contextmanager
@@ -39,9 +39,9 @@ def without_engine(agent: str) -> Iterator[None]:
 
 
 def test_next_run_finishes_a_killed_one(sessions: Sessions, tmp_path: Path) -> None:
-    asked = {"name": sessions.name, "image": PYTHON, **FOUR}
-    kill_at_task(TASK_APPLY, command("create_session", tmp_path, {f"session_{key}": asked[key] for key in asked}))
-    assert claims() == ["1", "1", "1"]
+    request = {"name": sessions.name, "image": PYTHON, **FOUR}
+    kill_at_task(TASK_APPLY, command("create_session", tmp_path, {f"session_{key}": request[key] for key in request}))
+    assert stored_session_counts() == ["1", "1", "1"]
     assert sessions.list_by_name()[sessions.name]["status"] == "CREATING"
     checked = sessions.create("--check", "--diff", **FOUR)
     assert checked.code == 0, checked.output
@@ -78,7 +78,7 @@ def test_failed_rollback_names_the_command_that_completes_it(sessions: Sessions,
     assert run.code != 0
     remedy = f"run backendai.cluster.terminate_session -e session_id={run.record['id']} once it can be used again."
     assert f"agent2 may still hold a part of it: {remedy}" in run.record["error"]
-    assert claims() == ["0", "1", "0"]
+    assert stored_session_counts() == ["0", "1", "0"]
     assert sessions.terminate(id=run.record["id"]).code == 0
 
 
@@ -135,9 +135,9 @@ def test_unusable_agents_are_skipped_with_a_warning(sessions: Sessions, unreacha
 def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
     run = sessions.create("-e", "agent_docker_host=unix:///no/such.sock")
     assert run.code != 0
-    away = "the Docker engine at unix:///no/such.sock does not answer the Docker SDK for Python"
-    assert f"no agent can be used: agent1, agent2: {away}" in run.text
-    assert f"agent3: {away}" in run.text
+    error = "the Docker engine at unix:///no/such.sock does not answer the Docker SDK for Python"
+    assert f"no agent can be used: agent1, agent2: {error}" in run.text
+    assert f"agent3: {error}" in run.text
 
 
 def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:

@@ -74,20 +74,20 @@ PORTS = f"22,111,2375,2377,7946,8000,{PUBLISHED},30000-31000"
 
 
 @pytest.fixture(scope="module")
-def access(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def access_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file that says how users get into the session."""
     return tmp_path_factory.mktemp("access") / "access.json"
 
 
 @pytest.fixture(scope="module")
-def session(access: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
+def session(access_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """A session with an app on all three agents, and a foreign container with a published port on each."""
     remove = f"docker rm --force {FOREIGN}"
     foreign = f"docker run --detach --restart always --name {FOREIGN} --publish {PUBLISHED}:{PUBLISHED} lab/python:1"
-    with Sessions(tmp_path_factory.mktemp("firewall")) as made:
+    with Sessions(tmp_path_factory.mktemp("firewall")) as sessions:
         try:
             run_on_all(f"{remove} 2> /dev/null; {foreign} python3 -m http.server {PUBLISHED}")
-            yield made.start(**THREE, apps=[WEB], access_path=str(access))
+            yield sessions.start(**THREE, apps=[WEB], access_path=str(access_path))
         finally:
             run_on_all(remove, check=False)
 
@@ -125,21 +125,21 @@ def assert_nothing_is_open(session: StartedSession, ports: str, ssh_port: int) -
             assert reachable_from_host("user1", all_targets(address(agent), *inner)) == set()
 
 
-def ssh_port(access: Path) -> int:
+def ssh_port(access_path: Path) -> int:
     """Return the port of the gateway at which main1's sshd is."""
-    (ways_in,) = json.loads(access.read_text())
+    (ways_in,) = json.loads(access_path.read_text())
     return int(ways_in["ssh"]["port"])
 
 
-def test_a_scan_from_outside_finds_nothing_but_the_gateway(session: StartedSession, access: Path) -> None:
-    assert_nothing_is_open(session, f"{PORTS},443,{ssh_port(access)}", ssh_port(access))
+def test_a_scan_from_outside_finds_nothing_but_the_gateway(session: StartedSession, access_path: Path) -> None:
+    assert_nothing_is_open(session, f"{PORTS},443,{ssh_port(access_path)}", ssh_port(access_path))
 
 
 def test_foreign_containers_do_not_reach_their_agent(session: StartedSession) -> None:
     agent = session.kernels[0]["agent"]
     exec_in_foreign = f"docker exec {FOREIGN}"
-    own = f"http://{address(agent)}:{PUBLISHED}/"
-    for line in (run_line("greeting", address(agent), 22), run_line("fetch", own)):
+    url = f"http://{address(agent)}:{PUBLISHED}/"
+    for line in (run_line("greeting", address(agent), 22), run_line("fetch", url)):
         assert "timed out" in run_on(agent, f"{exec_in_foreign} {line}", check=False)
 
 
@@ -151,8 +151,8 @@ def test_only_gateways_reach_published_ports_of_main1(session: StartedSession) -
     assert [published(agent) for agent in others] == [{}, {}]
     assert all(30000 <= port <= 31000 for port in outer.values())
     url = f"http://{address(main['agent'])}:{outer[8000]}/hostname"
-    seen = in_parallel(*[partial(fetch, host, url) for host in ("gateway1", "user1", *others)])
-    assert seen == ["main1", "", "", ""]
+    pages = in_parallel(*[partial(fetch, host, url) for host in ("gateway1", "user1", *others)])
+    assert pages == ["main1", "", "", ""]
     fetch_in_sub = partial(run_in, sub, "python3", "-c", source("fetch"))
     assert "timed out" in fetch_in_sub(url, check=False)
     assert fetch_in_sub("http://main1:8000/hostname").strip() == "main1"
@@ -214,15 +214,15 @@ def test_external_packets_with_container_addresses_are_dropped(session: StartedS
 
 
 @pytest.fixture(scope="module")
-def states() -> list[str]:
+def firewall_states() -> list[str]:
     """The firewalls of the agents before one is tried."""
     return run_on_all(STATE)
 
 
 @pytest.fixture(scope="module")
-def wrong_managers(states: list[str]) -> Iterator[CompletedProcess[str]]:
+def wrong_ssh_sources(firewall_states: list[str]) -> Iterator[CompletedProcess[str]]:
     """What came of rules that let nobody in; on agent2, the timer that ends their trial is stopped as soon as it is."""
-    assert all(states)
+    assert all(firewall_states)
     run_on(
         "agent2",
         f"systemctl stop '{ROLLBACK_TIMERS}'; systemd-run --quiet --unit=no-timers sh -c {shlex.quote(NO_TIMERS)}",
@@ -232,23 +232,25 @@ def wrong_managers(states: list[str]) -> Iterator[CompletedProcess[str]]:
     run_on("agent2", "systemctl stop no-timers", check=False)
 
 
-def test_wrong_ssh_sources_are_rolled_back(wrong_managers: CompletedProcess[str], states: list[str]) -> None:
-    assert wrong_managers.returncode != 0
-    said = unwrapped(wrong_managers.stdout)
+def test_wrong_ssh_sources_are_rolled_back(
+    wrong_ssh_sources: CompletedProcess[str], firewall_states: list[str]
+) -> None:
+    assert wrong_ssh_sources.returncode != 0
+    output = unwrapped(wrong_ssh_sources.stdout)
     for agent in AGENTS:
-        assert f"firewall_ssh_sources: with {NOBODY}/32 no new connection gets in to {agent}" in said
-    wait_until(lambda: run_on_all(STATE, ("agent1", "agent3"), check=False) == [states[0], states[2]])
+        assert f"firewall_ssh_sources: with {NOBODY}/32 no new connection gets in to {agent}" in output
+    wait_until(lambda: run_on_all(STATE, ("agent1", "agent3"), check=False) == [firewall_states[0], firewall_states[2]])
 
 
-@pytest.mark.usefixtures("wrong_managers")
-def test_reconcile_rolls_back_without_the_timer(states: list[str]) -> None:
+@pytest.mark.usefixtures("wrong_ssh_sources")
+def test_reconcile_rolls_back_without_the_timer(firewall_states: list[str]) -> None:
     """By the healing of the agent."""
-    wait_until(lambda: run_on("agent2", STATE, check=False) == states[1])
+    wait_until(lambda: run_on("agent2", STATE, check=False) == firewall_states[1])
     assert "stopped backendai-firewall-" in run_on("agent2", "journalctl --unit no-timers --output cat --since=-5min")
 
 
 def test_full_scan_is_empty_after_restart_reboot_and_flush(
-    session: StartedSession, access: Path, tmp_path: Path
+    session: StartedSession, access_path: Path, tmp_path: Path
 ) -> None:
     is_back = reboot("agent3")
     in_parallel(
@@ -267,4 +269,4 @@ def test_full_scan_is_empty_after_restart_reboot_and_flush(
     # It finds nothing to mend, so what is closed then was closed before it.
     provisioned = run_playbook("provision_agents", tmp_path, {})
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
-    assert_nothing_is_open(session, "1-65535", ssh_port(access))
+    assert_nothing_is_open(session, "1-65535", ssh_port(access_path))

@@ -80,22 +80,22 @@ def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provisione
 
 
 @pytest.fixture(scope="module", autouse=True)
-def known(provisioned: Provisioned) -> Iterator[dict[str, Any]]:
+def routes_result(provisioned: Provisioned) -> Iterator[dict[str, Any]]:
     """Both sessions are there, and nothing else; return what they are told."""
     assert provisioned.run.code == 0
-    with running_apps() as said:
-        yield said
+    with running_apps() as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
-def issued(known: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Issued:
+def issued(routes_result: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Issued:
     """Return a token for the first session, as its user gets it."""
-    assert known["links"]
+    assert routes_result["links"]
     path = tmp_path_factory.mktemp("token") / "my.token"
     path.write_text("before")
     path.chmod(0o644)
-    asked = {"session_id": SESSION, "session_token_path": str(path)}
-    run = run_playbook("session_token", path.parent, asked, "-vvvvv", "--diff")
+    extra_vars = {"session_id": SESSION, "session_token_path": str(path)}
+    run = run_playbook("session_token", path.parent, extra_vars, "-vvvvv", "--diff")
     assert run.code == 0, run.output
     return Issued(path.read_text().removesuffix("\n"), path, run)
 
@@ -108,8 +108,8 @@ def token(issued: Issued) -> str:
 def test_second_run_and_check_mode_change_nothing(provisioned: Provisioned, tmp_path: Path) -> None:
     again = provision_gateway(tmp_path, **provisioned.variables)
     assert (again.code, again.changed) == (0, 0), again.output
-    dry = provision_gateway(tmp_path, "--check", "--diff", **provisioned.variables)
-    assert (dry.code, dry.changed) == (0, 0), dry.output
+    checked = provision_gateway(tmp_path, "--check", "--diff", **provisioned.variables)
+    assert (checked.code, checked.changed) == (0, 0), checked.output
 
 
 def test_configured_certificate_is_used_and_its_key_never_printed(provisioned: Provisioned) -> None:
@@ -123,14 +123,14 @@ def test_mismatched_certificate_is_refused_before_any_change(tmp_path: Path) -> 
     look = f"find {GATEWAY_ETC} {GATEWAY_STATE} -printf '%p %T@ %s\\n' | sort"
     before = run_on(GATEWAY, look)
     certificate, key = (new_certificate(tmp_path, name) for name in ("one", "other"))
-    wrong = provision_gateway(tmp_path, **{**certificate, "certificate_key": key["certificate_key"]})
-    assert wrong.code != 0
-    assert f"gateway_certificate_key: '{key['certificate_key']}' does not fit the certificate." in wrong.text
+    refused = provision_gateway(tmp_path, **{**certificate, "certificate_key": key["certificate_key"]})
+    assert refused.code != 0
+    assert f"gateway_certificate_key: '{key['certificate_key']}' does not fit the certificate." in refused.text
     assert run_on(GATEWAY, look) == before
 
 
-def test_links_are_returned(known: dict[str, Any]) -> None:
-    mine, theirs = known["links"]
+def test_links_are_returned(routes_result: dict[str, Any]) -> None:
+    mine, theirs = routes_result["links"]
     urls = {app["name"]: app["url"] for app in mine["apps"]}
     assert urls == {
         "web": f"https://{NAME}--web.{DOMAIN}/",
@@ -150,7 +150,7 @@ def test_token_is_only_in_its_file(issued: Issued) -> None:
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert (claims["sub"], claims["session"], claims["exp"] - claims["iat"]) == (SESSION, NAME, 3600)
     assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 200
-    assert [left.name for left in path.parent.glob(".session-token-*")] == []
+    assert [path.name for path in path.parent.glob(".session-token-*")] == []
     assert token.split(".")[2] not in run_on(GATEWAY, f"journalctl --boot --unit {UNIT_GATEWAY} --no-pager")
 
 
@@ -167,13 +167,13 @@ def test_token_in_header_or_cookie_opens_the_app_and_is_not_forwarded(token: str
     )
     by_cookie = send_request(path, Cookie=f"{COOKIE}={token}", Authorization="Bearer of-the-app")
     assert (by_header["status"], by_cookie["status"]) == (200, 200)
-    seen = json.loads(by_header["body"])
-    assert (seen["app"], seen["path"]) == ("mine", "/a%2fb/../c?q=1&token=own")
+    request = json.loads(by_header["body"])
+    assert (request["app"], request["path"]) == ("mine", "/a%2fb/../c?q=1&token=own")
     outsider = address(USER)
-    wanted = {"x-forwarded-for": outsider, "x-forwarded-proto": "https", "x-forwarded-prefix": f"/s/{NAME}/web"}
-    wanted |= {"x-forwarded-host": address(GATEWAY), "host": address(GATEWAY), "cookie": "a=1; b=2"}
-    headers = dict(seen["headers"])
-    assert wanted.items() <= headers.items()
+    expected = {"x-forwarded-for": outsider, "x-forwarded-proto": "https", "x-forwarded-prefix": f"/s/{NAME}/web"}
+    expected |= {"x-forwarded-host": address(GATEWAY), "host": address(GATEWAY), "cookie": "a=1; b=2"}
+    headers = dict(request["headers"])
+    assert expected.items() <= headers.items()
     assert not {"authorization", "forwarded"} & headers.keys()
     assert dict(json.loads(by_cookie["body"])["headers"])["authorization"] == "Bearer of-the-app"
     assert token not in by_header["body"] + by_cookie["body"]
@@ -196,9 +196,9 @@ def test_a_host_name_needs_no_prefix(token: str) -> None:
     linked = send_request(f"//x?token={token}", name=name)
     assert linked["headers"]["location"] == f"https://{name}//x"
     assert "Path=/; " in linked["headers"]["set-cookie"]
-    seen = json.loads(send_request("/s/x/y/", name=name.upper(), **bearer_header(token))["body"])
-    assert seen["path"] == "/s/x/y/"
-    assert "x-forwarded-prefix" not in dict(seen["headers"])
+    request = json.loads(send_request("/s/x/y/", name=name.upper(), **bearer_header(token))["body"])
+    assert request["path"] == "/s/x/y/"
+    assert "x-forwarded-prefix" not in dict(request["headers"])
     assert send_request("/", name=f"{OTHER}--web.{DOMAIN}", **bearer_header(token))["status"] == 403
     assert send_request("/", name=f"nobody--web.{DOMAIN}", **bearer_header(token))["status"] == 404
 
@@ -220,10 +220,10 @@ def test_invalid_tokens_are_refused(token: str) -> None:
         "no token": "abc",
     }
     requests: list[dict[str, Any]] = [{"path": f"/s/{NAME}/web/", "headers": {}}]
-    for wrong in refused.values():
-        requests += [{"path": f"/s/{NAME}/web/", "headers": bearer_header(wrong)}]
-        requests += [{"path": f"/s/{NAME}/web/", "headers": {"Cookie": f"{COOKIE}={wrong}"}}]
-        requests += [{"path": f"/s/{NAME}/web/?token={wrong}"}]
+    for invalid in refused.values():
+        requests += [{"path": f"/s/{NAME}/web/", "headers": bearer_header(invalid)}]
+        requests += [{"path": f"/s/{NAME}/web/", "headers": {"Cookie": f"{COOKIE}={invalid}"}}]
+        requests += [{"path": f"/s/{NAME}/web/?token={invalid}"}]
     requests += [{"path": f"/s/{OTHER}/web/", "headers": bearer_header(token)}]
     answers = run_client({"requests": requests})
     assert [answer["status"] for answer in answers] == [403] * len(requests)
@@ -270,11 +270,12 @@ def test_redirects_and_cookies_of_an_app_stay_below_its_prefix(token: str) -> No
         ("https://elsewhere.example/x", "https://elsewhere.example/x"),
         ("x/y", "x/y"),
     ]
-    asked = [
-        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Location": given}} for given, _told in cases
+    requests = [
+        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Location": location}}
+        for location, _expected in cases
     ]
-    answers = run_client({"requests": asked})
-    assert [answer["headers"]["location"] for answer in answers] == [told for _given, told in cases]
+    answers = run_client({"requests": requests})
+    assert [answer["headers"]["location"] for answer in answers] == [expected for _location, expected in cases]
     cookies = [
         ("a=b; Path=/; Domain=example.org; Secure", f"a=b; Path={prefix}/; Secure"),
         (f"a=b; path=/s/{OTHER}/web/x", f"a=b; path={prefix}/x"),
@@ -283,20 +284,20 @@ def test_redirects_and_cookies_of_an_app_stay_below_its_prefix(token: str) -> No
         ("a=b; Domain =x.example; Domain= y.example", "a=b"),
         (f"{COOKIE}=own; Path=/", f"{COOKIE}_of_app=own; Path={prefix}/"),
     ]
-    asked = [
-        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Set-Cookie": given}}
-        for given, _told in cookies
+    requests = [
+        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Set-Cookie": cookie}}
+        for cookie, _expected in cookies
     ]
-    answers = run_client({"requests": asked})
-    assert [answer["headers"]["set-cookie"] for answer in answers] == [told for _given, told in cookies]
+    answers = run_client({"requests": requests})
+    assert [answer["headers"]["set-cookie"] for answer in answers] == [expected for _cookie, expected in cookies]
 
 
 def test_cross_site_requests_with_the_cookie_are_refused(token: str) -> None:
     path = f"/s/{NAME}/web/"
-    given = [("https://elsewhere.example", 403), ("null", 403), (f"https://{address(GATEWAY)}", 200)]
-    asked = [{"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _told in given]
+    origins = [("https://elsewhere.example", 403), ("null", 403), (f"https://{address(GATEWAY)}", 200)]
+    asked = [{"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _told in origins]
     answers = run_client({"requests": asked})
-    assert [answer["status"] for answer in answers] == [told for _origin, told in given]
+    assert [answer["status"] for answer in answers] == [status for _origin, status in origins]
     assert "comes from another site" in answers[0]["body"]
     assert send_request(path, **bearer_header(token), Origin="https://elsewhere.example")["status"] == 200
     foreign = {"Cookie": f"{COOKIE}={token}", "Origin": "https://elsewhere.example"}
@@ -319,8 +320,8 @@ def test_http_2_is_supported_and_old_tls_is_not(token: str) -> None:
     run_on(USER, "command -v curl > /dev/null || apt-get install -y -q curl")
     header = f"printf 'Authorization: Bearer %s' '{token}'"
     url = f"https://{address(GATEWAY)}/s/{NAME}/web/"
-    told = "--output /dev/null --write-out '%{http_version} %{http_code}'"
-    assert run_on(USER, f"{header} | curl --silent --insecure --http2 --header @- {told} {url}") == "2 200"
+    options = "--output /dev/null --write-out '%{http_version} %{http_code}'"
+    assert run_on(USER, f"{header} | curl --silent --insecure --http2 --header @- {options} {url}") == "2 200"
     assert "alert protocol version" in run_on(
         USER, f"curl --insecure --verbose --tls-max 1.1 --ciphers ALL@SECLEVEL=0 {url}", check=False
     )
@@ -335,7 +336,7 @@ def test_token_for_an_unknown_session_is_refused(tmp_path: Path) -> None:
 
 
 def test_token_without_gateways_is_refused(tmp_path: Path) -> None:
-    asked = {"session_name": NAME, "session_token_path": str(tmp_path / "token"), "gateway_group": "nobody"}
-    refused = run_playbook("session_token", tmp_path, asked)
+    extra_vars = {"session_name": NAME, "session_token_path": str(tmp_path / "token"), "gateway_group": "nobody"}
+    refused = run_playbook("session_token", tmp_path, extra_vars)
     assert refused.code != 0
     assert "gateway_group: 'nobody' has no host that could sign a token." in refused.text

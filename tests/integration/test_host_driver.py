@@ -31,8 +31,8 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
 @pytest.fixture(scope="module")
 def two(four: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """A session beside it, on two of its agents."""
-    asked = {**HOST, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]}
-    with started_session(tmp_path_factory.mktemp("two"), *ALLOWED, **asked) as session:
+    request = {**HOST, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]}
+    with started_session(tmp_path_factory.mktemp("two"), *ALLOWED, **request) as session:
         assert session.record["id"] != four.record["id"]
         yield session
 
@@ -71,8 +71,8 @@ def test_it_runs_on_all_agents_under_their_addresses(four: StartedSession) -> No
 def test_every_container_logs_in_to_every_other_by_name_alone(four: StartedSession, user: str) -> None:
     line = "for host in main1 sub1 sub2 sub3; do ssh -o BatchMode=yes $host 'hostname; id -un'; done"
     calls = [partial(run_in, kernel, "sh", "-c", line, user=user) for kernel in four.kernels]
-    everywhere = [word for hostname in HOSTNAMES for word in (hostname, "work")]
-    assert [said.split() for said in in_parallel(*calls)] == [everywhere] * 4
+    expected = [word for hostname in HOSTNAMES for word in (hostname, "work")]
+    assert [output.split() for output in in_parallel(*calls)] == [expected] * 4
 
 
 def test_files_are_copied_by_name_alone(four: StartedSession) -> None:
@@ -93,19 +93,22 @@ def test_frameworks_get_the_underlay_interface(four: StartedSession) -> None:
         links = [line.split() for line in run_on(kernel["agent"], "ip -o -4 addr show").splitlines()]
         (interface,) = [words[1] for words in links if words[3].startswith(f"{kernel['address']}/")]
         for text in (run_in(kernel, "env"), run_in(kernel, "ssh", kernel["hostname"], "env")):
-            seen = parse_environment(text)
-            assert (seen["NCCL_SOCKET_IFNAME"], seen["GLOO_SOCKET_IFNAME"]) == (interface, interface)
-            assert (seen["MASTER_ADDR"], seen["BACKENDAI_CLUSTER_HOSTS"]) == ("main1", ",".join(HOSTNAMES))
+            environment = parse_environment(text)
+            assert (environment["NCCL_SOCKET_IFNAME"], environment["GLOO_SOCKET_IFNAME"]) == (interface, interface)
+            assert (environment["MASTER_ADDR"], environment["BACKENDAI_CLUSTER_HOSTS"]) == (
+                "main1",
+                ",".join(HOSTNAMES),
+            )
 
 
 def test_only_agents_of_the_session_and_gateways_reach_its_sshds(four: StartedSession, two: StartedSession) -> None:
-    asking = (*AGENTS, "gateway1", "user1")
+    sources = (*AGENTS, "gateway1", "user1")
     for session, agents in ((four, set(AGENTS)), (two, {"agent1", "agent2"})):
         for (agent, hostname), port in ports(session).items():
-            said = in_parallel(*[partial(read_banner, host, address(agent), port) for host in asking])
+            banners = in_parallel(*[partial(read_banner, host, address(agent), port) for host in sources])
             gateways = {"gateway1"} if hostname == "main1" else set()
-            greeted = {host for host, text in zip(asking, said, strict=True) if text.startswith("SSH-")}
-            assert greeted == agents | gateways
+            reachable = {host for host, text in zip(sources, banners, strict=True) if text.startswith("SSH-")}
+            assert reachable == agents | gateways
 
 
 def test_sessions_on_one_agent_get_different_ports_and_close_them(four: StartedSession, two: StartedSession) -> None:

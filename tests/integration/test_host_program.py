@@ -33,20 +33,20 @@ OPERATOR = "backendai-operator"
 PASSWORD = "correct-horse-battery"
 SECRET = "staple-of-the-horse"
 #: The folder of the program that was used last, which is the one of this checkout once a task has run.
-USED = f"$(ls -td {PROGRAMS}/*-*/ | head -1)"
-LEFT = "find / -xdev '(' -name 'ansible-tmp-*' -o -name '.new-*' -o -path '/tmp/backendai-*' ')' -print"
+LAST_USED = f"$(ls -td {PROGRAMS}/*-*/ | head -1)"
+FIND_LEFTOVERS = "find / -xdev '(' -name 'ansible-tmp-*' -o -name '.new-*' -o -path '/tmp/backendai-*' ')' -print"
 
 
-def survey(host: str = AGENT, *options: object, **settings: str) -> subprocess.CompletedProcess[str]:
+def run_survey(host: str = AGENT, *options: object, **settings: str) -> subprocess.CompletedProcess[str]:
     """Read an agent's facts, as one request to its program."""
     return ansible("ansible", "-i", INVENTORY, host, "-m", MODULE_INFO, *options, **settings)
 
 
-def surveyed(*options: object, **settings: str) -> None:
+def assert_survey_succeeds(*options: object, **settings: str) -> None:
     """Read the agent's facts, which has to work."""
-    done = survey(AGENT, *options, **settings)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{AGENT} | SUCCESS" in done.stdout
+    process = run_survey(AGENT, *options, **settings)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert f"{AGENT} | SUCCESS" in process.stdout
 
 
 DAMAGES = {
@@ -61,10 +61,10 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_missing_or_corrupt_program_is_replaced(damage: str) -> None:
-    surveyed()
-    folder = run_on(AGENT, f"echo {USED}").strip()
+    assert_survey_succeeds()
+    folder = run_on(AGENT, f"echo {LAST_USED}").strip()
     run_on(AGENT, damage.format(folder))
-    surveyed()
+    assert_survey_succeeds()
     # Its first line is the digest of the rest.
     digest = "$(tail -n +2 program.pyz | sha256sum | cut -d ' ' -f 1)"
     first, second = run_on(AGENT, f"cd {folder} && head -1 program.pyz && echo {digest}").split()
@@ -72,46 +72,46 @@ def test_missing_or_corrupt_program_is_replaced(damage: str) -> None:
 
 
 def test_read_only_folder_is_an_error_unless_the_program_is_present() -> None:
-    surveyed()
+    assert_survey_succeeds()
     run_on(AGENT, f"mount --bind {PROGRAMS} {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}")
     try:
-        surveyed()
+        assert_survey_succeeds()
     finally:
         run_on(AGENT, f"umount {PROGRAMS}")
     run_on(
         AGENT, f"mkdir /var/tmp/aside && mount --bind /var/tmp/aside {PROGRAMS} && mount -o remount,bind,ro {PROGRAMS}"
     )
     try:
-        refused = survey()
+        refused = run_survey()
     finally:
         run_on(AGENT, f"umount {PROGRAMS}; rmdir /var/tmp/aside")
     assert refused.returncode != 0
-    said = f"the program of this collection cannot be put into {PROGRAMS}: [Errno 30] Read-only file system"
-    assert said in unwrapped(refused.stdout + refused.stderr)
+    message = f"the program of this collection cannot be put into {PROGRAMS}: [Errno 30] Read-only file system"
+    assert message in unwrapped(refused.stdout + refused.stderr)
     assert "Traceback" not in refused.stdout
 
 
 def test_host_without_python_is_a_clear_error() -> None:
-    refused = survey(AGENT, "-e", "ansible_python_interpreter=/opt/none/python3")
+    refused = run_survey(AGENT, "-e", "ansible_python_interpreter=/opt/none/python3")
     assert refused.returncode != 0
     assert "/opt/none/python3 does not run on this host" in unwrapped(refused.stdout)
     assert "install Python 3.9 or later there, or set ansible_python_interpreter" in unwrapped(refused.stdout)
 
 
 def test_check_mode_leaves_nothing_even_without_the_program() -> None:
-    surveyed()
-    look = f"{LEFT}; find {PROGRAMS} -printf '%P %s\\n' | sort"
-    run_on(AGENT, f"rm -r {USED}")
+    assert_survey_succeeds()
+    look = f"{FIND_LEFTOVERS}; find {PROGRAMS} -printf '%P %s\\n' | sort"
+    run_on(AGENT, f"rm -r {LAST_USED}")
     before = run_on(AGENT, look)
-    surveyed("--check")
+    assert_survey_succeeds("--check")
     assert run_on(AGENT, look) == before
-    surveyed()
+    assert_survey_succeeds()
 
 
 def test_without_pipelining_the_request_file_is_removed() -> None:
-    left = run_on(AGENT, LEFT)
-    surveyed(ANSIBLE_PIPELINING="0")
-    assert run_on(AGENT, LEFT) == left
+    before = run_on(AGENT, FIND_LEFTOVERS)
+    assert_survey_succeeds(ANSIBLE_PIPELINING="0")
+    assert run_on(AGENT, FIND_LEFTOVERS) == before
 
 
 @pytest.fixture
@@ -137,23 +137,23 @@ def operator() -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("method", ["sudo", "su"])
 @pytest.mark.parametrize("pipelining", ["1", "0"])
 def test_become_root_with_a_password(operator: dict[str, Any], method: str, pipelining: str, tmp_path: Path) -> None:
-    own = run_on(AGENT, "getent shadow root | cut -d: -f2").strip()
-    given = tmp_path / "operator.json"
-    given.write_text(json.dumps({**operator, "ansible_become_method": method, "ansible_become_password": PASSWORD}))
+    password_hash = run_on(AGENT, "getent shadow root | cut -d: -f2").strip()
+    vars_file = tmp_path / "operator.json"
+    vars_file.write_text(json.dumps({**operator, "ansible_become_method": method, "ansible_become_password": PASSWORD}))
     run_on(AGENT, f"echo root:{PASSWORD} | chpasswd")
     try:
-        surveyed("-e", f"@{given}", ANSIBLE_PIPELINING=pipelining)
+        assert_survey_succeeds("-e", f"@{vars_file}", ANSIBLE_PIPELINING=pipelining)
         assert not run_on(AGENT, f"find /home/{OPERATOR}/.ansible/tmp -mindepth 1 2> /dev/null", check=False)
     finally:
-        run_on(AGENT, f"usermod --password '{own}' root")
+        run_on(AGENT, f"usermod --password '{password_hash}' root")
 
 
 def test_control_node_as_a_host() -> None:
-    done = survey(
+    process = run_survey(
         "localhost", "--check", "-c", "local", "-e", "ansible_python_interpreter={{ ansible_playbook_python }}"
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "localhost | SUCCESS" in done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "localhost | SUCCESS" in process.stdout
 
 
 def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Sessions, tmp_path: Path) -> None:
@@ -166,15 +166,15 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
         manifest.write("version: 0.0.1\n")
     with (other / "plugins" / "module_utils" / "_model" / "errors.py").open("a") as module:
         module.write("\n# An older version.\n")
-    surveyed()
+    assert_survey_succeeds()
     current = run_on_all(f"readlink {PROGRAMS}/current")
-    known = run_on_all(f"ls {PROGRAMS}")
+    programs_before = run_on_all(f"ls {PROGRAMS}")
 
     older = {"ANSIBLE_COLLECTIONS_PATH": str(other.parents[2])}
-    asked = {"session_name": f"{sessions.name}-older", "session_image": BUSYBOX, "session_cluster_size": 3}
-    given = tmp_path / "asked.json"
-    given.write_text(json.dumps({**asked, "session_cluster_mode": "multi-node"}))
-    play = partial(ansible, "ansible-playbook", "-i", INVENTORY, "-e", f"@{given}", **older)
+    extra_vars = {"session_name": f"{sessions.name}-older", "session_image": BUSYBOX, "session_cluster_size": 3}
+    vars_file = tmp_path / "asked.json"
+    vars_file.write_text(json.dumps({**extra_vars, "session_cluster_mode": "multi-node"}))
+    play = partial(ansible, "ansible-playbook", "-i", INVENTORY, "-e", f"@{vars_file}", **older)
     with ThreadPoolExecutor(1) as pool:
         by_older = pool.submit(play, "backendai.cluster.create_session")
         created = sessions.create(cluster_size=3, cluster_mode="multi-node", image=BUSYBOX)
@@ -182,14 +182,15 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
     assert by_older.result().returncode == 0, by_older.result().stdout
     assert run_on_all(f"readlink {PROGRAMS}/current") == current
     added = [
-        set(now.split()) - set(before.split()) for now, before in zip(run_on_all(f"ls {PROGRAMS}"), known, strict=True)
+        set(now.split()) - set(before.split())
+        for now, before in zip(run_on_all(f"ls {PROGRAMS}"), programs_before, strict=True)
     ]
     assert [len(programs) for programs in added] == [1] * len(AGENTS)
 
     # Each ends what the other has started.
     with ThreadPoolExecutor(1) as pool:
         by_older = pool.submit(play, "backendai.cluster.terminate_session", "-e", f"session_name={sessions.name}")
-        ended = sessions.terminate(name=asked["session_name"])
+        ended = sessions.terminate(name=extra_vars["session_name"])
     assert ended.code == 0, ended.output
     assert by_older.result().returncode == 0, by_older.result().stdout
     run_on_all("; ".join(f"rm -r {PROGRAMS}/{name}" for name in set.union(*added)), check=False)
@@ -198,7 +199,7 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
 @pytest.mark.parametrize("pipelining", ["1", "0"])
 def test_output_contains_no_secret(sessions: Sessions, pipelining: str, tmp_path: Path) -> None:
     script = f"export TOKEN={SECRET}-script"
-    asked = {
+    extra_vars = {
         "session_name": sessions.name,
         "session_image": BUSYBOX,
         "session_cluster_size": 2,
@@ -206,10 +207,19 @@ def test_output_contains_no_secret(sessions: Sessions, pipelining: str, tmp_path
         "session_bootstrap_script": script,
         "session_registries": {"registry.example.com": {"username": "reader", "password": f"{SECRET}-registry"}},
     }
-    given = tmp_path / "asked.json"
-    given.write_text(json.dumps(asked))
+    vars_file = tmp_path / "asked.json"
+    vars_file.write_text(json.dumps(extra_vars))
     for name in ("create_session", "create_session", "verify_session", "terminate_session"):
-        line = ("ansible-playbook", "-i", INVENTORY, f"backendai.cluster.{name}", "-e", f"@{given}", "-vvvv", "--diff")
-        done = ansible(*line, ANSIBLE_PIPELINING=pipelining)
-        assert done.returncode == 0, done.stdout
-        assert SECRET not in done.stdout + done.stderr
+        line = (
+            "ansible-playbook",
+            "-i",
+            INVENTORY,
+            f"backendai.cluster.{name}",
+            "-e",
+            f"@{vars_file}",
+            "-vvvv",
+            "--diff",
+        )
+        process = ansible(*line, ANSIBLE_PIPELINING=pipelining)
+        assert process.returncode == 0, process.stdout
+        assert SECRET not in process.stdout + process.stderr

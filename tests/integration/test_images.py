@@ -53,7 +53,7 @@ FORGET = (
 )
 
 
-def archive(path: Path, seed: int) -> Path:
+def write_image_archive(path: Path, seed: int) -> Path:
     """Write a file with the image: the program of the lab's smallest, and bytes that no engine has."""
     layer = path.with_suffix(".busybox")
     with tarfile.open(Lab(ROOT).images / "sessions.tar") as lab:
@@ -67,7 +67,7 @@ def archive(path: Path, seed: int) -> Path:
     return path
 
 
-def both(path: Path, newer: Path, older: Path) -> Path:
+def write_both(path: Path, newer: Path, older: Path) -> Path:
     """Write a file with two images, of which the newer one has the name that both had."""
     entries = []
     with tarfile.open(path, "w") as tar:
@@ -88,7 +88,7 @@ def member(tar: tarfile.TarFile, name: str) -> bytes:
     return stream.read()
 
 
-def put(agent: str, path: str, content: bytes) -> None:
+def write_file_on(agent: str, path: str, content: bytes) -> None:
     """Write a file on an agent."""
     subprocess.run(ssh(agent, f"umask 077; cat > {path}"), input=content, check=True, timeout=TIMEOUT)
 
@@ -96,13 +96,13 @@ def put(agent: str, path: str, content: bytes) -> None:
 @pytest.fixture
 def first(tmp_path: Path) -> Path:
     """Return a file with the image."""
-    return archive(tmp_path / "first.tar", 1)
+    return write_image_archive(tmp_path / "first.tar", 1)
 
 
 @pytest.fixture
 def second(tmp_path: Path) -> Path:
     """Return a file with another image of the same name."""
-    return archive(tmp_path / "second.tar", 2)
+    return write_image_archive(tmp_path / "second.tar", 2)
 
 
 @pytest.fixture
@@ -113,25 +113,25 @@ def serve() -> Iterator[Serve]:
     """
     running: dict[str, str] = {}
 
-    def begin(agent: str, image: Path, rate: int = 0) -> None:
-        stop(agent)
+    def start_registry(agent: str, image: Path, rate: int = 0) -> None:
+        stop_registry(agent)
         run_on(agent, f"mkdir -p {FOLDER}")
-        put(agent, f"{FOLDER}/images.tar", image.read_bytes())
-        put(agent, f"{FOLDER}/registry.py", source("registry").encode())
-        put(agent, f"{FOLDER}/login", f"reader:{PASSWORD}".encode())
+        write_file_on(agent, f"{FOLDER}/images.tar", image.read_bytes())
+        write_file_on(agent, f"{FOLDER}/registry.py", source("registry").encode())
+        write_file_on(agent, f"{FOLDER}/login", f"reader:{PASSWORD}".encode())
         line = f"cd {FOLDER} && python3 registry.py images.tar --login login --rate {rate}"
         running[agent] = run_on(agent, line).strip()
 
-    def stop(agent: str) -> None:
+    def stop_registry(agent: str) -> None:
         if agent in running:
             run_on(agent, f"kill {running.pop(agent)}; rm -r {FOLDER}")
 
-    yield begin
-    in_parallel(*[partial(stop, agent) for agent in list(running)])
+    yield start_registry
+    in_parallel(*[partial(stop_registry, agent) for agent in list(running)])
     run_on_all(FORGET)
 
 
-def access(password: str = PASSWORD) -> dict[str, dict[str, str]]:
+def registry_login(password: str = PASSWORD) -> dict[str, dict[str, str]]:
     return {"127.0.0.1:5000": {"username": "reader", "password": password}}
 
 
@@ -144,8 +144,8 @@ def test_agents_pull_the_same_image_with_progress_and_hidden_password(
 ) -> None:
     in_parallel(*[partial(serve, agent, first, FILLER // 12) for agent in AGENTS])
     # Short claims, so that all take several turns.
-    asked = {**ASKED, "cluster_size": 3, "registries": access(), "claim_ttl": 24}
-    run = sessions.create("-vvv", **asked)
+    request = {**ASKED, "cluster_size": 3, "registries": registry_login(), "claim_ttl": 24}
+    run = sessions.create("-vvv", **request)
     assert run.code == 0, run.output
     assert {kernel["image_digest"] for kernel in run.record["kernels"]} == digests(first)
     shown = re.findall(
@@ -157,17 +157,17 @@ def test_agents_pull_the_same_image_with_progress_and_hidden_password(
     assert PASSWORD not in run.output
     assert not [path for path in QUEUE.rglob("*.json") if PASSWORD in path.read_text()]
     look = f"docker inspect $(docker ps --all --quiet) | grep -c {PASSWORD}; grep -rc {PASSWORD} {AGENT_STATE}"
-    for said in run_on_all(look, check=False):
-        assert {line.rpartition(":")[2] for line in said.splitlines()} == {"0"}, said
+    for output in run_on_all(look, check=False):
+        assert {line.rpartition(":")[2] for line in output.splitlines()} == {"0"}, output
 
-    again = sessions.create(**asked)
+    again = sessions.create(**request)
     assert (again.code, again.changed) == (0, 0), again.output
 
     # Who lacks it gets what the others have, although its registry says that the name is something else by now.
     assert sessions.terminate().code == 0
     run_on("agent3", FORGET)
-    serve("agent3", both(second.with_name("both.tar"), second, first))
-    later = sessions.create(**{**asked, "name": f"{sessions.name}-b"})
+    serve("agent3", write_both(second.with_name("both.tar"), second, first))
+    later = sessions.create(**{**request, "name": f"{sessions.name}-b"})
     assert later.code == 0, later.output
     assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first)
 
@@ -176,14 +176,14 @@ def test_wrong_registry_password_is_an_error_and_leaves_nothing(
     serve: Serve, agent1_sessions: Sessions, first: Path
 ) -> None:
     serve("agent1", first)
-    run = agent1_sessions.create(image=NAME, designated_agents=["agent1"], registries=access("wrong-horse"))
+    run = agent1_sessions.create(image=NAME, designated_agents=["agent1"], registries=registry_login("wrong-horse"))
     assert run.code != 0
     assert run.record["status"] == "ERROR"
-    said = (
+    message = (
         f"the session '{agent1_sessions.name}' was not created: agent1: session_image: '{NAME}' is not on this host and"
     )
-    why = r" cannot be pulled \(.*(unauthorized|no basic auth credentials).*\)\."
-    assert re.fullmatch(re.escape(said) + why, run.record["error"]), run.record["error"]
+    reason = r" cannot be pulled \(.*(unauthorized|no basic auth credentials).*\)\."
+    assert re.fullmatch(re.escape(message) + reason, run.record["error"]), run.record["error"]
     assert "wrong-horse" not in run.output
 
 
@@ -191,13 +191,18 @@ def test_pending_session_is_pulled_with_the_password_of_the_starting_run(
     serve: Serve, agent1_sessions: Sessions, first: Path
 ) -> None:
     serve("agent1", first)
-    here = {"designated_agents": ["agent1"]}
-    assert agent1_sessions.create(image=BUSYBOX, resources={"mem": memory_share(1)}, **here).code == 0
-    waits: dict[str, Any] = {"name": f"{agent1_sessions.name}-b", "image": NAME, "resources": {"mem": "128m"}, **here}
-    pending = agent1_sessions.create(**waits, registries=access("wrong-horse"))
+    on_agent1 = {"designated_agents": ["agent1"]}
+    assert agent1_sessions.create(image=BUSYBOX, resources={"mem": memory_share(1)}, **on_agent1).code == 0
+    waits: dict[str, Any] = {
+        "name": f"{agent1_sessions.name}-b",
+        "image": NAME,
+        "resources": {"mem": "128m"},
+        **on_agent1,
+    }
+    pending = agent1_sessions.create(**waits, registries=registry_login("wrong-horse"))
     assert pending.record["status"] == "PENDING", pending.output
     assert not [path for path in QUEUE.rglob("*.json") if "wrong-horse" in path.read_text()]
-    assert agent1_sessions.terminate(name=agent1_sessions.name, registries=access()).code == 0
+    assert agent1_sessions.terminate(name=agent1_sessions.name, registries=registry_login()).code == 0
     record = agent1_sessions.list_by_name()[waits["name"]]
     assert (record["status"], {record["kernels"][0]["image_digest"]}) == ("RUNNING", digests(first))
 
@@ -208,11 +213,11 @@ def test_different_images_under_one_name_are_refused(
     serve("agent1", first)
     serve("agent2", second)
     agents = ["agent1", "agent2"]
-    run = sessions.create(**ASKED, designated_agents=agents, registries=access())
+    run = sessions.create(**ASKED, designated_agents=agents, registries=registry_login())
     assert run.code != 0
-    (one,), (other,) = ([digest[:19] for digest in digests(image)] for image in (first, second))
+    (first_digest,), (second_digest,) = ([digest[:19] for digest in digests(image)] for image in (first, second))
     assert (
-        f"session_image: '{NAME}' is not the same on all agents: {one}… on agent1, {other}… on agent2;"
+        f"session_image: '{NAME}' is not the same on all agents: {first_digest}… on agent1, {second_digest}… on agent2;"
         " remove it there (docker rmi) or name it by its digest"
     ) in run.record["error"]
 
@@ -224,19 +229,19 @@ def test_pull_renews_its_claim_and_stops_with_its_run(
     with first.open("rb") as stream:
         subprocess.run(ssh("agent2", "docker load"), stdin=stream, check=True, capture_output=True, timeout=TIMEOUT)
     serve("agent1", first, FILLER // 60)
-    asked = {**ASKED, "designated_agents": ["agent1", "agent2"], "registries": access()}
-    variables = {**asked, "name": sessions.name, "claim_ttl": 6}
+    request = {**ASKED, "designated_agents": ["agent1", "agent2"], "registries": registry_login()}
+    variables = {**request, "name": sessions.name, "claim_ttl": 6}
     line = command("create_session", tmp_path, {f"session_{key}": value for key, value in variables.items()})
     with launch(line) as run:
         await_task(run, TASK_PULL, times=5)
         assert run.poll() is None
-        made = {
+        expires_at = {
             agent: session["expires_at"]
             for agent, sessions_there in stored_sessions().items()
             for session in sessions_there
         }
         now = {agent: float(run_on(agent, "date +%s.%N")) for agent in ("agent1", "agent2")}
-        assert all(made[agent] > now[agent] for agent in now), (made, now)
+        assert all(expires_at[agent] > now[agent] for agent in now), (expires_at, now)
         kill_run(run)
         run.communicate(timeout=TIMEOUT)
     lock = f"{SESSIONS}/*/pulls/*.lock"

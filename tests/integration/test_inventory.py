@@ -26,7 +26,7 @@ ASKED = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Three:
+class ThreeContainers:
     """A session of one container on each agent: main1 has Python, the two workers hold nothing but busybox."""
 
     session: StartedSession
@@ -38,40 +38,42 @@ class Three:
     @property
     def hosts(self) -> dict[str, Kernel]:
         """The entries of the record by the names that their hosts have."""
-        return {self.named(kernel["hostname"]): kernel for kernel in self.session.kernels}
+        return {self.host_name(kernel["hostname"]): kernel for kernel in self.session.kernels}
 
-    def named(self, hostname: str) -> str:
+    def host_name(self, hostname: str) -> str:
         return f"{hostname}.{self.session.record['name']}"
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeContainers]:
     with started_session(tmp_path_factory.mktemp("three"), **ASKED) as session:
         assert sorted(kernel["agent"] for kernel in session.kernels) == list(AGENTS)
-        yield Three(session)
+        yield ThreeContainers(session)
 
 
-def listed(*sources: object) -> tuple[dict[str, Any], str]:
+def list_inventory(*sources: object) -> tuple[dict[str, Any], str]:
     """Return the groups of an inventory, with all variables of hosts in ``_meta``, and what Ansible warned of."""
-    given = [word for source in sources for word in ("-i", source)]
-    done = ansible("ansible-inventory", *given, "--list")
-    assert done.returncode == 0, done.stderr
+    options = [word for source in sources for word in ("-i", source)]
+    process = ansible("ansible-inventory", *options, "--list")
+    assert process.returncode == 0, process.stderr
     # What agents have said is no template, and is marked so.
-    plain = json.loads(done.stdout, object_hook=lambda value: value.get("__ansible_unsafe", value))
-    return plain, unwrapped(done.stderr)
+    plain = json.loads(process.stdout, object_hook=lambda value: value.get("__ansible_unsafe", value))
+    return plain, unwrapped(process.stderr)
 
 
-def told(folder: Path, pattern: str, module: str, arguments: str = "", *options: str) -> dict[str, dict[str, Any]]:
+def run_module(
+    folder: Path, pattern: str, module: str, arguments: str = "", *options: str
+) -> dict[str, dict[str, Any]]:
     """Run a module ad hoc, and return the result of each host."""
     words = ["ansible", "-i", INVENTORY, "-i", SOURCE, pattern, "-m", module, "-t", folder]
-    done = ansible(*words, *(["-a", arguments] if arguments else []), *options)
+    process = ansible(*words, *(["-a", arguments] if arguments else []), *options)
     results = {path.name: json.loads(path.read_text()) for path in folder.iterdir() if path.is_file()}
-    assert results, done.stdout + done.stderr
+    assert results, process.stdout + process.stderr
     return results
 
 
-def test_containers_are_grouped_by_session_role_and_agent(three: Three) -> None:
-    inventory, _warnings = listed(INVENTORY, SOURCE)
+def test_containers_are_grouped_by_session_role_and_agent(three: ThreeContainers) -> None:
+    inventory, _warnings = list_inventory(INVENTORY, SOURCE)
     assert set(inventory[three.group]["hosts"]) == set(three.hosts)
     assert set(three.hosts) <= set(inventory["sessions"]["hosts"])
     for name, kernel in three.hosts.items():
@@ -86,9 +88,9 @@ def test_containers_are_grouped_by_session_role_and_agent(three: Three) -> None:
     assert inventory["agents"]["hosts"] == list(AGENTS)
 
 
-def test_raw_commands_need_nothing_in_the_image(three: Three, tmp_path: Path) -> None:
+def test_raw_commands_need_nothing_in_the_image(three: ThreeContainers, tmp_path: Path) -> None:
     look = 'hostname; echo "$BACKENDAI_CLUSTER_ROLE $GREETING"; pwd; id -un; echo careful >&2; exit 7'
-    results = told(tmp_path, three.group, "raw", look)
+    results = run_module(tmp_path, three.group, "raw", look)
     assert set(results) == set(three.hosts)
     for name, kernel in three.hosts.items():
         expected = [kernel["hostname"], f"{kernel['role']} hello world", "/home/work", "work"]
@@ -96,63 +98,75 @@ def test_raw_commands_need_nothing_in_the_image(three: Three, tmp_path: Path) ->
         assert (results[name]["rc"], results[name]["stderr_lines"]) == (7, ["careful"])
 
 
-def test_modules_and_files_work_where_the_image_has_python(three: Three, tmp_path: Path) -> None:
-    (there, back), main1 = (tmp_path / "there", tmp_path / "back"), three.named("main1")
-    there.mkdir()
-    back.mkdir()
+def test_modules_and_files_work_where_the_image_has_python(three: ThreeContainers, tmp_path: Path) -> None:
+    (workdir, fetched), main1 = (tmp_path / "there", tmp_path / "back"), three.host_name("main1")
+    workdir.mkdir()
+    fetched.mkdir()
     data = tmp_path / "data"
     data.write_bytes(bytes(range(256)) * 5000)
-    copied = told(there, main1, "copy", f"src={data} dest=/home/work/data")[main1]
+    copied = run_module(workdir, main1, "copy", f"src={data} dest=/home/work/data")[main1]
     assert (copied["size"], copied["owner"]) == (data.stat().st_size, "work")
-    assert "size" in told(there, main1, "copy", "content='' dest=/home/work/empty")[main1]
-    told(there, main1, "fetch", f"src=/home/work/data dest={back}/ flat=true")
-    assert (back / "data").read_bytes() == data.read_bytes()
+    assert "size" in run_module(workdir, main1, "copy", "content='' dest=/home/work/empty")[main1]
+    run_module(workdir, main1, "fetch", f"src=/home/work/data dest={fetched}/ flat=true")
+    assert (fetched / "data").read_bytes() == data.read_bytes()
 
 
-def test_container_user_is_a_variable_of_its_own(three: Three, tmp_path: Path) -> None:
-    results = told(tmp_path, three.group, "raw", "id -un", "-e", "ansible_container_user=root")
+def test_container_user_is_a_variable_of_its_own(three: ThreeContainers, tmp_path: Path) -> None:
+    results = run_module(tmp_path, three.group, "raw", "id -un", "-e", "ansible_container_user=root")
     assert {result["stdout"].strip() for result in results.values()} == {"root"}
 
 
 def test_unreachable_agent_is_named_and_other_containers_are_listed(
-    three: Three, unreachable_agent2: list[str]
+    three: ThreeContainers, unreachable_agent2: list[str]
 ) -> None:
-    inventory, warnings = listed(unreachable_agent2[-1], SOURCE)
+    inventory, warnings = list_inventory(unreachable_agent2[-1], SOURCE)
     reachable = {name for name, kernel in three.hosts.items() if kernel["agent"] != "agent2"}
     assert set(inventory[three.group]["hosts"]) == reachable
     assert "agent2 is left out: Failed to connect to the host via ssh" in warnings
     assert "agent1 is left out" not in warnings
 
 
-def test_agents_inventory_option_replaces_a_second_source(three: Three, tmp_path: Path) -> None:
+def test_agents_inventory_option_replaces_a_second_source(three: ThreeContainers, tmp_path: Path) -> None:
     (tmp_path / "agents.yml").write_text(INVENTORY.read_text())
     alone = tmp_path / "sessions.yml"
     alone.write_text("plugin: backendai.cluster.sessions\nagents_inventory: [agents.yml]\n")
     graph = ansible("ansible-inventory", "-i", alone, "--graph", three.group)
     assert set(graph.stdout.replace("|--", " ").split()) == {f"@{three.group}:", *three.hosts}, graph.stderr
-    done = ansible("ansible", "-i", alone, three.group, "-m", "raw", "-a", "hostname", "-t", tmp_path / "results")
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = ansible("ansible", "-i", alone, three.group, "-m", "raw", "-a", "hostname", "-t", tmp_path / "results")
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
-def test_missing_container_is_an_unreachable_host(three: Three) -> None:
-    name = three.named("worker2")
+def test_missing_container_is_an_unreachable_host(three: ThreeContainers) -> None:
+    name = three.host_name("worker2")
     kernel = three.hosts[name]
-    gone = f"{kernel['container']}-gone"
-    asked = ("-i", INVENTORY, "-i", SOURCE, name, "-m", "raw", "-a", "hostname", "-e", f"backendai_container={gone}")
-    done = ansible("ansible", *asked)
-    assert done.returncode == 4, done.stdout + done.stderr
-    said = unwrapped(f"{done.stdout} {done.stderr}")
-    assert "UNREACHABLE!" in said
-    assert f"container {gone} on {kernel['agent']} does not run: its session has ended, or needs a repair." in said
+    missing = f"{kernel['container']}-gone"
+    arguments = (
+        "-i",
+        INVENTORY,
+        "-i",
+        SOURCE,
+        name,
+        "-m",
+        "raw",
+        "-a",
+        "hostname",
+        "-e",
+        f"backendai_container={missing}",
+    )
+    process = ansible("ansible", *arguments)
+    assert process.returncode == 4, process.stdout + process.stderr
+    output = unwrapped(f"{process.stdout} {process.stderr}")
+    assert "UNREACHABLE!" in output
+    assert f"container {missing} on {kernel['agent']} does not run: its session has ended, or needs a repair." in output
 
 
-def test_stopped_containers_and_terminated_sessions_are_no_hosts(three: Three) -> None:
-    worker = three.hosts[three.named("worker1")]
+def test_stopped_containers_and_terminated_sessions_are_no_hosts(three: ThreeContainers) -> None:
+    worker = three.hosts[three.host_name("worker1")]
     run_on(worker["agent"], f"docker stop --time 0 {worker['container']}")
-    inventory, _warnings = listed(INVENTORY, SOURCE)
-    assert set(inventory[three.group]["hosts"]) == set(three.hosts) - {three.named("worker1")}
+    inventory, _warnings = list_inventory(INVENTORY, SOURCE)
+    assert set(inventory[three.group]["hosts"]) == set(three.hosts) - {three.host_name("worker1")}
     ended = three.session.sessions.terminate()
     assert ended.code == 0, ended.output
-    inventory, _warnings = listed(INVENTORY, SOURCE)
+    inventory, _warnings = list_inventory(INVENTORY, SOURCE)
     assert three.group not in inventory
     assert not set(three.hosts) & set(inventory["_meta"]["hostvars"])

@@ -47,7 +47,7 @@ REFUSALS = "sysctl --write net.ipv4.icmp_ratelimit"
 
 
 @dataclasses.dataclass(frozen=True)
-class Apart:
+class SessionPair:
     """Two sessions: ``wide`` lies on all agents, ``other`` on one of each engine."""
 
     wide: StartedSession
@@ -57,13 +57,13 @@ class Apart:
     def kernels(self) -> list[Kernel]:
         return [*self.wide.kernels, *self.other.kernels]
 
-    def mates(self, kernel: Kernel) -> list[Kernel]:
+    def session_peers(self, kernel: Kernel) -> list[Kernel]:
         """Return the containers of the same session, itself among them."""
         return next(session.kernels for session in (self.wide, self.other) if kernel in session.kernels)
 
-    def strangers(self, kernel: Kernel) -> list[Kernel]:
+    def other_containers(self, kernel: Kernel) -> list[Kernel]:
         """Return the containers of the other session."""
-        return [stranger for stranger in self.kernels if stranger not in self.mates(kernel)]
+        return [stranger for stranger in self.kernels if stranger not in self.session_peers(kernel)]
 
     def repair(self) -> Run:
         """Ask for the other session again."""
@@ -71,79 +71,81 @@ class Apart:
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionPair]:
     """Two sessions, a foreign container with a published port on every agent, and an answer at the metadata address.
 
-    There is no firewall: what keeps sessions apart does so without one.
+    There is no firewall: what keeps sessions pair does so without one.
     """
     foreign = (
         f"docker run --detach --restart always --name {FOREIGN} --network {DEFAULT_NETWORK}"
         f" --publish {PUBLISHED}:{PUBLISHED} lab/python:1 python3 -m http.server {PUBLISHED}"
     )
-    with temporary_firewall(enabled=False), Sessions(tmp_path_factory.mktemp("isolation")) as made:
+    with temporary_firewall(enabled=False), Sessions(tmp_path_factory.mktemp("isolation")) as sessions:
         try:
             # Refusals are counted here, and hosts send few of them.
             run_on_all(f"{foreign} && {REFUSALS}=0 && ip route add {METADATA} dev eth0")
             run_on("user1", f"ip address add {METADATA}/32 dev eth0 && {REFUSALS}=0")
-            wide = made.start(**THREE, name=f"{made.name}-wide")
-            yield Apart(wide, made.start(**OTHER, name=f"{made.name}-other"))
+            wide = sessions.start(**THREE, name=f"{sessions.name}-wide")
+            yield SessionPair(wide, sessions.start(**OTHER, name=f"{sessions.name}-other"))
         finally:
             run_on_all(f"docker rm --force {FOREIGN}; ip route del {METADATA}; {REFUSALS}=1000", check=False)
             run_on("user1", f"ip address del {METADATA}/32 dev eth0; {REFUSALS}=1000", check=False)
 
 
-def neighbours(apart: Apart, kernel: Kernel) -> list[str]:
+def neighbour_addresses(pair: SessionPair, kernel: Kernel) -> list[str]:
     """Return the addresses on the default network of what else is there on the same agent, of no session of its own."""
-    names = [one["container"] for one in apart.strangers(kernel) if one["agent"] == kernel["agent"]]
+    names = [
+        container["container"] for container in pair.other_containers(kernel) if container["agent"] == kernel["agent"]
+    ]
     return [default_address(kernel["agent"], name) for name in (*names, FOREIGN)]
 
 
-ROWS: dict[str, Callable[[Apart, Kernel], list[str]]] = {
+ROWS: dict[str, Callable[[SessionPair, Kernel], list[str]]] = {
     "their own agent": lambda _apart, kernel: list_addresses(kernel["agent"]),
     "other agents": lambda _apart, kernel: [address(agent) for agent in AGENTS if agent != kernel["agent"]],
-    "other sessions": lambda apart, kernel: [stranger["address"] for stranger in apart.strangers(kernel)],
-    "neighbours on the default network": neighbours,
+    "other sessions": lambda pair, kernel: [stranger["address"] for stranger in pair.other_containers(kernel)],
+    "neighbours on the default network": neighbour_addresses,
     "the metadata service": lambda _apart, _kernel: [METADATA],
 }
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_containers_reach_external_hosts_and_not(apart: Apart, row: str) -> None:
-    closed = [all_targets(*ROWS[row](apart, kernel)) for kernel in apart.kernels]
-    asked = zip(apart.kernels, closed, strict=True)
-    seen = in_parallel(
+def test_containers_reach_external_hosts_and_not(pair: SessionPair, row: str) -> None:
+    closed = [all_targets(*ROWS[row](pair, kernel)) for kernel in pair.kernels]
+    pairs = zip(pair.kernels, closed, strict=True)
+    reachable = in_parallel(
         *[
             partial(reachable_from_container, kernel, targets_with_ports(external_address()) + targets)
-            for kernel, targets in asked
+            for kernel, targets in pairs
         ]
     )
-    assert seen == [set(targets_with_ports(external_address()))] * len(apart.kernels)
+    assert reachable == [set(targets_with_ports(external_address()))] * len(pair.kernels)
     assert all(closed)
 
 
-def test_ports_closed_to_containers_are_open_to_others(apart: Apart) -> None:
+def test_ports_closed_to_containers_are_open_to_others(pair: SessionPair) -> None:
     agents = all_targets(*map(address, AGENTS))
     assert reachable_from_host("user1", agents) == set(agents)
     for agent in AGENTS:
-        names = [kernel["container"] for kernel in apart.kernels if kernel["agent"] == agent]
+        names = [kernel["container"] for kernel in pair.kernels if kernel["agent"] == agent]
         inner = [default_address(agent, name) for name in (*names, FOREIGN)]
-        here = targets_with_ports(METADATA, *list_addresses(agent), *inner)
-        assert reachable_from_host(agent, here) == set(here)
+        targets = targets_with_ports(METADATA, *list_addresses(agent), *inner)
+        assert reachable_from_host(agent, targets) == set(targets)
 
 
-def test_scan_finds_open_ports_without_the_firewall(apart: Apart) -> None:
+def test_scan_finds_open_ports_without_the_firewall(pair: SessionPair) -> None:
     """So the scan of test_firewall.py can fail; what is published of sessions is closed even then."""
-    agent = apart.wide.kernels[0]["agent"]
-    own = run_on(agent, LIST_PUBLISHED_PORTS)
-    found = {port for _address, port in scan([address(agent)], f"22,{PUBLISHED},30000-31000")}
-    assert {"22/open", f"{PUBLISHED}/open"} <= found
-    assert "->22/tcp" in own
-    assert not {port for port in found if f":{port.partition('/')[0]}->" in own}
-    greeted = run_on(agent, f"docker run --rm lab/python:1 {run_line('greeting', address(agent), 22)}")
-    assert "SSH-2.0" in greeted, "containers of others than sessions do not reach their agent"
+    agent = pair.wide.kernels[0]["agent"]
+    published = run_on(agent, LIST_PUBLISHED_PORTS)
+    ports = {port for _address, port in scan([address(agent)], f"22,{PUBLISHED},30000-31000")}
+    assert {"22/open", f"{PUBLISHED}/open"} <= ports
+    assert "->22/tcp" in published
+    assert not {port for port in ports if f":{port.partition('/')[0]}->" in published}
+    banner = run_on(agent, f"docker run --rm lab/python:1 {run_line('greeting', address(agent), 22)}")
+    assert "SSH-2.0" in banner, "containers of others than sessions do not reach their agent"
 
 
-@pytest.mark.usefixtures("apart")
+@pytest.mark.usefixtures("pair")
 def test_published_ports_answer_users_gateways_and_agents() -> None:
     urls = [f"http://{address(agent)}:{PUBLISHED}/" for agent in AGENTS]
     pages = run_on_all(run_line("fetch", *urls), ("user1", "gateway1", *AGENTS))
@@ -151,18 +153,17 @@ def test_published_ports_answer_users_gateways_and_agents() -> None:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_external_hosts_reach_only_published_ports_of_containers(apart: Apart, agent: str) -> None:
-    kernels = [kernel for kernel in apart.kernels if kernel["agent"] == agent]
+def test_external_hosts_reach_only_published_ports_of_containers(pair: SessionPair, agent: str) -> None:
+    kernels = [kernel for kernel in pair.kernels if kernel["agent"] == agent]
     names = [FOREIGN, *(kernel["container"] for kernel in kernels)]
     inner = [*(default_address(agent, name) for name in names), *(kernel["address"] for kernel in kernels)]
     with routes_through(agent, inner):
         assert reachable_from_host("user1", all_targets(*inner)) == set()
 
 
-def test_two_sessions_share_no_key(apart: Apart) -> None:
+def test_two_sessions_share_no_key(pair: SessionPair) -> None:
     wide, other = (
-        [public_keys(kernel, session.record["id"]) for kernel in session.kernels]
-        for session in (apart.wide, apart.other)
+        [public_keys(kernel, session.record["id"]) for kernel in session.kernels] for session in (pair.wide, pair.other)
     )
     # Of each container, a user's and a host's.
     assert [len(keys) for keys in (*wide, *other)] == [6, 6, 6, 4, 4]
@@ -172,30 +173,32 @@ def test_two_sessions_share_no_key(apart: Apart) -> None:
 
 
 @pytest.mark.parametrize("bridged_filtering", [0, 1])
-def test_sessions_reach_only_themselves_with_and_without_br_netfilter(apart: Apart, bridged_filtering: int) -> None:
+def test_sessions_reach_only_themselves_with_and_without_br_netfilter(
+    pair: SessionPair, bridged_filtering: int
+) -> None:
     set_to = "sysctl --write net.bridge.bridge-nf-call-iptables="
-    closed = [all_targets(*neighbours(apart, kernel)) for kernel in apart.kernels]
+    closed = [all_targets(*neighbour_addresses(pair, kernel)) for kernel in pair.kernels]
     try:
         run_on_all(f"{set_to}{bridged_filtering}")
-        assert alone_with_itself(apart) == [True] * len(apart.kernels)
-        asked = zip(apart.kernels, closed, strict=True)
-        assert in_parallel(*[partial(reachable_from_container, kernel, targets) for kernel, targets in asked]) == [
+        assert reach_own_session(pair) == [True] * len(pair.kernels)
+        pairs = zip(pair.kernels, closed, strict=True)
+        assert in_parallel(*[partial(reachable_from_container, kernel, targets) for kernel, targets in pairs]) == [
             set()
         ] * len(closed)
     finally:
         run_on_all(f"{set_to}1")
 
 
-def test_forged_frames_are_dropped(apart: Apart) -> None:
-    assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
+def test_forged_frames_are_dropped(pair: SessionPair) -> None:
+    assert send_forged_frames(pair.other) == {PEER, *LEGITIMATE}
 
 
-def test_containers_cannot_send_vxlan(apart: Apart) -> None:
+def test_containers_cannot_send_vxlan(pair: SessionPair) -> None:
     tunnel = [("udp", external_address(), TUNNEL)]
     assert reachable_from_host("agent2", tunnel) == set(tunnel)
-    assert in_parallel(*[partial(reachable_from_container, kernel, tunnel) for kernel in apart.kernels]) == [
+    assert in_parallel(*[partial(reachable_from_container, kernel, tunnel) for kernel in pair.kernels]) == [
         set()
-    ] * len(apart.kernels)
+    ] * len(pair.kernels)
 
 
 @pytest.mark.parametrize(
@@ -205,62 +208,60 @@ def test_containers_cannot_send_vxlan(apart: Apart) -> None:
         (f"flush set {TABLE} {SET_PEERS}", False, f"firewall set {SET_PEERS}: "),
     ],
 )
-def test_missing_rules_are_reported_and_restored(apart: Apart, fault: str, opens: bool, drift: str) -> None:
+def test_missing_rules_are_reported_and_restored(pair: SessionPair, fault: str, opens: bool, drift: str) -> None:
     with reconcile_paused("agent2"):
         run_on("agent2", f"nft {fault}")
-        assert send_forged_frames(apart.other) == ({PEER, *LEGITIMATE, *FORGED} if opens else LEGITIMATE)
+        assert send_forged_frames(pair.other) == ({PEER, *LEGITIMATE, *FORGED} if opens else LEGITIMATE)
         agent = all_targets(address("agent2"))
-        assert reachable_from_container(apart.other.container_on("agent2"), agent) == (set(agent) if opens else set())
+        assert reachable_from_container(pair.other.container_on("agent2"), agent) == (set(agent) if opens else set())
         direct = [default_address("agent2", FOREIGN)]
         with routes_through("agent2", direct):
             assert (("tcp", direct[0], PUBLISHED) in reachable_from_host("user1", all_targets(*direct))) == opens
-        run = apart.repair()
+        run = pair.repair()
     assert run.code == 0, run.output
     assert run.changed > 0
     assert f"+{drift}" in run.output
     assert opens or f"+{drift}{address('agent1')} . " in run.output
-    assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
+    assert send_forged_frames(pair.other) == {PEER, *LEGITIMATE}
 
 
-def test_rules_survive_engine_restart_and_flush(apart: Apart) -> None:
+def test_rules_survive_engine_restart_and_flush(pair: SessionPair) -> None:
     in_parallel(
         partial(run_on, "agent2", "nft flush ruleset; systemctl restart docker"),
         partial(run_on, "agent3", "systemctl restart docker"),
     )
-    wait_until(lambda: all(alone_with_itself(apart)))
-    closed = [
-        all_targets(*(inner for row in ROWS.values() for inner in row(apart, kernel))) for kernel in apart.kernels
-    ]
-    asked = zip(apart.kernels, closed, strict=True)
-    assert in_parallel(*[partial(reachable_from_container, kernel, targets) for kernel, targets in asked]) == [
+    wait_until(lambda: all(reach_own_session(pair)))
+    closed = [all_targets(*(inner for row in ROWS.values() for inner in row(pair, kernel))) for kernel in pair.kernels]
+    pairs = zip(pair.kernels, closed, strict=True)
+    assert in_parallel(*[partial(reachable_from_container, kernel, targets) for kernel, targets in pairs]) == [
         set()
     ] * len(closed)
-    assert send_forged_frames(apart.other) == {PEER, *LEGITIMATE}
+    assert send_forged_frames(pair.other) == {PEER, *LEGITIMATE}
 
 
-def test_restored_rules_cut_connections_opened_without_them(apart: Apart) -> None:
+def test_restored_rules_cut_connections_opened_without_them(pair: SessionPair) -> None:
     line = in_container(
-        apart.other.container_on("agent2"), "hold_connection", address("agent2"), options="--interactive"
+        pair.other.container_on("agent2"), "hold_connection", address("agent2"), options="--interactive"
     )
     with reconcile_paused("agent2"):
         run_on("agent2", f"nft flush table {TABLE}")
         command = ssh("agent2", line)
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as held:
-            assert held.stdout
-            assert held.stdout.readline() == "open\n"
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "open\n"
             run_on("agent2", f"systemctl start {RECONCILE_AGENT}.service")
-            assert held.communicate("go on\n", timeout=TIMEOUT)[0] == "silence\n"
+            assert process.communicate("go on\n", timeout=TIMEOUT)[0] == "silence\n"
 
 
-def alone_with_itself(apart: Apart) -> list[bool]:
+def reach_own_session(pair: SessionPair) -> list[bool]:
     """Return, for each container, whether it reaches all of its session and the world in every way."""
 
-    def look(kernel: Kernel) -> bool:
-        mates = (mate["address"] for mate in apart.mates(kernel))
+    def reaches_session(kernel: Kernel) -> bool:
+        mates = (mate["address"] for mate in pair.session_peers(kernel))
         targets = targets_with_ports(external_address()) + all_targets(*mates)
         try:
             return reachable_from_container(kernel, targets) == set(targets)
         except AssertionError:
             return False
 
-    return in_parallel(*[partial(look, kernel) for kernel in apart.kernels])
+    return in_parallel(*[partial(reaches_session, kernel) for kernel in pair.kernels])

@@ -14,6 +14,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
 
 def test_one_run_after_a_kill_repairs_or_removes_the_session(rounds: Iterator[random.Random], tmp_path: Path) -> None:
-    for chance in rounds:
-        for done in kill_at_start_and_end(chance, tmp_path):
-            print(done, flush=True)
+    for rng in rounds:
+        for description in kill_at_start_and_end(rng, tmp_path):
+            print(description, flush=True)

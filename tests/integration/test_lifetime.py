@@ -12,7 +12,7 @@ from tests.integration.sessions import Sessions
 pytestmark = pytest.mark.queue
 
 
-def ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
+def assert_ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
     """Check that a session that was waited for has ended with a code, and that nothing is left of it."""
     assert (run.code == 0) == (code == 0), run.output
     record = run.record
@@ -24,12 +24,12 @@ def ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
 
 
 def test_session_wait_with_a_successful_command_leaves_nothing(agent1_sessions: Sessions) -> None:
-    ended_by_command(agent1_sessions, agent1_sessions.create(command="true", wait=True, **SMALL), 0)
+    assert_ended_by_command(agent1_sessions, agent1_sessions.create(command="true", wait=True, **SMALL), 0)
 
 
 def test_session_wait_reports_a_failed_command_and_leaves_nothing(sessions: Sessions) -> None:
     command = "ssh sub1 hostname | grep sub1 && exit 3"
-    ended_by_command(sessions, sessions.create(command=command, wait=True, **TWO), 3)
+    assert_ended_by_command(sessions, sessions.create(command=command, wait=True, **TWO), 3)
 
 
 def test_finished_command_is_listed_and_removed_by_the_next_run(
@@ -62,17 +62,17 @@ def test_failure_policy_restart_restarts_dead_containers(sessions: Sessions) -> 
 
 
 def test_failure_policy_terminate_ends_the_session_and_frees_capacity(agent1_sessions: Sessions) -> None:
-    whole = {"cluster_size": 2, "designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": memory_share(2)}}
-    created = agent1_sessions.create(failure_policy="terminate", **whole)
-    waits = agent1_sessions.create(name=f"{agent1_sessions.name}-later", **whole)
+    whole_agent = {"cluster_size": 2, "designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": memory_share(2)}}
+    created = agent1_sessions.create(failure_policy="terminate", **whole_agent)
+    waits = agent1_sessions.create(name=f"{agent1_sessions.name}-later", **whole_agent)
     assert waits.record["status"] == "PENDING"
     sub = created.record["kernels"][1]
     run_on(sub["agent"], f"docker kill {sub['container']}")
     run = agent1_sessions.run("schedule_sessions")
     assert run.code == 0, run.output
-    over = queue_entries()[created.record["id"]]["record"]
-    assert (over["status"], over["exit_code"]) == ("TERMINATED", 137)
-    assert over["reason"] == "sub1 died with exit code 137 and session_failure_policy is terminate"
+    record = queue_entries()[created.record["id"]]["record"]
+    assert (record["status"], record["exit_code"]) == ("TERMINATED", 137)
+    assert record["reason"] == "sub1 died with exit code 137 and session_failure_policy is terminate"
     assert f"Session {waits.record['name']} is RUNNING." in run.text
 
 
@@ -81,13 +81,13 @@ def test_session_on_an_unreachable_agent_needs_force_to_terminate(
 ) -> None:
     assert sessions.create(**{**TWO, "cluster_size": 3}).code == 0
     during = agent_state()
-    asked = {"name": sessions.name, "queue_path": str(QUEUE)}
-    refused = sessions.terminate(*unreachable_agent2, **asked)
+    variables = {"name": sessions.name, "queue_path": str(QUEUE)}
+    refused = sessions.terminate(*unreachable_agent2, **variables)
     assert refused.code != 0
     assert "has containers on agents that cannot be used, so nothing was ended: agent2:" in refused.text
     assert "with session_force it ends without them, and they are cleared when they return" in refused.text
     assert agent_state() == during
-    ended = sessions.terminate(*unreachable_agent2, force=True, **asked)
+    ended = sessions.terminate(*unreachable_agent2, force=True, **variables)
     assert (ended.code, ended.record["status"]) == (0, "TERMINATED"), ended.output
     assert "agent2 will be cleared by the next run that can use it." in ended.text
     after = agent_state()

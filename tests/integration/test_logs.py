@@ -53,9 +53,9 @@ def test_logs_are_available_until_the_session_is_removed(sessions: Sessions) -> 
     assert run.record["session"] == {"id": created.record["id"], "name": sessions.name}
     assert (run.record["agents"], run.record["error"]) == ({}, None)
     first, second = run.record["kernels"]
-    said = [f"line {number}" for number in (48, 49, 50)]
-    said += ["main1: {{ 1 + 1 }}", "caf\ufffd \x1b[31m", "x" * 40000]
-    assert without_times(first["log"]) == said[-len(first["log"]) :]
+    lines = [f"line {number}" for number in (48, 49, 50)]
+    lines += ["main1: {{ 1 + 1 }}", "caf\ufffd \x1b[31m", "x" * 40000]
+    assert without_times(first["log"]) == lines[-len(first["log"]) :]
     assert len(first["log"]) >= 4
     assert (first["hostname"], first["agent"], first["status"]) == ("main1", main["agent"], "running")
     assert first["apps"] == {"served": [str(number) for number in range(199995, 200001)]}
@@ -78,11 +78,13 @@ def test_logs_are_available_until_the_session_is_removed(sessions: Sessions) -> 
     assert "== sub1" not in ended.output
     assert sessions.run("schedule_sessions").code == 0
     assert sessions.list_by_name() == {}
-    gone = sessions.run("session_logs", name=sessions.name)
-    assert gone.code != 0
-    over = f"the session '{sessions.name}' is TERMINATED: the command ended with exit code 3; its containers are gone"
-    assert gone.record["error"] == f"{over}, and their logs with them."
-    assert gone.record["error"] in gone.text
+    after = sessions.run("session_logs", name=sessions.name)
+    assert after.code != 0
+    message = (
+        f"the session '{sessions.name}' is TERMINATED: the command ended with exit code 3; its containers are gone"
+    )
+    assert after.record["error"] == f"{message}, and their logs with them."
+    assert after.record["error"] in after.text
 
 
 def test_unreadable_logging_driver_is_reported(sessions: Sessions) -> None:
@@ -91,9 +93,9 @@ def test_unreadable_logging_driver_is_reported(sessions: Sessions) -> None:
         agent, container = kernel["agent"], kernel["container"]
         labels = json.loads(run_on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {container}"))
         run_on(agent, f"docker rm -f {container}")
-        given = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
-        run_on(agent, f"docker run -d --log-driver none --name {container} {given} lab/python:1 sleep 600")
+        options = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
+        run_on(agent, f"docker run -d --log-driver none --name {container} {options} lab/python:1 sleep 600")
     run = sessions.run("session_logs", name=sessions.name)
     assert run.code == 0, run.output
-    why = "its log cannot be read: configured logging driver does not support reading"
-    assert [kernel["error"] for kernel in run.record["kernels"]] == [why, why]
+    error = "its log cannot be read: configured logging driver does not support reading"
+    assert [kernel["error"] for kernel in run.record["kernels"]] == [error, error]

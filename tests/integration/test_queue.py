@@ -19,31 +19,33 @@ BATCH = "while [ ! -e /tmp/over ]; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
-def alone() -> dict[str, Any]:
+def whole_agent() -> dict[str, Any]:
     """A request for so much of agent1 that there is room for one such container."""
     return {"designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": memory_share(1)}}
 
 
-def over(created: Run) -> None:
+def end_batch(created: Run) -> None:
     """Let the command of a batch session come to its end."""
     main = created.record["kernels"][0]
     run_in(main, "touch", "/tmp/over")
     wait_for_exit(main)
 
 
-def test_pending_session_keeps_its_request_and_starts_once(agent1_sessions: Sessions, alone: dict[str, Any]) -> None:
+def test_pending_session_keeps_its_request_and_starts_once(
+    agent1_sessions: Sessions, whole_agent: dict[str, Any]
+) -> None:
     first, later = agent1_sessions.name, f"{agent1_sessions.name}-later"
-    running = agent1_sessions.create(command=BATCH, **alone)
+    running = agent1_sessions.create(command=BATCH, **whole_agent)
     assert (running.code, running.record["status"]) == (0, "RUNNING"), running.output
 
-    waits = agent1_sessions.create(name=later, **alone)
+    waits = agent1_sessions.create(name=later, **whole_agent)
     assert (waits.code, waits.record["status"], waits.record["kernels"]) == (0, "PENDING", []), waits.output
-    assert waits.record["pending"]["shortfall"] == {"mem": alone["resources"]["mem"]}
+    assert waits.record["pending"]["shortfall"] == {"mem": whole_agent["resources"]["mem"]}
     assert f"room comes when these end: {first}" in waits.record["pending"]["reason"]
 
-    again = agent1_sessions.create(name=later, **alone)
+    again = agent1_sessions.create(name=later, **whole_agent)
     assert (again.code, again.changed, again.record) == (0, 0, waits.record), again.output
-    other = agent1_sessions.create(name=later, **{**alone, "priority": 11})
+    other = agent1_sessions.create(name=later, **{**whole_agent, "priority": 11})
     assert other.code != 0
     assert f"session_name: '{later}' is taken by a session (PENDING) that differs in session_priority" in other.text
 
@@ -53,11 +55,11 @@ def test_pending_session_keeps_its_request_and_starts_once(agent1_sessions: Sess
     assert row.split()[1:5] == ["Single-node", "1", "PENDING", "-"]
     assert row.endswith(waits.record["pending"]["reason"])
 
-    nothing = agent1_sessions.run("schedule_sessions")
-    assert (nothing.code, nothing.changed) == (0, 0), nothing.output
+    unchanged = agent1_sessions.run("schedule_sessions")
+    assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output
     assert queue_entries()[waits.record["id"]]["record"] == waits.record
 
-    over(running)
+    end_batch(running)
     both = in_parallel(*[lambda: agent1_sessions.run("schedule_sessions")] * 2)
     assert [run.code for run in both] == [0, 0], both[0].output + both[1].output
     assert sum(f"Session {later} is RUNNING." in run.text for run in both) == 1, both[0].output + both[1].output
@@ -67,16 +69,17 @@ def test_pending_session_keeps_its_request_and_starts_once(agent1_sessions: Sess
 
 
 def test_pending_sessions_are_cancelled_time_out_and_start_by_priority(
-    agent1_sessions: Sessions, alone: dict[str, Any]
+    agent1_sessions: Sessions, whole_agent: dict[str, Any]
 ) -> None:
     first, ended, late = agent1_sessions.name, f"{agent1_sessions.name}-ended", f"{agent1_sessions.name}-late"
     names = {priority: f"{agent1_sessions.name}-{priority}" for priority in (5, 50)}
-    assert agent1_sessions.create(**alone).code == 0
+    assert agent1_sessions.create(**whole_agent).code == 0
     waiting = {
-        name: agent1_sessions.create(name=name, priority=priority, **alone).record for priority, name in names.items()
+        name: agent1_sessions.create(name=name, priority=priority, **whole_agent).record
+        for priority, name in names.items()
     }
-    assert agent1_sessions.create(name=ended, **alone).record["status"] == "PENDING"
-    assert agent1_sessions.create(name=late, pending_timeout=1, **alone).record["status"] == "PENDING"
+    assert agent1_sessions.create(name=ended, **whole_agent).record["status"] == "PENDING"
+    assert agent1_sessions.create(name=late, pending_timeout=1, **whole_agent).record["status"] == "PENDING"
 
     cancelled = agent1_sessions.terminate(name=ended)
     assert (cancelled.code, cancelled.record["status"]) == (0, "CANCELLED"), cancelled.output
@@ -87,29 +90,31 @@ def test_pending_sessions_are_cancelled_time_out_and_start_by_priority(
     assert records[late]["status"] == "CANCELLED"
     assert records[late]["reason"] == "it waited longer than session_pending_timeout, 1 seconds"
 
-    over = agent1_sessions.terminate(name=first)
-    assert (over.code, over.record["status"]) == (0, "TERMINATED"), over.output
-    assert f"Session {names[50]} is RUNNING." in over.text
+    terminated = agent1_sessions.terminate(name=first)
+    assert (terminated.code, terminated.record["status"]) == (0, "TERMINATED"), terminated.output
+    assert f"Session {names[50]} is RUNNING." in terminated.text
     records = agent1_sessions.list_by_name()
     assert {name: record["status"] for name, record in records.items()} == {names[5]: "PENDING", names[50]: "RUNNING"}
     assert {name: records[name]["id"] for name in waiting} == {name: waiting[name]["id"] for name in waiting}
 
 
-def test_killed_run_keeps_pending_sessions(agent1_sessions: Sessions, alone: dict[str, Any], tmp_path: Path) -> None:
+def test_killed_run_keeps_pending_sessions(
+    agent1_sessions: Sessions, whole_agent: dict[str, Any], tmp_path: Path
+) -> None:
     later = f"{agent1_sessions.name}-later"
-    running = agent1_sessions.create(command=BATCH, **alone)
+    running = agent1_sessions.create(command=BATCH, **whole_agent)
     assert running.code == 0, running.output
-    variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **alone}.items()}
+    variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **whole_agent}.items()}
     kill_at_task(TASK_RECORD, command("create_session", tmp_path, variables))
     (waits,) = [entry for entry in queue_entries().values() if entry["name"] == later]
     assert waits["state"] == "waiting"
 
-    over(running)
+    end_batch(running)
     kill_at_task(TASK_CLAIM, command("schedule_sessions", tmp_path, {}))
     entry = queue_entries()[waits["id"]]
     assert (entry["state"], entry["spec"]) == ("starting", waits["spec"])
     assert agent1_sessions.run("schedule_sessions").code == 0
     record = agent1_sessions.list_by_name()[later]
     assert (record["id"], record["status"]) == (waits["id"], "RUNNING")
-    healthy = agent1_sessions.create(name=later, **alone)
+    healthy = agent1_sessions.create(name=later, **whole_agent)
     assert (healthy.code, healthy.changed, healthy.record) == (0, 0, record), healthy.output

@@ -23,30 +23,30 @@ pytestmark = pytest.mark.queue
 TWO_AGENTS = ("--limit", "localhost,gateway1,agent1,agent2")
 
 
-def soon(chance: random.Random, *runs: Callable[[], Run]) -> list[Run]:
+def run_almost_at_once(rng: random.Random, *runs: Callable[[], Run]) -> list[Run]:
     """Begin runs at almost the same moment, and return what came of each."""
 
     def begin(run: Callable[[], Run], delay: float) -> Run:
         time.sleep(delay)
         return run()
 
-    return in_parallel(*[partial(begin, run, chance.uniform(0, 0.5)) for run in runs])
+    return in_parallel(*[partial(begin, run, rng.uniform(0, 0.5)) for run in runs])
 
 
-def settled(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
+def wait_for_statuses(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
     """Return the records of the sessions that run, once so many do and so many wait; nobody asks for a start."""
-    wanted = Counter(RUNNING=running, PENDING=waiting)
+    expected = Counter(RUNNING=running, PENDING=waiting)
     records: list[dict[str, Any]] = []
 
-    def as_wanted() -> bool:
+    def is_reached() -> bool:
         records[:] = sessions.list_by_name(*TWO_AGENTS).values()
-        return Counter(record["status"] for record in records) == wanted
+        return Counter(record["status"] for record in records) == expected
 
-    wait_until(as_wanted, 90)
+    wait_until(is_reached, 90)
     return [record for record in records if record["status"] == "RUNNING"]
 
 
-def assert_no_agent_gave_more_than_it_has() -> None:
+def assert_no_agent_is_overcommitted() -> None:
     """What agents hold of sessions is at most what they have."""
     capacity = memory_share(1)
     for agent, stored in stored_sessions().items():
@@ -56,22 +56,22 @@ def assert_no_agent_gave_more_than_it_has() -> None:
 
 @pytest.mark.soak
 def test_concurrent_starts_fill_two_agents_exactly(sessions: Sessions, rounds: Iterator[random.Random]) -> None:
-    asked = {"image": BUSYBOX, "resources": {"cpu": 1, "mem": memory_share(1)}}
+    request = {"image": BUSYBOX, "resources": {"cpu": 1, "mem": memory_share(1)}}
     names = [f"{sessions.name}-{number}" for number in range(3)]
-    for chance in rounds:
-        creations = [partial(sessions.create, *TWO_AGENTS, name=name, **asked) for name in names]
-        for run in soon(chance, *creations):
+    for rng in rounds:
+        creations = [partial(sessions.create, *TWO_AGENTS, name=name, **request) for name in names]
+        for run in run_almost_at_once(rng, *creations):
             assert run.code == 0, run.output
-        running = settled(sessions, 2, 1)
+        running = wait_for_statuses(sessions, 2, 1)
         assert {kernel["agent"] for record in running for kernel in record["kernels"]} == set(AGENTS[:2])
-        assert_no_agent_gave_more_than_it_has()
+        assert_no_agent_is_overcommitted()
 
         ends = [partial(sessions.terminate, *TWO_AGENTS, id=record["id"]) for record in running]
-        ended = soon(chance, *ends)
+        ended = run_almost_at_once(rng, *ends)
         assert [run.code for run in ended] == [0, 0], ended[0].output + ended[1].output
-        (later,) = settled(sessions, 1, 0)
+        (later,) = wait_for_statuses(sessions, 1, 0)
         assert later["id"] not in {record["id"] for record in running}
-        assert_no_agent_gave_more_than_it_has()
+        assert_no_agent_is_overcommitted()
         sessions.terminate_all()
 
 
@@ -80,8 +80,10 @@ def test_concurrent_sessions_get_distinct_names_subnets_and_vnis(
     sessions: Sessions, rounds: Iterator[random.Random]
 ) -> None:
     names = [f"{sessions.name}-{number}" for number in range(2)]
-    for chance in rounds:
-        runs = soon(chance, *[partial(sessions.create, name=name, **{**THREE, "image": BUSYBOX}) for name in names])
+    for rng in rounds:
+        runs = run_almost_at_once(
+            rng, *[partial(sessions.create, name=name, **{**THREE, "image": BUSYBOX}) for name in names]
+        )
         assert [(run.code, run.record["status"]) for run in runs] == [(0, "RUNNING")] * 2, [run.output for run in runs]
         for values in (
             [kernel["container"] for run in runs for kernel in run.record["kernels"]],

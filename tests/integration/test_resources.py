@@ -55,8 +55,8 @@ def cdi() -> Iterator[None]:
         "/etc/cdi/nvidia.json": json.dumps(CDI),
         "/etc/docker/daemon.json": json.dumps({"features": {"cdi": True}}),
     }
-    there = run_on("agent3", f"ls -d {' '.join(files)} 2> /dev/null", check=False)
-    assert not there, f"agent3 has {there} of its own"
+    existing = run_on("agent3", f"ls -d {' '.join(files)} 2> /dev/null", check=False)
+    assert not existing, f"agent3 has {existing} of its own"
     try:
         run_on("agent3", "mkdir -p /etc/cdi /etc/docker")
         for path, text in files.items():
@@ -69,53 +69,53 @@ def cdi() -> Iterator[None]:
         )
 
 
-def can_give(agent: str) -> dict[str, list[int]]:
+def engine_limits(agent: str) -> dict[str, list[int]]:
     """Return the limits that an agent's engine can give: all, if it may raise them, else those of its containerd."""
-    told = run_on(agent, "cat /proc/$(pidof containerd)/limits /proc/$(pidof containerd)/status")
-    lines = dict(line.split(":", 1) for line in told.splitlines() if line.startswith("CapBnd:"))
+    output = run_on(agent, "cat /proc/$(pidof containerd)/limits /proc/$(pidof containerd)/status")
+    lines = dict(line.split(":", 1) for line in output.splitlines() if line.startswith("CapBnd:"))
     if int(lines["CapBnd"], 16) & SYS_RESOURCE:
         return {"nofile": [1 << 20] * 2, "memlock": [-1] * 2}
-    hard = {line[:17]: line.split()[-2] for line in told.splitlines() if line.startswith("Max")}
+    hard = {line[:17]: line.split()[-2] for line in output.splitlines() if line.startswith("Max")}
     files, locked = hard["Max open files   "], hard["Max locked memory"]
     nofile = (1 << 20) if files == "unlimited" else min(1 << 20, int(files))
     return {"nofile": [nofile] * 2, "memlock": [-1 if locked == "unlimited" else int(locked)] * 2}
 
 
-def looked(kernel: Kernel) -> dict[str, Any]:
+def limits_inside(kernel: Kernel) -> dict[str, Any]:
     """Return what user work sees in a container."""
     return dict(json.loads(run_in(kernel, "python3", "-c", source("limits"))))
 
 
-def configured(kernel: Kernel) -> dict[str, Any]:
+def host_config(kernel: Kernel) -> dict[str, Any]:
     """Return what the engine was asked for a container."""
     return dict(json.loads(run_on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"])
 
 
 def capabilities(kernel: Kernel, kind: str) -> int:
     """Return the capabilities of root in a container."""
-    told = run_in(kernel, "awk", f"/^{kind}:/ {{ print $2 }}", "/proc/self/status", user="root")
-    return int(told, 16)
+    mask = run_in(kernel, "awk", f"/^{kind}:/ {{ print $2 }}", "/proc/self/status", user="root")
+    return int(mask, 16)
 
 
 @pytest.mark.usefixtures("infiniband")
 def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions) -> None:
-    asked = {**SPREAD, "infiniband": True}
-    run = sessions.create(**asked)
+    request = {**SPREAD, "infiniband": True}
+    run = sessions.create(**request)
     assert run.code == 0, run.output
     main, sub = run.record["kernels"]
     assert {kernel["agent"] for kernel in (main, sub)} == set(BOTH)
     for kernel in (main, sub):
-        seen, engine, limits = looked(kernel), configured(kernel), can_give(kernel["agent"])
-        assert (len(seen["cores"]), engine["CpusetCpus"]) == (1, ",".join(map(str, seen["cores"])))
-        assert (seen["memory"], seen["shared"]) == (str(MEMORY), SHARED)
+        inside, engine, limits = limits_inside(kernel), host_config(kernel), engine_limits(kernel["agent"])
+        assert (len(inside["cores"]), engine["CpusetCpus"]) == (1, ",".join(map(str, inside["cores"])))
+        assert (inside["memory"], inside["shared"]) == (str(MEMORY), SHARED)
         assert (engine["Memory"], engine["MemorySwap"], engine["ShmSize"]) == (MEMORY, MEMORY, SHARED)
         # Version 1 counts memory and swap together, version 2 swap alone.
-        assert (seen["memory and swap"], seen["swap"]) in ((str(MEMORY), None), (None, "0"))
-        assert {name: seen[name] for name in limits} == limits
+        assert (inside["memory and swap"], inside["swap"]) in ((str(MEMORY), None), (None, "0"))
+        assert {name: inside[name] for name in limits} == limits
         login = run_in(main, "ssh", kernel["hostname"], "ulimit -Sn; ulimit -Hn; ulimit -Sl; ulimit -Hl").split()
         locked = [str(limit // 1024) if limit >= 0 else "unlimited" for limit in limits["memlock"]]
         assert login == [*map(str, limits["nofile"]), *locked]
-        assert {one.removeprefix("CAP_") for one in engine["CapAdd"]} == {"IPC_LOCK", "SYS_NICE"}
+        assert {name.removeprefix("CAP_") for name in engine["CapAdd"]} == {"IPC_LOCK", "SYS_NICE"}
         for kind in ("CapBnd", "CapEff"):
             assert capabilities(kernel, kind) & (IPC_LOCK | SYS_NICE) == IPC_LOCK | SYS_NICE
         assert run_in(kernel, "find", "/dev/infiniband", "-type", "c").split() == ["/dev/infiniband/uverbs0"]
@@ -123,7 +123,7 @@ def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions)
             run_in(kernel, "sh", "-c", ": <> /dev/infiniband/uverbs0; stat -c %U /dev/infiniband/uverbs0") == "work\n"
         )
         assert run_on(kernel["agent"], "stat -c '%U %a' /dev/infiniband/uverbs0") == "root 600\n"
-    again = sessions.create(**asked)
+    again = sessions.create(**request)
     assert (again.code, again.changed) == (0, 0), again.output
 
 
@@ -137,14 +137,16 @@ def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None
 @pytest.mark.usefixtures("cdi")
 def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions) -> None:
     sessions.limit_to("agent3")
-    asked = {"designated_agents": ["agent3"], "resources": {"cpu": 1, "mem": MEMORY, "cuda.device": 1}}
-    run = sessions.create(**asked)
+    request = {"designated_agents": ["agent3"], "resources": {"cpu": 1, "mem": MEMORY, "cuda.device": 1}}
+    run = sessions.create(**request)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
-    (request,) = configured(main)["DeviceRequests"]
+    (request,) = host_config(main)["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])
-    seen = dict(line.split("=", 1) for line in run_in(main, "cat", "/proc/1/environ", user="root").split("\0") if line)
-    assert (seen["CDI"], seen["NVIDIA_VISIBLE_DEVICES"]) == ("gave", "void")
+    environment = dict(
+        line.split("=", 1) for line in run_in(main, "cat", "/proc/1/environ", user="root").split("\0") if line
+    )
+    assert (environment["CDI"], environment["NVIDIA_VISIBLE_DEVICES"]) == ("gave", "void")
     assert run_in(main, "sh", "-c", ": <> /dev/fuse; echo opened") == "opened\n"
-    again = sessions.create(**asked)
+    again = sessions.create(**request)
     assert (again.code, again.changed) == (0, 0), again.output

@@ -23,43 +23,46 @@ ROLES = {
 }
 
 
-def given(kernel: Kernel) -> set[str]:
+def passed_devices(kernel: Kernel) -> set[str]:
     """Return the devices that the engine has given to a container."""
     shape = "{{json .HostConfig.Devices}}"
     devices = json.loads(run_on(kernel["agent"], f"docker inspect --format '{shape}' {kernel['container']}"))
     return {device["PathInContainer"] for device in devices or []}
 
 
-def opened(kernel: Kernel) -> set[str]:
+def usable_devices(kernel: Kernel) -> set[str]:
     """Return the devices that the user can open for reading and writing in a container."""
-    look = "for device in /dev/fuse /dev/net/tun; do (: <> $device) 2> /dev/null && echo $device; done; true"
-    return set(run_in(kernel, "sh", "-c", look).split())
+    script = "for device in /dev/fuse /dev/net/tun; do (: <> $device) 2> /dev/null && echo $device; done; true"
+    return set(run_in(kernel, "sh", "-c", script).split())
 
 
 def test_roles_have_their_own_image_environment_and_devices(
     sessions: Sessions,
 ) -> None:
-    asked = {"roles": ROLES, "env": {"ALL": "know", "PART": "unknown"}, **SMALL}
-    run = sessions.create(**asked)
+    request = {"roles": ROLES, "env": {"ALL": "know", "PART": "unknown"}, **SMALL}
+    run = sessions.create(**request)
     assert (run.code, run.record["status"], run.record["cluster_size"]) == (0, "RUNNING", 3), run.output
     main, *workers = kernels = run.record["kernels"]
     assert [kernel["hostname"] for kernel in kernels] == ["main1", "worker1", "worker2"]
     assert [kernel["rank"] for kernel in kernels] == [0, 1, 2]
 
     for kernel in kernels:
-        seen = parse_environment(run_in(kernel, "env"))
+        environment = parse_environment(run_in(kernel, "env"))
         image, part = (PYTHON, "leads") if kernel is main else (BUSYBOX, "works")
-        assert (seen["BACKENDAI_KERNEL_IMAGE"], seen["PART"], seen["ALL"]) == (image, part, "know")
-        assert (seen["BACKENDAI_CLUSTER_ROLE"], seen["BACKENDAI_CLUSTER_IDX"]) == (kernel["role"], str(kernel["index"]))
-        assert seen["BACKENDAI_CLUSTER_REPLICAS"] == "main:1,worker:2"
-        assert seen["BACKENDAI_CLUSTER_HOSTS"] == "main1,worker1,worker2"
+        assert (environment["BACKENDAI_KERNEL_IMAGE"], environment["PART"], environment["ALL"]) == (image, part, "know")
+        assert (environment["BACKENDAI_CLUSTER_ROLE"], environment["BACKENDAI_CLUSTER_IDX"]) == (
+            kernel["role"],
+            str(kernel["index"]),
+        )
+        assert environment["BACKENDAI_CLUSTER_REPLICAS"] == "main:1,worker:2"
+        assert environment["BACKENDAI_CLUSTER_HOSTS"] == "main1,worker1,worker2"
         assert run_in(main, "ssh", kernel["hostname"], "hostname").strip() == kernel["hostname"]
 
-    assert [given(kernel) for kernel in kernels] == [opened(kernel) for kernel in kernels]
-    assert given(main) == set()
-    assert [len(given(worker)) for worker in workers] == [1, 1]
-    assert set.union(*map(given, workers)) == DEVICES
-    again = sessions.create(**asked)
+    assert [passed_devices(kernel) for kernel in kernels] == [usable_devices(kernel) for kernel in kernels]
+    assert passed_devices(main) == set()
+    assert [len(passed_devices(worker)) for worker in workers] == [1, 1]
+    assert set.union(*map(passed_devices, workers)) == DEVICES
+    again = sessions.create(**request)
     assert (again.code, again.changed) == (0, 0), again.output
 
     more: dict[str, Any] = {
@@ -75,6 +78,8 @@ def test_roles_have_their_own_image_environment_and_devices(
     assert waits.record["id"] not in queue_entries()
     started = sessions.list_by_name()[more["name"]]
     assert (started["id"], started["status"]) == (waits.record["id"], "RUNNING")
-    pairs = {(kernel["agent"], device) for kernel in started["kernels"] for device in given(kernel)}
+    pairs = {(kernel["agent"], device) for kernel in started["kernels"] for device in passed_devices(kernel)}
     assert len(pairs) == len(started["kernels"]) == more["cluster_size"]
-    assert [opened(kernel) for kernel in started["kernels"]] == [given(kernel) for kernel in started["kernels"]]
+    assert [usable_devices(kernel) for kernel in started["kernels"]] == [
+        passed_devices(kernel) for kernel in started["kernels"]
+    ]

@@ -36,9 +36,12 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
     """Run ``provision_scheduler`` with ``scheduler_*`` variables given without their prefix; nothing stays."""
 
     def run(*options: str, **variables: object) -> Run:
-        asked = {"inventory": f"{FOLDER}/hosts.yml", "command": PROGRAM, "interval": "1s", **variables}
-        given = {"scheduler_group": "gateways", **{f"scheduler_{name}": value for name, value in asked.items()}}
-        return run_playbook("provision_scheduler", tmp_path, given, *options)
+        options_by_name = {"inventory": f"{FOLDER}/hosts.yml", "command": PROGRAM, "interval": "1s", **variables}
+        extra_vars = {
+            "scheduler_group": "gateways",
+            **{f"scheduler_{name}": value for name, value in options_by_name.items()},
+        }
+        return run_playbook("provision_scheduler", tmp_path, extra_vars, *options)
 
     assert run_on(MANAGER, TRACES) == ""
     stand_in = f"#!/usr/bin/python3\n{source('note_run')}"
@@ -51,7 +54,7 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
     assert run_on(MANAGER, TRACES) == "", removed
 
 
-def conduct(seconds: float, code: int) -> None:
+def set_behaviour(seconds: float, code: int) -> None:
     """Let the stand-in's runs take so long, and end with this exit code."""
     run_on(MANAGER, f"echo {seconds} {code} > '{FOLDER}/conduct'")
 
@@ -71,19 +74,19 @@ def notes(count: int) -> list[dict[str, Any]]:
 def test_timer_repeats_the_playbook_without_overlap(provision: Provision) -> None:
     run_on(MANAGER, f"chmod 777 '{FOLDER}'")
     variables = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": 1}
-    asked = {"options": OPTIONS, "user": "daemon", "directory": FOLDER, "environment": variables, "interval": "100ms"}
-    installed = provision(**asked)
+    options = {"options": OPTIONS, "user": "daemon", "directory": FOLDER, "environment": variables, "interval": "100ms"}
+    installed = provision(**options)
     assert installed.code == 0, installed.output
     assert run_on(MANAGER, f"systemd-analyze verify {UNITS}") == ""
     assert run_on(MANAGER, f"systemctl is-enabled {UNIT_SCHEDULER}.timer").strip() == "enabled"
     runs = notes(8)
     assert runs[0]["arguments"] == ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions", *OPTIONS]
     assert runs[0]["directory"] == FOLDER
-    wanted = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": "1", "USER": "daemon", "RUNTIME_DIRECTORY": CONNECTIONS}
-    assert {**wanted, "ANSIBLE_SSH_CONTROL_PATH_DIR": CONNECTIONS}.items() <= runs[0]["environment"].items()
+    expected = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": "1", "USER": "daemon", "RUNTIME_DIRECTORY": CONNECTIONS}
+    assert {**expected, "ANSIBLE_SSH_CONTROL_PATH_DIR": CONNECTIONS}.items() <= runs[0]["environment"].items()
     pauses = [later["began"] - earlier["ended"] for earlier, later in itertools.pairwise(runs)]
     assert 0.1 <= min(pauses) <= max(pauses) < 5
-    again = provision(**asked)
+    again = provision(**options)
     assert (again.code, again.changed) == (0, 0), again.output
 
 
@@ -92,11 +95,11 @@ def test_check_mode_changes_nothing_and_new_interval_applies_at_once(provision: 
     assert (bare.code, bare.changed) == (0, 1), bare.output
     assert run_on(MANAGER, TRACES) == ""
     assert provision(interval="52w").code == 0
-    there = run_on(MANAGER, f"{TRACES}; cat {UNITS}")
-    for asked, changes in (({"interval": "1s"}, 1), ({"state": "absent"}, 2)):
-        checked = provision("--check", **asked)
+    before = run_on(MANAGER, f"{TRACES}; cat {UNITS}")
+    for options, changes in (({"interval": "1s"}, 1), ({"state": "absent"}, 2)):
+        checked = provision("--check", **options)
         assert (checked.code, checked.changed) == (0, changes), checked.output
-        assert run_on(MANAGER, f"{TRACES}; cat {UNITS}") == there
+        assert run_on(MANAGER, f"{TRACES}; cat {UNITS}") == before
     assert run_on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False) == ""
     changed = provision(interval="1s")
     assert (changed.code, changed.changed) == (0, 1), changed.output
@@ -106,14 +109,14 @@ def test_check_mode_changes_nothing_and_new_interval_applies_at_once(provision: 
 def test_failed_runs_are_repeated_and_absent_removes_everything(
     provision: Provision,
 ) -> None:
-    conduct(0.5, 3)
+    set_behaviour(0.5, 3)
     assert provision().code == 0
     notes(2)
     assert "status=3" in run_on(MANAGER, f"journalctl --since=-1min --unit={UNIT_SCHEDULER}")
-    conduct(9, 3)
+    set_behaviour(9, 3)
     time.sleep(1)  # Runs that began before are over by then.
-    under_way = f"systemctl status {UNIT_SCHEDULER} | grep 'Active: activating'"
-    wait_until(lambda: run_on(MANAGER, under_way, check=False))
+    is_running = f"systemctl status {UNIT_SCHEDULER} | grep 'Active: activating'"
+    wait_until(lambda: run_on(MANAGER, is_running, check=False))
     before = notes(0)
     removed = provision(state="absent")
     assert (removed.code, removed.changed) == (0, 2), removed.output
@@ -137,8 +140,8 @@ def test_all_invalid_options_are_reported_together(provision: Provision) -> None
     }
     refused = provision(**{option: case[0] for option, case in cases.items()})
     assert refused.code != 0
-    for option, (value, wanted) in cases.items():
-        assert f"scheduler_{option}: '{value}' must be {wanted}." in refused.output.replace("''", "'")
+    for option, (value, requirement) in cases.items():
+        assert f"scheduler_{option}: '{value}' must be {requirement}." in refused.output.replace("''", "'")
     assert run_on(MANAGER, TRACES) == ""
 
 

@@ -21,30 +21,30 @@ pytestmark = [pytest.mark.isolation, pytest.mark.provisioning]
 PUBLIC = "192.88.99.77"
 ENGINE_PORT = 2375
 DROP_IN = "/etc/systemd/system/docker.service.d/segmentation.conf"
-ANSWERS = "for i in $(seq 60); do docker info >/dev/null 2>&1 && exit; sleep 1; done; exit 1"
+AWAIT_ENGINE = "for i in $(seq 60); do docker info >/dev/null 2>&1 && exit; sleep 1; done; exit 1"
 
 
 def findings(**options: Any) -> dict[str, str]:
     """Return what the module finds on agent1, by kind; each of it has to be a warning too."""
-    asked = json.dumps({"underlay_address": address("agent1"), **options})
-    done = ansible("ansible", "-i", INVENTORY, "agent1", "-m", MODULE_SEGMENTATION, "-a", asked)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = yaml.safe_load(done.stdout.partition("=> ")[2])
+    module_args = json.dumps({"underlay_address": address("agent1"), **options})
+    process = ansible("ansible", "-i", INVENTORY, "agent1", "-m", MODULE_SEGMENTATION, "-a", module_args)
+    assert process.returncode == 0, process.stdout + process.stderr
+    result = yaml.safe_load(process.stdout.partition("=> ")[2])
     assert result["changed"] is False
     # Wherever the lines of warnings were wrapped.
-    shown = "".join(done.stderr.split())
-    assert all("".join(finding["message"].split()) in shown for finding in result["findings"])
+    warnings = "".join(process.stderr.split())
+    assert all("".join(finding["message"].split()) in warnings for finding in result["findings"])
     return {finding["kind"]: finding["message"] for finding in result["findings"]}
 
 
 @contextmanager
-def made(there: str, gone: str) -> Iterator[None]:
+def arranged(begin: str, end: str) -> Iterator[None]:
     """Let a shell line have been run on agent1 for a while."""
     try:
-        run_on("agent1", there)
+        run_on("agent1", begin)
         yield
     finally:
-        run_on("agent1", gone)
+        run_on("agent1", end)
 
 
 def test_provisioned_agent_has_no_findings() -> None:
@@ -52,21 +52,21 @@ def test_provisioned_agent_has_no_findings() -> None:
 
 
 def test_public_address_is_a_finding() -> None:
-    with made(f"ip address add {PUBLIC}/32 dev eth0", f"ip address del {PUBLIC}/32 dev eth0"):
+    with arranged(f"ip address add {PUBLIC}/32 dev eth0", f"ip address del {PUBLIC}/32 dev eth0"):
         assert f"it has the public address {PUBLIC}, " in findings()["public_address"]
 
 
 def test_control_nodes_and_users_in_the_agent_network_are_a_finding() -> None:
     agent, user = address("agent1"), address("user1")
-    said = findings(users={"user1": user, "user2": "203.0.113.2"}, managers={"manager1": agent})["shared_network"]
-    assert f"managers manager1 ({agent}) and users user1 ({user}) share the agents' own network " in said
+    message = findings(users={"user1": user, "user2": "203.0.113.2"}, managers={"manager1": agent})["shared_network"]
+    assert f"managers manager1 ({agent}) and users user1 ({user}) share the agents' own network " in message
 
 
 def test_engine_with_tcp_socket_is_a_finding() -> None:
     opened = f"[Service]\\nEnvironment=DOCKER_OPTS=-H=tcp://{address('agent1')}:{ENGINE_PORT}\\n"
-    there = f"mkdir -p $(dirname {DROP_IN}); printf '{opened}' > {DROP_IN}"
-    restart = f"systemctl daemon-reload; systemctl restart docker; {ANSWERS}"
-    with made(f"{there}; {restart}", f"rm {DROP_IN}; rmdir $(dirname {DROP_IN}); {restart}"):
+    create = f"mkdir -p $(dirname {DROP_IN}); printf '{opened}' > {DROP_IN}"
+    restart = f"systemctl daemon-reload; systemctl restart docker; {AWAIT_ENGINE}"
+    with arranged(f"{create}; {restart}", f"rm {DROP_IN}; rmdir $(dirname {DROP_IN}); {restart}"):
         assert f"the Docker engine listens at {address('agent1')}:{ENGINE_PORT}: " in findings()["engine_socket"]
 
 
@@ -76,7 +76,7 @@ def test_unfiltered_ipv6_is_a_finding() -> None:
         assert "IPv6 is up on eth0 and no rule drops what comes in over it: " in findings()["ipv6"]
         other = "nft add table ip6 segmentation; nft add chain ip6 segmentation input"
         policy = "'{ type filter hook input priority 0; policy drop; }'"
-        with made(f"{other} {policy}", "nft delete table ip6 segmentation"):
+        with arranged(f"{other} {policy}", "nft delete table ip6 segmentation"):
             assert findings() == {}
 
 

@@ -29,7 +29,7 @@ def new_key(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Opened:
+class UserKeySession:
     """A session that a user's own key opens, and that key."""
 
     session: StartedSession
@@ -43,16 +43,16 @@ class Opened:
     def login(self, kernel: Kernel, key: Path) -> subprocess.CompletedProcess[str]:
         """Log in to a container from outside of its session, through its agent, with the host key checked."""
         target = default_address(kernel["agent"], kernel["container"])
-        known = key.with_name("known_hosts")
-        known.write_text(run_in(self.main, "cat", "/home/work/.ssh/known_hosts"))
-        through = shlex.join([*ssh(kernel["agent"], "")[:-1], "-W", f"{target}:22"])
+        known_hosts = key.with_name("known_hosts")
+        known_hosts.write_text(run_in(self.main, "cat", "/home/work/.ssh/known_hosts"))
+        proxy_command = shlex.join([*ssh(kernel["agent"], "")[:-1], "-W", f"{target}:22"])
         options = {
             "BatchMode": "yes",
             "HostKeyAlias": kernel["hostname"],
             "IdentitiesOnly": "yes",
-            "ProxyCommand": through,
+            "ProxyCommand": proxy_command,
             "StrictHostKeyChecking": "yes",
-            "UserKnownHostsFile": str(known),
+            "UserKnownHostsFile": str(known_hosts),
         }
         words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         line = ["ssh", "-F", "none", "-i", str(key), *words, f"work@{target}", "hostname; id -un"]
@@ -60,35 +60,35 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def user_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserKeySession]:
     """Two containers of nothing but busybox on two agents, and a key for main1; the run told all that it could."""
-    folder = tmp_path_factory.mktemp("opened")
+    folder = tmp_path_factory.mktemp("user_session")
     with started_session(folder, "-vvv", **PAIR, authorized_keys=[new_key(folder / "user")]) as session:
-        yield Opened(session, folder / "user")
+        yield UserKeySession(session, folder / "user")
 
 
-def test_64_concurrent_logins_succeed(opened: Opened) -> None:
+def test_64_concurrent_logins_succeed(user_session: UserKeySession) -> None:
     burst = "for one in $(seq 64); do (ssh sub1 hostname || echo refused) & done; wait"
-    assert run_in(opened.main, "sh", "-c", burst).split() == ["sub1"] * 64
+    assert run_in(user_session.main, "sh", "-c", burst).split() == ["sub1"] * 64
 
 
-def test_user_key_opens_main1(opened: Opened) -> None:
-    done = opened.login(opened.main, opened.key)
-    assert (done.returncode, done.stdout.split()) == (0, ["main1", "work"]), done.stderr
+def test_user_key_opens_main1(user_session: UserKeySession) -> None:
+    process = user_session.login(user_session.main, user_session.key)
+    assert (process.returncode, process.stdout.split()) == (0, ["main1", "work"]), process.stderr
 
 
-def test_user_key_opens_no_other_container(opened: Opened) -> None:
-    done = opened.login(opened.session.kernels[1], opened.key)
-    assert (done.returncode, done.stdout) == (255, "")
-    assert "Permission denied (publickey)" in done.stderr
+def test_user_key_opens_no_other_container(user_session: UserKeySession) -> None:
+    process = user_session.login(user_session.session.kernels[1], user_session.key)
+    assert (process.returncode, process.stdout) == (255, "")
+    assert "Permission denied (publickey)" in process.stderr
 
 
-def test_unauthorized_key_opens_nothing(opened: Opened, tmp_path: Path) -> None:
+def test_unauthorized_key_opens_nothing(user_session: UserKeySession, tmp_path: Path) -> None:
     new_key(tmp_path / "stranger")
-    for kernel in opened.session.kernels:
-        done = opened.login(kernel, tmp_path / "stranger")
-        assert (done.returncode, done.stdout) == (255, "")
-        assert "Permission denied (publickey)" in done.stderr
+    for kernel in user_session.session.kernels:
+        process = user_session.login(kernel, tmp_path / "stranger")
+        assert (process.returncode, process.stdout) == (255, "")
+        assert "Permission denied (publickey)" in process.stderr
 
 
 def identity(kernel: Kernel) -> dict[str, str]:
@@ -101,8 +101,8 @@ def identity(kernel: Kernel) -> dict[str, str]:
     }
 
 
-def test_only_main1_has_the_user_key(opened: Opened) -> None:
-    main, sub = (public_keys(kernel, opened.session.record["id"]) for kernel in opened.session.kernels)
+def test_only_main1_has_the_user_key(user_session: UserKeySession) -> None:
+    main, sub = (public_keys(kernel, user_session.session.record["id"]) for kernel in user_session.session.kernels)
     assert (len(main), len(sub)) == (5, 4)
     assert sub < main
 
@@ -116,36 +116,36 @@ def private_material(kernel: Kernel, session: str) -> list[str]:
     return [*secret, *(base64.b64encode(key).decode()[:-4] for key in keys)]
 
 
-def test_private_keys_are_only_on_their_agent(opened: Opened) -> None:
-    run = opened.session.run
+def test_private_keys_are_only_on_their_agent(user_session: UserKeySession) -> None:
+    run = user_session.session.run
     ids = "docker ps --all --quiet"
     inspected = dict(zip(AGENTS, run_on_all(f'[ -z "$({ids})" ] || docker inspect $({ids})'), strict=True))
     public = {"the log of -vvv": run.output, **inspected}
     assert [place for place, text in public.items() if "PRIVATE KEY" in text] == []
-    found = set()
+    encoded_keys = set()
     for kernel in run.record["kernels"]:
         folder = f"{SESSIONS}/{run.record['id']}/{kernel['hostname']}/ssh"
-        stated = run_on(kernel["agent"], f"stat -c '%a %U' {folder}/id_ed25519 {folder}/host_key").splitlines()
-        assert stated == ["600 root", "600 root"]
+        modes = run_on(kernel["agent"], f"stat -c '%a %U' {folder}/id_ed25519 {folder}/host_key").splitlines()
+        assert modes == ["600 root", "600 root"]
         assert run_in(kernel, "stat", "-c", "%a %U", "/home/work/.ssh/id_ed25519").split() == ["600", "work"]
         material = private_material(kernel, run.record["id"])
         assert [place for place, text in public.items() if any(part in text for part in material)] == []
-        found |= {material[-2], material[-1]}
-    assert len(found) == 4
+        encoded_keys |= {material[-2], material[-1]}
+    assert len(encoded_keys) == 4
 
 
-def test_repaired_containers_keep_name_address_and_keys(opened: Opened) -> None:
-    main, sub = opened.session.kernels
+def test_repaired_containers_keep_name_address_and_keys(user_session: UserKeySession) -> None:
+    main, sub = user_session.session.kernels
     before = [identity(kernel) for kernel in (main, sub)]
     run_on(main["agent"], f"docker kill {main['container']}")
     run_on(sub["agent"], f"docker rm --force {sub['container']}")
-    again = opened.session.create_again()
+    again = user_session.session.create_again()
     assert (again.code, again.record["status"]) == (0, "RUNNING"), again.output
     assert again.changed
     assert again.record["kernels"] == [main, sub]
-    for kernel, known in zip((main, sub), before, strict=True):
+    for kernel, expected in zip((main, sub), before, strict=True):
         after = identity(kernel)
-        assert {**after, "addresses": ""} == {**known, "addresses": ""}
+        assert {**after, "addresses": ""} == {**expected, "addresses": ""}
         assert f"inet {kernel['address']}/" in after["addresses"]
     assert run_in(main, *LOGIN, "sub1", "hostname").strip() == "sub1"
     assert run_in(sub, *LOGIN, "main1", "hostname").strip() == "main1"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.network
 MANAGER, *WORKERS = AGENTS
 SWARM = {**THREE, "network_driver": "swarm"}
 ON_WORKERS = {**SWARM, "cluster_size": 2, "designated_agents": WORKERS}
-JOINED = "docker network inspect --format '{{len .Containers}}' docker_gwbridge"
+COUNT_GWBRIDGE_CONTAINERS = "docker network inspect --format '{{len .Containers}}' docker_gwbridge"
 # An engine that has left a swarm makes no way out of the next one's overlays before it is started anew.
 LEAVE = "docker swarm leave --force; sleep 1; docker network rm docker_gwbridge; systemctl restart docker"
 
@@ -33,7 +33,11 @@ def swarm() -> Iterator[list[str]]:
         run_on(MANAGER, f"docker swarm init --advertise-addr {address(MANAGER)}")
         token = run_on(MANAGER, "docker swarm join-token --quiet worker").strip()
         run_on_all(f"docker swarm join --token {token} {address(MANAGER)}:2377", WORKERS)
-        wait_until(lambda: [joined.strip() for joined in run_on_all(JOINED, check=False)] == ["1"] * len(AGENTS))
+        wait_until(
+            lambda: (
+                [joined.strip() for joined in run_on_all(COUNT_GWBRIDGE_CONTAINERS, check=False)] == ["1"] * len(AGENTS)
+            )
+        )
         yield list(AGENTS)
     finally:
         run_on_all(LEAVE, check=False)
@@ -43,9 +47,9 @@ def swarm() -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def three(swarm: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers on three agents, of two engines, joined by an overlay."""
-    asked = {**SWARM, "designated_agents": swarm, "env": {"GLOO_SOCKET_IFNAME": "chosen"}}
-    with Sessions(tmp_path_factory.mktemp("three")) as made:
-        session = made.start(**asked)
+    request = {**SWARM, "designated_agents": swarm, "env": {"GLOO_SOCKET_IFNAME": "chosen"}}
+    with Sessions(tmp_path_factory.mktemp("three")) as sessions:
+        session = sessions.start(**request)
         again = session.create_again()
         assert (again.code, again.changed) == (0, 0), again.output
         yield session
@@ -74,17 +78,17 @@ def test_an_overlay_joins_containers_on_three_agents(three: StartedSession) -> N
 
 def test_every_container_logs_in_to_every_other_by_name(three: StartedSession) -> None:
     kernels = three.kernels
-    pairs = [(here, there["hostname"]) for here in kernels for there in kernels]
-    said = in_parallel(*[partial(run_in, here, *LOGIN, name, "hostname") for here, name in pairs])
-    assert [hostname.strip() for hostname in said] == [name for _here, name in pairs]
+    pairs = [(source, target["hostname"]) for source in kernels for target in kernels]
+    outputs = in_parallel(*[partial(run_in, source, *LOGIN, name, "hostname") for source, name in pairs])
+    assert [hostname.strip() for hostname in outputs] == [name for _here, name in pairs]
 
 
 def test_logins_get_the_session_interface(three: StartedSession) -> None:
     main, *others = three.kernels
     for kernel in (main, *others):
-        seen = parse_environment(run_in(main, "ssh", kernel["hostname"], "env"))
-        assert seen["GLOO_SOCKET_IFNAME"] == "chosen"
-        name = seen["NCCL_SOCKET_IFNAME"]
+        environment = parse_environment(run_in(main, "ssh", kernel["hostname"], "env"))
+        assert environment["GLOO_SOCKET_IFNAME"] == "chosen"
+        name = environment["NCCL_SOCKET_IFNAME"]
         look = f"ip -o -4 addr show dev {name}; cat /sys/class/net/{name}/mtu"
         shown = run_in(kernel, "/opt/backendai/bin/busybox", "sh", "-c", look).split()
         assert shown[3].partition("/")[0] == kernel["address"]

@@ -31,7 +31,7 @@ def arranged(agent: str, begin: str, end: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def six() -> Iterator[dict[str, str]]:
+def ipv6_underlay() -> Iterator[dict[str, str]]:
     """Give each agent an IPv6 address on the underlay; return them by agent."""
     addresses = {agent: f"fd00:6261:6900::{number}" for number, agent in enumerate(AGENTS, 1)}
     for agent, address in addresses.items():
@@ -41,19 +41,19 @@ def six() -> Iterator[dict[str, str]]:
         run_on(agent, f"ip -6 addr del {address}/64 dev eth0")
 
 
-def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, six: dict[str, str]) -> None:
-    over_six = inventory_options(
-        tmp_path, **{agent: {"agent_underlay_address": address} for agent, address in six.items()}
+def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, ipv6_underlay: dict[str, str]) -> None:
+    ipv6_options = inventory_options(
+        tmp_path, **{agent: {"agent_underlay_address": address} for agent, address in ipv6_underlay.items()}
     )
-    run = sessions.create(*over_six, **THREE)
+    run = sessions.create(*ipv6_options, **THREE)
     assert run.code == 0, run.output
     assert run.record["network"]["mtu"] == 1430
     main, sub = run.record["kernels"][:2]
     assert run_in(main, "ssh", sub["hostname"], "hostname").strip() == sub["hostname"]
     (entry, *rest) = run_on(main["agent"], "bridge fdb show | grep 'dst fd00:'").splitlines()
     assert len(rest) == 1, "each container of another agent has one entry"
-    assert any(address in entry for address in six.values())
-    again = sessions.create(*over_six, **THREE)
+    assert any(address in entry for address in ipv6_underlay.values())
+    again = sessions.create(*ipv6_options, **THREE)
     assert (again.code, again.changed) == (0, 0)
 
 

@@ -29,7 +29,7 @@ def storage() -> Iterator[None]:
 
 
 @pytest.fixture
-def writable() -> Iterator[None]:
+def writable_storage() -> Iterator[None]:
     """Let user work write there for a while."""
     run_on_all(f"chmod 1777 {FOLDER}")
     yield
@@ -55,11 +55,13 @@ def test_healthy_session_has_a_table_and_a_report(four: StartedSession) -> None:
     assert report["session"]["name"] == four.record["name"]
     assert (report["session"]["status"], report["healthy"], report["error"]) == ("RUNNING", True, None)
     assert (report["agents"], report["drift"]) == ({}, [])
-    assert [(pair["from"], pair["to"]) for pair in report["pairs"]] == [(one, two) for one in names for two in names]
+    assert [(pair["from"], pair["to"]) for pair in report["pairs"]] == [
+        (source, target) for source in names for target in names
+    ]
     for pair in report["pairs"]:
-        way = None if pair["from"] == pair["to"] else True
-        assert (pair["name"], pair["tcp"], pair["frame"], pair["ssh"]) == (True, way, way, True)
-        assert (pair["latency_ms"] or 0) > 0 or way is None
+        expected = None if pair["from"] == pair["to"] else True
+        assert (pair["name"], pair["tcp"], pair["frame"], pair["ssh"]) == (True, expected, expected, True)
+        assert (pair["latency_ms"] or 0) > 0 or expected is None
     (mount,) = report["mounts"]
     assert (mount["target"], mount["compared"], mount["same"]) == ("/home/work/data", "names", True)
 
@@ -86,31 +88,31 @@ def test_unreachable_agent_is_a_finding(four: StartedSession, unreachable_agent2
     run = verify(four, *unreachable_agent2)
     assert run.code != 0
     assert (list(run.record["agents"]), run.record["drift"]) == (["agent2"], [])
-    away = {kernel["hostname"] for kernel in four.kernels if kernel["agent"] == "agent2"}
+    unreachable = {kernel["hostname"] for kernel in four.kernels if kernel["agent"] == "agent2"}
     for pair in run.record["pairs"]:
-        told = {key: value for key, value in pair.items() if key not in ("from", "to")}
-        assert (told == NOTHING) is (pair["from"] in away)
+        checks = {key: value for key, value in pair.items() if key not in ("from", "to")}
+        assert (checks == NOTHING) is (pair["from"] in unreachable)
 
 
 def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     """Make one fault of each kind, none of which hides another; return what names them, by agent."""
-    by_agent = {agent: [one for one in four if one["agent"] == agent] for agent in AGENTS}
+    by_agent = {agent: [container for container in four if container["agent"] == agent] for agent in AGENTS}
     first = max(AGENTS, key=lambda agent: len(by_agent[agent]))
     second, third = (agent for agent in AGENTS if agent != first)
     link = run_on(first, f"ls /sys/class/net | grep ^{TUNNEL_PREFIX}").strip()
     entries = json.loads(run_on(first, f"bridge -j fdb show dev {link}"))
-    lost, astray = [one for one in entries if "dst" in one][:2]
+    missing_entry, wrong_entry = [entry for entry in entries if "dst" in entry][:2]
     address = by_agent[second][0]["address"]
-    one, other = by_agent[first][:2]
-    pids = dict.fromkeys((one["container"], other["container"]), "")
+    narrow, detached = by_agent[first][:2]
+    pids = dict.fromkeys((narrow["container"], detached["container"]), "")
     for container in pids:
         pids[container] = run_on(first, f"docker inspect --format '{{{{.State.Pid}}}}' {container}").strip()
-    enter = f"nsenter --target={pids[other['container']]} --net"
+    enter = f"nsenter --target={pids[detached['container']]} --net"
     peer = json.loads(run_on(first, f"{enter} ip -j link show cluster0"))[0]["link_index"]
-    run_on(first, f"nsenter --target={pids[one['container']]} --net ip link set cluster0 mtu 1300")
+    run_on(first, f"nsenter --target={pids[narrow['container']]} --net ip link set cluster0 mtu 1300")
     run_on(first, f"ip link set $(ip -o link | awk -F'[ :@]+' '$1 == {peer} {{print $2}}') nomaster")
-    run_on(first, f"bridge fdb del {lost['mac']} dev {link}")
-    run_on(first, f"bridge fdb replace {astray['mac']} dev {link} dst 192.0.2.9 self permanent")
+    run_on(first, f"bridge fdb del {missing_entry['mac']} dev {link}")
+    run_on(first, f"bridge fdb replace {wrong_entry['mac']} dev {link} dst 192.0.2.9 self permanent")
     run_on(first, f"ip neigh del {address} dev {link}; ip link set {link} mtu 1400; ip link set {link} nomaster")
     run_on(second, f"ip link del {link}")
     run_in(by_agent[second][0], "sh", "-c", "echo 192.0.2.9 main1 >> /etc/hosts", user="root")
@@ -118,10 +120,10 @@ def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
     bridge = link.replace(TUNNEL_PREFIX, BRIDGE_PREFIX)
     return {
         first: [
-            f"cluster0 of {one['hostname']}: mtu 1300",
-            f"port of {other['hostname']} on {bridge}: detached",
-            f"forwarding entry {lost['mac']} on {link}: missing",
-            f"forwarding entry {astray['mac']} on {link}: to 192.0.2.9",
+            f"cluster0 of {narrow['hostname']}: mtu 1300",
+            f"port of {detached['hostname']} on {bridge}: detached",
+            f"forwarding entry {missing_entry['mac']} on {link}: missing",
+            f"forwarding entry {wrong_entry['mac']} on {link}: to 192.0.2.9",
             f"neighbour {address} on {link}: missing",
             f"link {link}: mtu 1400",
             f"link {link}: bridge None",
@@ -136,9 +138,11 @@ def test_every_fault_is_reported_and_repaired(four: StartedSession) -> None:
         faults = break_everything(four.kernels)
         broken = verify(four)
         assert broken.code != 0
-        named = [f"{one['agent']}: {one['subject']}: {one['is'] or 'missing'}" for one in broken.record["drift"]]
+        drift = [
+            f"{entry['agent']}: {entry['subject']}: {entry['is'] or 'missing'}" for entry in broken.record["drift"]
+        ]
         for agent, phrase in ((agent, phrase) for agent, phrases in faults.items() for phrase in phrases):
-            assert [line for line in named if line.startswith(agent) and line.endswith(phrase)], (phrase, named)
+            assert [line for line in drift if line.startswith(agent) and line.endswith(phrase)], (phrase, drift)
             assert phrase in broken.output
         repaired = four.create_again("--diff")
         assert repaired.code == 0, repaired.output

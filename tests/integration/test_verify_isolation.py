@@ -32,26 +32,26 @@ LEFTOVERS = "ip route show proto 186; ip -6 route show proto 186"
 
 def verify(folder: Path, *options: str, ports: str = PORTS, **variables: object) -> Run:
     """Run ``verify_isolation`` on fewer ports than all, and see that it leaves no route on the outsider."""
-    given = {f"firewall_{name}": value for name, value in variables.items()}
-    run = run_playbook("verify_isolation", folder, {"firewall_probe_ports": ports, **given}, *options)
+    extra_vars = {f"firewall_{name}": value for name, value in variables.items()}
+    run = run_playbook("verify_isolation", folder, {"firewall_probe_ports": ports, **extra_vars}, *options)
     assert run_on("user1", LEFTOVERS) == ""
     return run
 
 
-def found(run: Run, host: str) -> list[dict[str, Any]]:
+def findings_of(run: Run, host: str) -> list[dict[str, Any]]:
     """Return what was found of a host that must not be."""
     return [finding for finding in run.record["findings"] if finding["target"] == host]
 
 
 def open_ports(run: Run, host: str) -> set[tuple[str, str, int]]:
     """Return the single ports that were found open."""
-    opened = (finding for finding in found(run, host) if finding["state"] == "open")
+    opened = (finding for finding in findings_of(run, host) if finding["state"] == "open")
     return {(finding["address"], finding["protocol"], finding["port"]) for finding in opened}
 
 
 @contextmanager
-def unguarded(host: str) -> Iterator[None]:
-    """Take the rules of a host away for a while."""
+def without_rules(host: str) -> Iterator[None]:
+    """Take the rules of a host unreachable_run for a while."""
     with reconcile_paused(host, unit=RECONCILE_AGENT if host in AGENTS else RECONCILE_FIREWALL):
         run_on(host, f"nft delete table {TABLE}")
         yield
@@ -64,10 +64,10 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
         f"docker run --detach --name {FOREIGN} --publish {PUBLISHED}:{PUBLISHED} lab/python:1"
         f" python3 -m http.server {PUBLISHED}"
     )
-    with Sessions(tmp_path_factory.mktemp("verify-isolation")) as made:
+    with Sessions(tmp_path_factory.mktemp("verify-isolation")) as sessions:
         try:
             run_on("agent1", foreign)
-            made.start(**THREE)
+            sessions.start(**THREE)
             form = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
             yield set(run_on("agent1", f"docker inspect --format '{form}' $(docker ps --quiet)").split())
         finally:
@@ -76,38 +76,38 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
 
 def test_agent_without_rules_is_reported_open(containers: set[str], tmp_path: Path) -> None:
     agent = address("agent1")
-    with unguarded("agent1"):
+    with without_rules("agent1"):
         run = verify(tmp_path)
     assert run.code != 0
     assert {(agent, "tcp", port) for port in (22, PUBLISHED)} <= open_ports(run, "agent1")
     assert f"user1 -> agent1 ({agent}) tcp 22 open: it takes connections." in run.output
-    states = {(finding["address"], finding["protocol"], finding["state"]) for finding in found(run, "agent1")}
+    states = {(finding["address"], finding["protocol"], finding["state"]) for finding in findings_of(run, "agent1")}
     assert (agent, "tcp", "closed") in states
     assert (agent, "icmp", "open") in states
     assert containers & {inner for inner, _protocol, _state in states}
-    assert [found(run, agent) for agent in ("agent2", "agent3")] == [[], []]
+    assert [findings_of(run, agent) for agent in ("agent2", "agent3")] == [[], []]
     assert "outsiders get an answer from" in run.text
 
 
 def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[str], tmp_path: Path) -> None:
-    """Closed again with the rules that were away: nothing is found of agent1 either."""
+    """Closed again with the rules that were unreachable_run: nothing is found of agent1 either."""
     run = verify(tmp_path)
-    tried = {(one["target"], one["address"]): one for one in run.record["tried"]}
+    probed = {(entry["target"], entry["address"]): entry for entry in run.record["tried"]}
     assert (run.code, run.record["ok"]) == (0, True), run.output
     assert (run.record["findings"], run.record["inconclusive"]) == ([], [])
     assert "Nothing but the gateway answers user1, at " in run.output
-    expected = {one["description"].partition(" ")[0]: one["open"] for one in run.record["expected"]}
+    expected = {port["description"].partition(" ")[0]: port["open"] for port in run.record["expected"]}
     assert expected == {"HTTPS": True, "SSH": True}
     assert run.record["outsiders"] == ["user1"]
-    assert {one["kind"] for one in tried.values()} == {"agent", "bridge", "container", "gateway"}
+    assert {entry["kind"] for entry in probed.values()} == {"agent", "bridge", "container", "gateway"}
     for agent in AGENTS:
-        own = tried[agent, address(agent)]
-        assert (own["kind"], own["next_hop"], own["ports"]) == ("agent", None, PORTS)
-        assert own["protocols"] == ["tcp", "udp", "icmp"]
-        assert "4789" in own["udp_ports"].split(",")
-        assert any(inner.startswith("fe80::") for target, inner in tried if target == agent)
+        entry = probed[agent, address(agent)]
+        assert (entry["kind"], entry["next_hop"], entry["ports"]) == ("agent", None, PORTS)
+        assert entry["protocols"] == ["tcp", "udp", "icmp"]
+        assert "4789" in entry["udp_ports"].split(",")
+        assert any(inner.startswith("fe80::") for target, inner in probed if target == agent)
     for container in containers:
-        inner = tried["agent1", container]
+        inner = probed["agent1", container]
         assert (inner["kind"], inner["next_hop"], inner["ports"]) == ("container", address("agent1"), PORTS)
 
 
@@ -115,30 +115,30 @@ def test_unexpected_gateway_port_is_reported_as_by_nmap(tmp_path: Path) -> None:
     gateway = address("gateway1")
     try:
         run_on("gateway1", f"systemd-run --unit verify-door python3 -m http.server {LISTENING}")
-        with unguarded("gateway1"):
+        with without_rules("gateway1"):
             run = verify(tmp_path, "--limit", "localhost,gateway1,user1")
-            seen = scan([gateway], PORTS)
+            scanned = scan([gateway], PORTS)
     finally:
         run_on("gateway1", "systemctl stop verify-door", check=False)
-    expected = {one["port"] for one in run.record["expected"] if one["open"]}
+    expected = {port["port"] for port in run.record["expected"] if port["open"]}
     ours = {port for host, _protocol, port in open_ports(run, "gateway1") if host == gateway} | expected
     assert run.code != 0
     assert LISTENING in ours
     assert LISTENING not in expected
-    assert ours == {int(port.partition("/")[0]) for _host, port in seen if re.fullmatch(r"\d+/open", port)}
-    hidden = {one["target"] for one in run.record["inconclusive"] if "hidden by --limit" in one["why"]}
+    assert ours == {int(port.partition("/")[0]) for _host, port in scanned if re.fullmatch(r"\d+/open", port)}
+    hidden = {entry["target"] for entry in run.record["inconclusive"] if "hidden by --limit" in entry["why"]}
     assert hidden == set(AGENTS)
 
 
 @pytest.fixture(scope="module")
-def away(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def unreachable_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """What is found where agent2 cannot be asked, and agent3 is at an address that nobody has."""
-    folder = tmp_path_factory.mktemp("away")
-    nobody = {"ansible_host": unused_address(), "ansible_ssh_timeout": UNREACHABLE["ansible_ssh_timeout"]}
+    folder = tmp_path_factory.mktemp("unreachable_run")
+    unused = {"ansible_host": unused_address(), "ansible_ssh_timeout": UNREACHABLE["ansible_ssh_timeout"]}
     # A route that a killed run has left goes with the next.
     run_on("user1", f"ip route add 198.18.0.1 via {address('agent1')} proto 186")
     assert run_on("user1", LEFTOVERS) != ""
-    return verify(folder, *inventory_options(folder, agent2=UNREACHABLE, agent3=nobody), ports="22")
+    return verify(folder, *inventory_options(folder, agent2=UNREACHABLE, agent3=unused), ports="22")
 
 
 def unused_address() -> str:
@@ -146,17 +146,19 @@ def unused_address() -> str:
     return address("agent3").rpartition(".")[0] + ".250"
 
 
-def test_unreachable_host_is_probed_by_inventory_and_inconclusive(away: Run) -> None:
-    (doubt,) = [one for one in away.record["inconclusive"] if one["target"] == "agent2"]
-    assert away.code != 0
-    assert doubt["address"] is None
-    assert doubt["why"].startswith("it cannot be asked for its addresses: ")
-    assert [one["address"] for one in away.record["tried"] if one["target"] == "agent2"] == [address("agent2")]
-    assert "agent2: it cannot be asked for its addresses: " in away.text
+def test_unreachable_host_is_probed_by_inventory_and_inconclusive(unreachable_run: Run) -> None:
+    (inconclusive,) = [entry for entry in unreachable_run.record["inconclusive"] if entry["target"] == "agent2"]
+    assert unreachable_run.code != 0
+    assert inconclusive["address"] is None
+    assert inconclusive["why"].startswith("it cannot be asked for its addresses: ")
+    assert [entry["address"] for entry in unreachable_run.record["tried"] if entry["target"] == "agent2"] == [
+        address("agent2")
+    ]
+    assert "agent2: it cannot be asked for its addresses: " in unreachable_run.text
 
 
-def test_silence_of_an_unused_address_is_inconclusive(away: Run) -> None:
-    doubts = {(one["target"], one["address"], one["why"]) for one in away.record["inconclusive"]}
+def test_silence_of_an_unused_address_is_inconclusive(unreachable_run: Run) -> None:
+    doubts = {(entry["target"], entry["address"], entry["why"]) for entry in unreachable_run.record["inconclusive"]}
     assert ("agent3", unused_address(), "nobody on the segment has this address") in doubts
 
 
@@ -164,7 +166,7 @@ def test_unusable_probe_host_is_inconclusive(tmp_path: Path) -> None:
     run = verify(tmp_path, *inventory_options(tmp_path, user1=UNREACHABLE), ports="22")
     assert run.code != 0
     assert run.record["tried"] == []
-    assert {one["target"] for one in run.record["inconclusive"]} == {*AGENTS, "gateway1"}
+    assert {entry["target"] for entry in run.record["inconclusive"]} == {*AGENTS, "gateway1"}
     assert "things were not proven" in run.text
 
 
@@ -176,7 +178,7 @@ def test_check_mode_probes_nothing_and_reports_the_plan(tmp_path: Path) -> None:
 
 
 def test_invalid_options_are_refused_before_any_host_is_contacted(tmp_path: Path) -> None:
-    run = verify(tmp_path, outsiders="nobody")
+    run = verify(tmp_path, probe_hosts="nobody")
     assert run.code != 0
     assert (
         "firewall_probe_hosts: 'nobody' names no host of the inventory, and only from outside anything can be proven"

@@ -65,8 +65,8 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     try:
         provisioned = run_playbook("provision_agents", folder, {}, *options)
         assert provisioned.code == 0, provisioned.output
-        with Sessions(folder) as made:
-            session = made.start(*options, **THREE)
+        with Sessions(folder) as sessions:
+            session = sessions.start(*options, **THREE)
             yield Encrypted(session, provisioned.output + session.run.output)
     finally:
         off = run_playbook("provision_agents", folder, {})
@@ -75,7 +75,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     assert run_on("agent1", f"systemctl cat {UNIT_WIREGUARD}", check=False).startswith("No files found")
 
 
-def sniffed(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[int, int]]:
+def sniff_ports(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[int, int]]:
     """Run lines on hosts and return the UDP ports (IP version, port) that were sent to across an agent's interface."""
     listening = ssh(agent, run_line("sniff", "eth0", seconds))
     with subprocess.Popen(listening, stdout=subprocess.PIPE, text=True) as tap:
@@ -85,7 +85,7 @@ def sniffed(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[in
         return set(map(tuple, json.loads(tap.communicate(timeout=TIMEOUT)[0])))
 
 
-def copy(source: Kernel, target: Kernel) -> tuple[str, str]:
+def copy_command(source: Kernel, target: Kernel) -> tuple[str, str]:
     """Return the host and the line on it that brings some traffic from one container to another."""
     read = shlex.join(["ssh", "-o", "ConnectTimeout=3", target["hostname"], "head -c 300000 /dev/zero"])
     return source["agent"], f"docker exec --user work {source['container']} {read} | wc -c"
@@ -119,27 +119,31 @@ def test_a_second_run_changes_nothing(encrypted: Encrypted, tmp_path: Path) -> N
 
 def test_nothing_but_wireguard_crosses_the_underlay(encrypted: Encrypted) -> None:
     session = encrypted.session
-    seen = sniffed("agent1", 3, copy(session.container_on("agent1"), session.container_on("agent3")))
-    assert (4, PORT) in seen
-    assert {port for _version, port in seen if port == TUNNEL} == set()
+    ports = sniff_ports("agent1", 3, copy_command(session.container_on("agent1"), session.container_on("agent3")))
+    assert (4, PORT) in ports
+    assert {port for _version, port in ports if port == TUNNEL} == set()
 
 
 def test_spoofed_peer_datagrams_are_dropped(encrypted: Encrypted) -> None:
     session = encrypted.session
     target, peer = session.container_on("agent1"), session.container_on("agent3")
     show = f"wg show {WIREGUARD_DEVICE} allowed-ips; ip -br -6 addr show {WIREGUARD_DEVICE}"
-    own = {agent: run_on(agent, show).splitlines()[-1].split()[2].split("/")[0] for agent in ("agent1", "agent3")}
-    assert own["agent1"] in run_on("agent3", show)
-    here, there = (run_in(kernel, "cat", "/sys/class/net/cluster0/address").strip() for kernel in (target, peer))
+    inner_addresses = {
+        agent: run_on(agent, show).splitlines()[-1].split()[2].split("/")[0] for agent in ("agent1", "agent3")
+    }
+    assert inner_addresses["agent1"] in run_on("agent3", show)
+    target_mac, peer_mac = (
+        run_in(kernel, "cat", "/sys/class/net/cluster0/address").strip() for kernel in (target, peer)
+    )
 
     def forged(sender: str, receiver: str, name: bytes) -> str:
-        carried = ethernet(there, here, datagram(peer["address"], target["address"], IN_CONTAINER, name))
-        packet = datagram(sender, receiver, TUNNEL, vxlan(session.record["network"]["vni"], carried))
+        frame = ethernet(peer_mac, target_mac, datagram(peer["address"], target["address"], IN_CONTAINER, name))
+        packet = datagram(sender, receiver, TUNNEL, vxlan(session.record["network"]["vni"], frame))
         return ethernet(mac("agent3"), mac("agent1"), packet).hex()
 
     frames = [
         forged(address("agent3"), address("agent1"), b"forged on the plain underlay"),
-        forged(own["agent3"], own["agent1"], b"forged inner addresses"),
+        forged(inner_addresses["agent3"], inner_addresses["agent1"], b"forged inner addresses"),
     ]
     forging = ("user1", run_line("send_frames", "eth0", *frames))
     hello = ("agent3", in_container(peer, "send_datagram", target["address"], IN_CONTAINER, "a peer"))
@@ -147,19 +151,19 @@ def test_spoofed_peer_datagrams_are_dropped(encrypted: Encrypted) -> None:
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as listening:
         assert listening.stdout
         assert listening.stdout.readline() == "ready\n"
-        seen = sniffed("agent1", 3, forging, hello)
-        heard = json.loads(listening.communicate(timeout=TIMEOUT)[0])
-    assert {(4, TUNNEL), (6, TUNNEL)} <= seen, "the forged datagrams did not even come to the agent"
-    assert heard == ["a peer"]
+        ports = sniff_ports("agent1", 3, forging, hello)
+        received = json.loads(listening.communicate(timeout=TIMEOUT)[0])
+    assert {(4, TUNNEL), (6, TUNNEL)} <= ports, "the forged datagrams did not even come to the agent"
+    assert received == ["a peer"]
 
 
 def test_without_the_device_nothing_is_sent_unencrypted(encrypted: Encrypted) -> None:
     session = encrypted.session
     with reconcile_paused("agent1"):
         run_on("agent1", f"systemctl stop {UNIT_WIREGUARD}")
-        seen = sniffed("agent1", 4, copy(session.container_on("agent1"), session.container_on("agent3")))
+        ports = sniff_ports("agent1", 4, copy_command(session.container_on("agent1"), session.container_on("agent3")))
         # Peers may go on with their handshakes; what is carried does not go around the device.
-        assert {port for _version, port in seen if port == TUNNEL} == set()
+        assert {port for _version, port in ports if port == TUNNEL} == set()
     wait_until(lambda: all_can_log_in(session.kernels))
     journal = run_on("agent1", f"journalctl --unit {RECONCILE_AGENT} --no-pager --since -2min")
     assert f"device {WIREGUARD_DEVICE}: missing -> fd62:6169:" in journal

@@ -36,4 +36,4 @@ if __name__ == "__main__":
     targets = json.loads(sys.argv[1])
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
         answered = pool.map(answers, targets)
-        print(json.dumps([target for target, there in zip(targets, answered, strict=True) if there]))
+        print(json.dumps([target for target, reachable in zip(targets, answered, strict=True) if reachable]))

@@ -69,29 +69,31 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: nobody reads it."""
 
     def _answer(self, *, body: bool) -> None:
-        wanted = "Basic " + base64.b64encode(self.login.encode()).decode()
-        if self.login and self.headers.get("Authorization") != wanted:
-            said = json.dumps({"errors": [{"code": "UNAUTHORIZED", "message": "authentication required"}]}).encode()
-            self._send(401, said, {"WWW-Authenticate": 'Basic realm="registry"'}, body=body)
+        expected = "Basic " + base64.b64encode(self.login.encode()).decode()
+        if self.login and self.headers.get("Authorization") != expected:
+            body_bytes = json.dumps(
+                {"errors": [{"code": "UNAUTHORIZED", "message": "authentication required"}]}
+            ).encode()
+            self._send(401, body_bytes, {"WWW-Authenticate": 'Basic realm="registry"'}, body=body)
             return
         kind, _slash, name = self.path.rpartition("/")
         if self.path == "/v2/":
             self._send(200, b"{}", {}, body=body)
         elif kind.endswith("/manifests") and self.content.tags.get(name, name) in self.content.manifests:
             digest = self.content.tags.get(name, name)
-            about = {"Content-Type": MANIFEST, "Docker-Content-Digest": digest}
-            self._send(200, self.content.manifests[digest], about, body=body)
+            headers = {"Content-Type": MANIFEST, "Docker-Content-Digest": digest}
+            self._send(200, self.content.manifests[digest], headers, body=body)
         elif kind.endswith("/blobs") and name in self.content.blobs:
-            about = {"Content-Type": "application/octet-stream", "Docker-Content-Digest": name}
-            self._send(200, self.content.blobs[name], about, body=body)
+            headers = {"Content-Type": "application/octet-stream", "Docker-Content-Digest": name}
+            self._send(200, self.content.blobs[name], headers, body=body)
         else:
-            said = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
-            self._send(404, said, {}, body=body)
+            body_bytes = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
+            self._send(404, body_bytes, {}, body=body)
 
     def _send(self, status: int, content: bytes, headers: dict[str, str], *, body: bool) -> None:
         self.send_response(status)
-        about = {"Content-Type": "application/json", "Docker-Distribution-Api-Version": "registry/2.0", **headers}
-        for name, value in {**about, "Content-Length": str(len(content))}.items():
+        all_headers = {"Content-Type": "application/json", "Docker-Distribution-Api-Version": "registry/2.0", **headers}
+        for name, value in {**all_headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
         self.end_headers()
         for start in range(0, len(content) if body else 0, CHUNK):
@@ -110,9 +112,9 @@ def main() -> None:
     parser.add_argument("archive", type=Path, help="the file of the images")
     parser.add_argument("--login", type=Path, help="a file with USERNAME:PASSWORD, who alone may pull")
     parser.add_argument("--rate", type=int, default=0, help="bytes in a second for each connection, 0 for all it takes")
-    asked = parser.parse_args()
-    Handler.content, Handler.rate = Content(asked.archive), asked.rate
-    Handler.login = asked.login.read_text().strip() if asked.login else ""
+    options = parser.parse_args()
+    Handler.content, Handler.rate = Content(options.archive), options.rate
+    Handler.login = options.login.read_text().strip() if options.login else ""
     server = ThreadingHTTPServer(ADDRESS, Handler)
     child = os.fork()
     if child:

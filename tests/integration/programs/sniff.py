@@ -16,7 +16,7 @@ ALL_PROTOCOLS, UDP = 3, 17
 with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS)) as tap:
     tap.bind((sys.argv[1], 0))
     print("ready", flush=True)
-    seen, end = set(), time.monotonic() + float(sys.argv[2])
+    ports, end = set(), time.monotonic() + float(sys.argv[2])
     while (remaining := end - time.monotonic()) > 0:
         tap.settimeout(remaining)
         try:
@@ -26,5 +26,5 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS
         version = packet[0] >> 4
         protocol, start = (packet[9], (packet[0] & 15) * 4) if version == 4 else (packet[6], 40)
         if version in (4, 6) and protocol == UDP:
-            seen.add((version, struct.unpack_from("!H", packet, start + 2)[0]))
-print(json.dumps(sorted(seen)))
+            ports.add((version, struct.unpack_from("!H", packet, start + 2)[0]))
+print(json.dumps(sorted(ports)))

@@ -46,5 +46,5 @@ traces = {
     "tables": subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout.splitlines(),
     "files": files(Path(sys.argv[1])),
 }
-for kind, found in traces.items():
-    print(f"== {kind}", *sorted(found), sep="\n")
+for kind, names in traces.items():
+    print(f"== {kind}", *sorted(names), sep="\n")

@@ -21,15 +21,15 @@ async def serve(name: str, reader: asyncio.StreamReader, writer: asyncio.StreamW
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     method, path, _version = lines[0].split(" ")
     headers = [line.split(": ", 1) for line in lines[1:] if line]
-    asked = {key.lower(): value for key, value in headers}
-    if asked.get("upgrade") == "websocket":
-        await echo(reader, writer, asked["sec-websocket-key"])
+    fields = {key.lower(): value for key, value in headers}
+    if fields.get("upgrade") == "websocket":
+        await echo(reader, writer, fields["sec-websocket-key"])
     else:
         if path.startswith("/slow/"):
             await asyncio.sleep(float(path.split("/")[2]))
         body = json.dumps({"app": name, "method": method, "path": path, "headers": headers}).encode()
-        wanted = "".join(f"{key[5:]}: {value}\r\n" for key, value in headers if key.lower().startswith("want-"))
-        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{wanted}\r\n"
+        extra_lines = "".join(f"{key[5:]}: {value}\r\n" for key, value in headers if key.lower().startswith("want-"))
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{extra_lines}\r\n"
         writer.write(head.encode() + body)
         await writer.drain()
     writer.close()

@@ -32,8 +32,8 @@ async def call(host: str, request: dict[str, Any]) -> dict[str, Any]:
     writer.close()
     top, _empty, body = answer.decode().partition("\r\n\r\n")
     lines = top.split("\r\n")
-    found = {key.lower(): value for key, value in (line.split(": ", 1) for line in lines[1:])}
-    return {"status": int(lines[0].split(" ")[1]), "headers": found, "body": body}
+    fields = {key.lower(): value for key, value in (line.split(": ", 1) for line in lines[1:])}
+    return {"status": int(lines[0].split(" ")[1]), "headers": fields, "body": body}
 
 
 class WebSocket:
@@ -69,42 +69,42 @@ async def chat(host: str, load: dict[str, Any], until: float) -> int:
     if socket.status != 101:
         raise RuntimeError(f"refused with {socket.status}")
     while time.monotonic() < until:
-        said = os.urandom(8)
-        if await socket.say(said) != said:
+        payload = os.urandom(8)
+        if await socket.say(payload) != payload:
             raise RuntimeError("another answer")
         await asyncio.sleep(0.05)
     return socket.frames
 
 
-async def ask_on(host: str, load: dict[str, Any], until: float, seen: Counter[str]) -> None:
+async def repeat_request(host: str, load: dict[str, Any], until: float, results: Counter[str]) -> None:
     """Ask again and again until then, and count what comes of it."""
     while time.monotonic() < until:
         try:
-            seen[str((await call(host, load))["status"])] += 1
+            results[str((await call(host, load))["status"])] += 1
         except (OSError, IndexError, ValueError) as error:
-            seen[f"{type(error).__name__}: {error}"] += 1
+            results[f"{type(error).__name__}: {error}"] += 1
 
 
-async def under_load(host: str, load: dict[str, Any]) -> dict[str, Any]:
+async def run_load(host: str, load: dict[str, Any]) -> dict[str, Any]:
     """Keep many requests in flight; return what came of them, by status or error, and the WebSocket's frames."""
-    until, seen = time.monotonic() + load["seconds"], Counter[str]()
+    until, results = time.monotonic() + load["seconds"], Counter[str]()
     frames, *_rest = await asyncio.gather(
-        chat(host, load, until), *(ask_on(host, load, until, seen) for _one in range(load["at_once"]))
+        chat(host, load, until), *(repeat_request(host, load, until, results) for _number in range(load["at_once"]))
     )
-    return {"seen": dict(seen), "frames": frames}
+    return {"seen": dict(results), "frames": frames}
 
 
 async def main() -> None:
-    asked = json.load(sys.stdin)
-    if "load" in asked:
-        print(json.dumps(await under_load(asked["host"], asked["load"])))
-    elif "socket" in asked:
+    job = json.load(sys.stdin)
+    if "load" in job:
+        print(json.dumps(await run_load(job["host"], job["load"])))
+    elif "socket" in job:
         socket = WebSocket()
-        await socket.open(asked["host"], asked["socket"]["path"], asked["socket"]["headers"])
-        heard = (await socket.say(b"hello")).decode() if socket.status == 101 else None
-        print(json.dumps({"status": socket.status, "heard": heard}))
+        await socket.open(job["host"], job["socket"]["path"], job["socket"]["headers"])
+        received = (await socket.say(b"hello")).decode() if socket.status == 101 else None
+        print(json.dumps({"status": socket.status, "heard": received}))
     else:
-        print(json.dumps([await call(asked["host"], one) for one in asked["requests"]]))
+        print(json.dumps([await call(job["host"], request) for request in job["requests"]]))
 
 
 if __name__ == "__main__":
