@@ -137,7 +137,7 @@ def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) ->
 
 
 @pytest.mark.parametrize(
-    ("bootstrap", "said"),
+    ("bootstrap", "message"),
     [
         (
             "echo no licence; exit 7",

@@ -66,7 +66,7 @@ def test_healthy_session_has_a_table_and_a_report(four: StartedSession) -> None:
     assert (mount["target"], mount["compared"], mount["same"]) == ("/home/work/data", "names", True)
 
 
-@pytest.mark.usefixtures("writable")
+@pytest.mark.usefixtures("writable_storage")
 def test_local_storage_of_agents_is_not_the_same_data(four: StartedSession) -> None:
     run = verify(four)
     (mount,) = run.record["mounts"]
@@ -76,7 +76,7 @@ def test_local_storage_of_agents_is_not_the_same_data(four: StartedSession) -> N
     assert run_on_all(f"ls -A {FOLDER}") == [""] * 3
 
 
-@pytest.mark.usefixtures("storage", "writable")
+@pytest.mark.usefixtures("storage", "writable_storage")
 def test_containers_of_one_agent_see_the_same_data(agent1_sessions: Sessions) -> None:
     session = agent1_sessions.start(**SMALL, cluster_size=2, mounts=MOUNTS)
     run = verify(session)
