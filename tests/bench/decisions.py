@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
-from tests.bench.nodes import CPU_OF_ONE, MEM_OF_ONE, alike, cluster, request
+from tests.bench.nodes import CPU_OF_ONE, MEM_OF_ONE, cluster, equal_containers, request
 
 SIZES = (10_000, 100_000)
 ROUNDS = 5
 
 PLAIN = {"cpu": CPU_OF_ONE, "mem": MEM_OF_ONE}
 # Sixteen equal containers; a main without a GPU and eight with one each.
-SESSIONS: Sequence[Sequence[Group]] = (alike(16), (Group("main", PLAIN, 1), Group("sub", request(1), 8)))
+SESSIONS: Sequence[Sequence[Group]] = (equal_containers(16), (Group("main", PLAIN, 1), Group("sub", request(1), 8)))
 
 
 def milliseconds(agents: Sequence[AgentFacts], groups: Sequence[Group], *, room: bool) -> float:

@@ -34,8 +34,8 @@ class Figure:
     def to_dict(self) -> dict[str, Any]:
         """Return what a report has of this figure apart from its value."""
         bounds = {"wanted": self.wanted, "moonshot": self.moonshot}
-        known = {name: bound for name, bound in bounds.items() if bound is not None}
-        return {**known, "better": self.better, "unit": self.unit, "what": self.what}
+        defined_bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+        return {**defined_bounds, "better": self.better, "unit": self.unit, "what": self.what}
 
 
 def reaches(value: float, bound: float, better: str) -> bool:
@@ -71,13 +71,13 @@ def _code() -> dict[str, Figure]:
 
 
 def _planner() -> dict[str, Figure]:
-    def count(what: str) -> Figure:
+    def count(text: str) -> Figure:
         return Figure(
-            "planner", f"Of 20,000 sessions on 1,205 nodes, 95 % of GPUs taken: {what}.", "sessions", wanted=0
+            "planner", f"Of 20,000 sessions on 1,205 nodes, 95 % of GPUs taken: {text}.", "sessions", wanted=0
         )
 
-    def time(agents: str, wanted: float) -> Figure:
-        return Figure("planner", f"CPU time of the slowest kind of decision over {agents} agents.", "ms", wanted=wanted)
+    def time(agents: str, bound: float) -> Figure:
+        return Figure("planner", f"CPU time of the slowest kind of decision over {agents} agents.", "ms", wanted=bound)
 
     return {
         "placements_not_on_one_agent": count("placed on several agents though one had room"),
@@ -102,9 +102,9 @@ def _create() -> dict[str, Figure]:
         figures[f"tasks_{name}"] = Figure("create", tasks, better="higher", wanted=2, moonshot=3)
         figures[f"again_{name}"] = Figure("create", again, wanted=0.35, moonshot=0.25)
     for command, title in _COMMANDS.items():
-        wanted, moonshot = _CPU_BOUNDS.get(command, (None, None))
-        what = f"{_MACHINE}: {title}, three agents."
-        figures[f"cpu_{command}"] = Figure("create", what, "s", wanted=wanted, moonshot=moonshot)
+        bound, moonshot = _CPU_BOUNDS.get(command, (None, None))
+        text = f"{_MACHINE}: {title}, three agents."
+        figures[f"cpu_{command}"] = Figure("create", text, "s", wanted=bound, moonshot=moonshot)
     figures["cpu_empty_playbook"] = Figure("create", f"{_MACHINE}: an empty playbook.", "s")
     for command, title in _COMMANDS.items():
         for name, place in _WORKLOADS.items():
@@ -122,10 +122,10 @@ def _list() -> dict[str, Figure]:
 
 
 def _ten_creates() -> dict[str, Figure]:
-    what = "ten create_session at once with room for six, until all have ended."
+    text = "ten create_session at once with room for six, until all have ended."
     return {
-        "ten_creates": Figure("ten_creates", f"Wall time: {what}", "s", wanted=90, moonshot=45),
-        "cpu_ten_creates": Figure("ten_creates", f"{_MACHINE}: {what}", "s"),
+        "ten_creates": Figure("ten_creates", f"Wall time: {text}", "s", wanted=90, moonshot=45),
+        "cpu_ten_creates": Figure("ten_creates", f"{_MACHINE}: {text}", "s"),
     }
 
 
@@ -153,11 +153,11 @@ def _many_sessions() -> dict[str, Figure]:
 
 
 def _network() -> dict[str, Figure]:
-    def higher(what: str, wanted: float | None = None) -> Figure:
-        return Figure("network", what, better="higher", wanted=wanted)
+    def higher(text: str, bound: float | None = None) -> Figure:
+        return Figure("network", text, better="higher", wanted=bound)
 
-    def lower(what: str, wanted: float | None = None) -> Figure:
-        return Figure("network", what, wanted=wanted)
+    def lower(text: str, bound: float | None = None) -> Figure:
+        return Figure("network", text, wanted=bound)
 
     figures = {
         "network_stream": higher("Throughput of one TCP stream, session / Swarm.", 1.05),

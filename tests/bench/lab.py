@@ -57,10 +57,10 @@ def ssh_command(host: str, line: str) -> list[str]:
 
 def run_on(host: str, line: str, text: str = "") -> str:
     """Run a shell line with ``text`` as its input and return what it prints. Raises :class:`BenchError`."""
-    done = subprocess.run(ssh_command(host, line), input=text, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BenchError(f"{host}: {line!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout.strip()
+    process = subprocess.run(ssh_command(host, line), input=text, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise BenchError(f"{host}: {line!r} ended with {process.returncode}: {process.stdout}{process.stderr}")
+    return process.stdout.strip()
 
 
 def run_on_each(lines: Mapping[str, str]) -> None:

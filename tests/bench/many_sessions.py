@@ -109,9 +109,9 @@ def _defaults(role: str) -> dict[str, Any]:
 
 def _run_on_agent(count: int) -> dict[str, list[Parts]]:
     """Return the seconds of each part of each session that was created and removed."""
-    place = "/run/backendai-bench.pyz"
-    given = shlex.quote(json.dumps(request(count, lab.host_variables(AGENT))))
-    line = f"trap 'rm -f {place}' EXIT; cat > {place} && python3 {place} {given}"
+    path = "/run/backendai-bench.pyz"
+    input_json = shlex.quote(json.dumps(request(count, lab.host_variables(AGENT))))
+    line = f"trap 'rm -f {path}' EXIT; cat > {path} && python3 {path} {input_json}"
     parts: dict[str, list[Parts]] = {"created": [], "removed": []}
     with subprocess.Popen(lab.ssh_command(AGENT, line), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
         if not run.stdin or not run.stdout:

@@ -17,12 +17,14 @@ NODES = nodes()
 
 def read_facts(number: int) -> AgentFacts:
     """Return the facts of one agent as they come over the wire."""
-    name, other = (f"agent{one}.cluster.example.org" for one in (number, number ^ 1))
-    sessions = [session(f"session-{number | 1}-{one}", 1.8e9 + number, {name: 4, other: 4}) for one in range(SESSIONS)]
-    made = agent(name, NODES[number % len(NODES)], SESSIONS * 4, sessions)
-    networks = ["172.17.0.0/16", "10.0.0.0/9", *(f"10.128.{number & 255}.{16 * one}/28" for one in range(SESSIONS))]
-    vnis = [number * SESSIONS + one for one in range(SESSIONS)]
-    text = json.dumps(dataclasses.replace(made, networks=tuple(networks), vnis=tuple(vnis)).to_dict())
+    name, other = (f"agent{index}.cluster.example.org" for index in (number, number ^ 1))
+    sessions = [
+        session(f"session-{number | 1}-{index}", 1.8e9 + number, {name: 4, other: 4}) for index in range(SESSIONS)
+    ]
+    facts = agent(name, NODES[number % len(NODES)], SESSIONS * 4, sessions)
+    networks = ["172.17.0.0/16", "10.0.0.0/9", *(f"10.128.{number & 255}.{16 * index}/28" for index in range(SESSIONS))]
+    vnis = [number * SESSIONS + index for index in range(SESSIONS)]
+    text = json.dumps(dataclasses.replace(facts, networks=tuple(networks), vnis=tuple(vnis)).to_dict())
     return AgentFacts.from_dict(name, json.loads(text))
 
 

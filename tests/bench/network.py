@@ -65,7 +65,7 @@ def measure(count: int) -> dict[str, list[float]]:
             ),
         }
         network = Network(paths)
-        with network.served():
+        with network.running_servers():
             for _number in rounds(count):
                 network.take_turns()
     return figures(network.samples)
@@ -74,11 +74,11 @@ def measure(count: int) -> dict[str, list[float]]:
 def figures(samples: Samples) -> dict[str, list[float]]:
     """Return ratios within each round, and what single paths have, given what was measured of each path."""
     result = {
-        name: [ours / theirs for ours, theirs in zip(samples[what, path], samples[what, other], strict=True)]
-        for name, (what, path, other) in RATIOS.items()
+        name: [ours / theirs for ours, theirs in zip(samples[metric, path], samples[metric, other], strict=True)]
+        for name, (metric, path, other) in RATIOS.items()
     }
-    for what, unit in ABSOLUTE.items():
-        result |= {f"{unit}_{path}": samples[what, path] for path in ABSOLUTE_PATHS}
+    for metric, unit in ABSOLUTE.items():
+        result |= {f"{unit}_{path}": samples[metric, path] for path in ABSOLUTE_PATHS}
     return result
 
 
@@ -91,14 +91,14 @@ class Network:
         self.samples: Samples = {}
 
     @contextlib.contextmanager
-    def served(self) -> Iterator[None]:
+    def running_servers(self) -> Iterator[None]:
         """Have a server at the far end of every path."""
         far = {path.far: path for path in self._paths.values()}
         with contextlib.ExitStack() as stack:
             for path in far.values():
                 line = _inside(path.far, "serve", PORT, SERVED_SECONDS)
                 server = subprocess.Popen(lab.ssh_command(FAR, line), stdin=subprocess.PIPE, text=True)
-                stack.callback(self._ask, path, "quit")
+                stack.callback(self._run_near, path, "quit")
                 if server.stdin:
                     server.stdin.write(self._program)
                     server.stdin.close()
@@ -106,10 +106,10 @@ class Network:
 
     def take_turns(self) -> None:
         """Measure everything once, one path after the other."""
-        for what, (words, factor) in METRICS.items():
+        for metric, (words, factor) in METRICS.items():
             for name, path in self._paths.items():
-                with _changed(name):
-                    self._add(what, name, float(self._ask(path, *words)) * factor)
+                with _agents_changed_for(name):
+                    self._add(metric, name, float(self._run_near(path, *words)) * factor)
         attach: dict[str, Callable[[], tuple[float, float]]] = {
             "session": attach_to_session_network,
             "swarm": attach_to_swarm,
@@ -119,11 +119,11 @@ class Network:
             self._add("attach", name, started)
             self._add("join", name, joined)
 
-    def _ask(self, path: NetworkPath, what: object, *words: object) -> str:
-        return lab.run_on(NEAR, _inside(path.near, what, path.address, PORT, *words), self._program)
+    def _run_near(self, path: NetworkPath, command: object, *words: object) -> str:
+        return lab.run_on(NEAR, _inside(path.near, command, path.address, PORT, *words), self._program)
 
-    def _add(self, what: str, path: str, value: float) -> None:
-        self.samples.setdefault((what, path), []).append(value)
+    def _add(self, metric: str, path: str, value: float) -> None:
+        self.samples.setdefault((metric, path), []).append(value)
 
 
 def _inside(pid: int, *words: object) -> str:
@@ -133,15 +133,15 @@ def _inside(pid: int, *words: object) -> str:
 
 
 @contextlib.contextmanager
-def _changed(path: str) -> Iterator[None]:
+def _agents_changed_for(path: str) -> Iterator[None]:
     """Change both agents for as long as a path is measured, where that is what makes the path."""
-    changes = {"unguarded": _unguarded, "unfiltered": _unfiltered}
+    changes = {"unguarded": _without_firewall, "unfiltered": _without_bridged_filtering}
     with changes[path]() if path in changes else contextlib.nullcontext():
         yield
 
 
 @contextlib.contextmanager
-def _unguarded() -> Iterator[None]:
+def _without_firewall() -> Iterator[None]:
     """Accept everything on both agents: the difference is what the firewall costs a session's datagrams."""
     try:
         _on_both("systemctl stop backendai-reconcile.timer; nft flush chain inet backendai ingress")
@@ -151,7 +151,7 @@ def _unguarded() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _unfiltered() -> Iterator[None]:
+def _without_bridged_filtering() -> Iterator[None]:
     """Switch bridged filtering off on both agents: the difference is what it costs a session's frames."""
     before = {agent: lab.run_on(agent, f"sysctl --values {FILTERING}") for agent in (NEAR, FAR)}
     try:

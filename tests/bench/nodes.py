@@ -46,7 +46,7 @@ def request(gpus: int) -> dict[str, int]:
     return {"cpu": gpus * CPU_OF_ONE, "mem": gpus * MEM_OF_ONE, GPU: gpus}
 
 
-def alike(size: int, gpus: int = 1) -> list[Group]:
+def equal_containers(size: int, gpus: int = 1) -> list[Group]:
     """Return the groups of a session of containers that all ask the same."""
     groups = [Group("main", request(gpus), 1), Group("sub", request(gpus), size - 1)]
     return [group for group in groups if group.count]
@@ -54,8 +54,8 @@ def alike(size: int, gpus: int = 1) -> list[Group]:
 
 def session(name: str, created_at: float, containers: Mapping[str, int], gpus: int = 1) -> HeldSession:
     """Return a session with so many containers on each agent, of so many GPUs each."""
-    asked = request(gpus)
-    return bare_session(name, created_at, {agent: [asked] * count for agent, count in containers.items()})
+    demand = request(gpus)
+    return bare_session(name, created_at, {agent: [demand] * count for agent, count in containers.items()})
 
 
 def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequence[HeldSession]) -> AgentFacts:
@@ -72,20 +72,25 @@ def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequ
     )
 
 
-def cluster(size: int, load: float, chance: random.Random) -> list[AgentFacts]:
+def cluster(size: int, load: float, rng: random.Random) -> list[AgentFacts]:
     """Return that many agents, of whose GPUs that part is taken by half as many sessions, most of them on several."""
-    drawn = chance.choices(nodes(), k=size)
+    drawn = rng.choices(nodes(), k=size)
     parts: list[list[tuple[int, int]]] = []
     hosts: dict[int, dict[str, int]] = {}
     for number, node in enumerate(drawn):
-        taken = sum(chance.random() < load for _gpu in range(node[2]))
-        halves = [part for part in (taken // 2, taken - taken // 2) if part]
-        owners = chance.sample(range(max(2, size // 2)), len(halves))
+        used = sum(rng.random() < load for _gpu in range(node[2]))
+        halves = [part for part in (used // 2, used - used // 2) if part]
+        owners = rng.sample(range(max(2, size // 2)), len(halves))
         parts.append(list(zip(owners, halves, strict=True)))
         for owner, gpus in parts[-1]:
             hosts.setdefault(owner, {})[f"agent{number}"] = gpus
     sessions = {owner: session(str(owner), float(owner), counts) for owner, counts in hosts.items()}
     return [
-        agent(f"agent{number}", node, sum(gpus for _owner, gpus in held), [sessions[owner] for owner, _gpus in held])
-        for number, (node, held) in enumerate(zip(drawn, parts, strict=True))
+        agent(
+            f"agent{number}",
+            node,
+            sum(gpus for _owner, gpus in parts_of_agent),
+            [sessions[owner] for owner, _gpus in parts_of_agent],
+        )
+        for number, (node, parts_of_agent) in enumerate(zip(drawn, parts, strict=True))
     ]

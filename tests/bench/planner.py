@@ -23,8 +23,8 @@ def measure() -> dict[str, list[float]]:
     for module in MODULES:
         print(f"bench: {module}", flush=True)
         command = [sys.executable, "-m", module]
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            raise BenchError(f"{module} ended with {done.returncode}: see above")
-        figures |= json.loads(done.stdout)
+        process = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        if process.returncode:
+            raise BenchError(f"{module} ended with {process.returncode}: see above")
+        figures |= json.loads(process.stdout)
     return figures

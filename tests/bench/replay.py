@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable, place
-from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, alike, nodes, request, session
+from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, equal_containers, nodes, request, session
 
 # How often the trace has gangs of so many containers.
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
@@ -41,69 +41,69 @@ class Cluster:
         self._nodes = nodes()
         self._held: list[dict[str, HeldSession]] = [{} for _node in self._nodes]
         self._gpus: list[dict[str, int]] = [{} for _node in self._nodes]
-        self._left = [(cpu, mem * GIB, gpus) for cpu, mem, gpus in self._nodes]
+        self._free = [(cpu, mem * GIB, gpus) for cpu, mem, gpus in self._nodes]
         self.facts: list[AgentFacts] = []
         for number, node in enumerate(self._nodes):
             self.facts.append(agent(f"agent{number}", node, 0, ()))
-        self._at = {facts.name: number for number, facts in enumerate(self.facts)}
+        self._number_of = {facts.name: number for number, facts in enumerate(self.facts)}
         self._sessions: dict[str, list[int]] = {}
         self.gpus = sum(node[2] for node in self._nodes)
         self.taken = 0
 
-    def rooms(self, gpus: int) -> list[int]:
+    def capacities(self, gpus: int) -> list[int]:
         """Return how many containers of so many GPUs each node can hold: counted here, not taken from the planner."""
         cpu, mem, _gpus = request(gpus).values()
-        return [min(left[0] // cpu, left[1] // mem, left[2] // gpus) for left in self._left]
+        return [min(free[0] // cpu, free[1] // mem, free[2] // gpus) for free in self._free]
 
     def start(self, name: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
         """Have a session on its agents."""
         counts = Counter(hosts)
-        started = session(name, now, counts, gpus)
+        held_session = session(name, now, counts, gpus)
         for host, count in counts.items():
-            self._held[self._at[host]][name] = started
-            self._gpus[self._at[host]][name] = gpus * count
-        self._sessions[name] = [self._at[host] for host in counts]
+            self._held[self._number_of[host]][name] = held_session
+            self._gpus[self._number_of[host]][name] = gpus * count
+        self._sessions[name] = [self._number_of[host] for host in counts]
         self.taken += gpus * len(hosts)
-        self._renew(self._sessions[name])
+        self._update_facts(self._sessions[name])
 
-    def end_one(self, chance: random.Random) -> None:
+    def end_one(self, rng: random.Random) -> None:
         """End any one of the sessions."""
-        name = chance.choice(list(self._sessions))
+        name = rng.choice(list(self._sessions))
         ended = self._sessions.pop(name)
-        self.taken -= sum(self._gpus[at].pop(name) for at in ended)
-        for at in ended:
-            del self._held[at][name]
-        self._renew(ended)
+        self.taken -= sum(self._gpus[number].pop(name) for number in ended)
+        for number in ended:
+            del self._held[number][name]
+        self._update_facts(ended)
 
-    def _renew(self, changed: Iterable[int]) -> None:
-        for at in changed:
-            held, taken = list(self._held[at].values()), sum(self._gpus[at].values())
-            cpu, mem, gpus = self._nodes[at]
-            self._left[at] = (cpu - taken * CPU_OF_ONE, mem * GIB - taken * MEM_OF_ONE, gpus - taken)
-            self.facts[at] = agent(f"agent{at}", self._nodes[at], taken, held)
+    def _update_facts(self, changed: Iterable[int]) -> None:
+        for number in changed:
+            sessions, taken = list(self._held[number].values()), sum(self._gpus[number].values())
+            cpu, mem, gpus = self._nodes[number]
+            self._free[number] = (cpu - taken * CPU_OF_ONE, mem * GIB - taken * MEM_OF_ONE, gpus - taken)
+            self.facts[number] = agent(f"agent{number}", self._nodes[number], taken, sessions)
 
 
 def replay(sessions: int, seed: int) -> Counts:
     """Return what came of so many sessions that arrive one after the other, others ending as they need the room."""
-    chance, cluster, counts = random.Random(seed), Cluster(), Counts()
-    sizes = chance.choices(list(SIZES), weights=list(SIZES.values()), k=sessions)
+    rng, cluster, counts = random.Random(seed), Cluster(), Counts()
+    sizes = rng.choices(list(SIZES), weights=list(SIZES.values()), k=sessions)
     for number, size in enumerate(sizes):
-        gpus = chance.choice(GPUS_OF_ONE) if size == 1 else 1
+        gpus = rng.choice(GPUS_OF_ONE) if size == 1 else 1
         while cluster.taken + size * gpus > LOAD * cluster.gpus:
-            cluster.end_one(chance)
-        groups = alike(size, gpus)
+            cluster.end_one(rng)
+        groups = equal_containers(size, gpus)
         began = time.process_time()
         placed = place(cluster.facts, groups, single_node=False, selection="concentrated")
         counts.seconds += time.process_time() - began
-        rooms = sorted(cluster.rooms(gpus), reverse=True)
-        fewest, held = 0, 0
-        while held < size and fewest < len(rooms) and rooms[fewest] > 0:
-            held += rooms[fewest]
+        capacities = sorted(cluster.capacities(gpus), reverse=True)
+        fewest, capacity = 0, 0
+        while capacity < size and fewest < len(capacities) and capacities[fewest] > 0:
+            capacity += capacities[fewest]
             fewest += 1
         if isinstance(placed, Unschedulable):
-            counts.wrongly_refused += held >= size
+            counts.wrongly_refused += capacity >= size
             continue
-        counts.broken_rule += rooms[0] >= size and len(placed.agents) > 1
+        counts.broken_rule += capacities[0] >= size and len(placed.agents) > 1
         counts.not_fewest += len(placed.agents) != fewest
         cluster.start(f"session-{number}", placed.hosts, gpus, float(number))
     return counts

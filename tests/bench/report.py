@@ -69,10 +69,10 @@ def merge(previous: Report | None, context: Context, samples: Mapping[str, Seque
 
 def _entry(name: str, values: Sequence[float], context: Context, head: Mapping[str, Any]) -> dict[str, Any]:
     spread = {"spread": [_rounded(min(values)), _rounded(max(values))]} if len(values) > 1 else {}
-    own = {"rounds": len(values), "commit": context.commit, "load": context.load}
-    if own["commit"] == head["commit"]:
-        del own["load"]
-    differing = {key: value for key, value in own.items() if value != head[key]}
+    context_of_entry = {"rounds": len(values), "commit": context.commit, "load": context.load}
+    if context_of_entry["commit"] == head["commit"]:
+        del context_of_entry["load"]
+    differing = {key: value for key, value in context_of_entry.items() if value != head[key]}
     return {"value": _rounded(statistics.median(values)), **FIGURES[name].to_dict(), **spread, **differing}
 
 

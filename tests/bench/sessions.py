@@ -55,7 +55,11 @@ def session(name: str, variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]
 def end_all() -> None:
     """End the benchmark's sessions; those that wait go first, so that none of them starts in the others' place."""
     for waiting in (True, False):
-        ids = [found for found, name, waits in lab.live_sessions() if name.startswith(PREFIX) and waits == waiting]
+        ids = [
+            session_id
+            for session_id, name, is_waiting in lab.live_sessions()
+            if name.startswith(PREFIX) and is_waiting == waiting
+        ]
         lab.in_parallel([partial(_end, session_id) for session_id in ids])
 
 

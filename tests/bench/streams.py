@@ -20,7 +20,7 @@ import time
 
 SINK, ECHO, QUIT = b"s", b"e", b"q"
 CHUNK = 1 << 17
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 def serve(port: int, seconds: int) -> None:
@@ -29,10 +29,10 @@ def serve(port: int, seconds: int) -> None:
     with socket.create_server(("", port), backlog=64) as listening:
         while True:
             connection, _address = listening.accept()
-            what = connection.recv(1)
-            if what == QUIT:
+            kind = connection.recv(1)
+            if kind == QUIT:
                 return
-            threading.Thread(target=_drain if what == SINK else _reply, args=(connection,), daemon=True).start()
+            threading.Thread(target=_drain if kind == SINK else _reply, args=(connection,), daemon=True).start()
 
 
 def stream(address: str, port: int, count: int, seconds: float) -> float:
@@ -51,19 +51,19 @@ def stream(address: str, port: int, count: int, seconds: float) -> float:
 
 def echo(address: str, port: int, count: int) -> float:
     """Return the median time of a round trip of one byte, in seconds."""
-    with _connected(address, port, ECHO) as connection:
+    with _connect(address, port, ECHO) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return statistics.median(_round_trip(connection) for _number in range(count))
 
 
 def quit_server(address: str, port: int) -> None:
     """Let the server end."""
-    _connected(address, port, QUIT).close()
+    _connect(address, port, QUIT).close()
 
 
 def _fill(address: str, port: int, until: float, rates: list[float]) -> None:
     """Send until the time is over, and learn how many bits came a second."""
-    with _connected(address, port, SINK) as connection:
+    with _connect(address, port, SINK) as connection:
         block = bytes(CHUNK)
         while time.monotonic() < until:
             connection.sendall(block)
@@ -95,14 +95,14 @@ def _round_trip(connection: socket.socket) -> float:
     return time.perf_counter() - began
 
 
-def _connected(address: str, port: int, what: bytes) -> socket.socket:
+def _connect(address: str, port: int, kind: bytes) -> socket.socket:
     """Return a connection to the server, which may still be starting."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
             connection = socket.create_connection((address, port), timeout=1)
-            connection.settimeout(PATIENCE)
-            connection.sendall(what)
+            connection.settimeout(TIMEOUT)
+            connection.sendall(kind)
             return connection
         time.sleep(0.05)
     raise ConnectionError(f"nobody answers at {address}:{port}")
@@ -110,15 +110,15 @@ def _connected(address: str, port: int, what: bytes) -> socket.socket:
 
 def main(words: list[str]) -> None:
     """Do what the words say."""
-    what, *rest = words
-    if what == "serve":
-        serve(int(rest[0]), int(rest[1]))
-    elif what == "stream":
-        print(stream(rest[0], int(rest[1]), int(rest[2]), float(rest[3])))
-    elif what == "echo":
-        print(echo(rest[0], int(rest[1]), int(rest[2])))
+    command, *arguments = words
+    if command == "serve":
+        serve(int(arguments[0]), int(arguments[1]))
+    elif command == "stream":
+        print(stream(arguments[0], int(arguments[1]), int(arguments[2]), float(arguments[3])))
+    elif command == "echo":
+        print(echo(arguments[0], int(arguments[1]), int(arguments[2])))
     else:
-        quit_server(rest[0], int(rest[1]))
+        quit_server(arguments[0], int(arguments[1]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the benchmark's figures into README.md and docs/performance.md, or check that they are up to date."""
+"""Write the tables of the benchmark's report into README.md and docs/performance.md, or check that they are there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import report
-from tests.bench.figures import COMPARISON, FIGURES, PARTS, of_part
+from tests.bench.figures import FIGURES, HEADLINES, PARTS, of_part
 
 BEGIN, END = "<!-- benchmark: begin (written by tests/bench) -->", "<!-- benchmark: end -->"
 
@@ -19,28 +19,29 @@ COUNTED = ("ratio", "lines", "modules", "sessions")
 Figures = Mapping[str, Mapping[str, Any]]
 
 
-def comparison(of: report.Report | None) -> Iterator[str]:
-    """Yield the lines of the comparison, with the medians of the figures that they name."""
-    medians = {name: _median(figure) for name, figure in _figures(of).items()}
-    yield from (f"- {line.format_map(medians)}" for line in COMPARISON)
+def headline_table(data: report.Report | None) -> Iterator[str]:
+    """Yield the lines of the short table."""
+    yield from _table(HEADLINES, _figures(data))
+    yield ""
+    yield _context(data)
 
 
-def full_tables(of: report.Report | None) -> Iterator[str]:
+def full_tables(data: report.Report | None) -> Iterator[str]:
     """Yield the lines of a table for each part."""
-    yield _context(of)
+    yield _context(data)
     for part, title in PARTS.items():
         yield from ("", f"### {title}", "")
         names = of_part(part)
-        yield from _table((name for name in FIGURES if name in names), _figures(of))
+        yield from _table((name for name in FIGURES if name in names), _figures(data))
 
 
 DOCUMENTS: dict[Path, Callable[[report.Report | None], Iterator[str]]] = {
-    report.ROOT / "README.md": comparison,
+    report.ROOT / "README.md": headline_table,
     report.ROOT / "docs" / "performance.md": full_tables,
 }
 
 
-def replaced(text: str, lines: Iterable[str]) -> str:
+def with_table(text: str, lines: Iterable[str]) -> str:
     """Return a document with these lines between its markers. Raises :class:`ValueError` where it has none."""
     before, begin, rest = text.partition(BEGIN)
     _old, end, after = rest.partition(END)
@@ -49,21 +50,21 @@ def replaced(text: str, lines: Iterable[str]) -> str:
     return "\n".join([f"{before}{BEGIN}", "", *lines, "", f"{END}{after}"])
 
 
-def stale(of: report.Report | None) -> dict[Path, str]:
+def outdated_documents(data: report.Report | None) -> dict[Path, str]:
     """Return the documents whose tables are not those of a report, with the text that they should have."""
-    texts = {path: replaced(path.read_text(encoding="utf-8"), render(of)) for path, render in DOCUMENTS.items()}
+    texts = {path: with_table(path.read_text(encoding="utf-8"), render(data)) for path, render in DOCUMENTS.items()}
     return {path: text for path, text in texts.items() if text != path.read_text(encoding="utf-8")}
 
 
-def write(of: report.Report | None) -> None:
+def write(data: report.Report | None) -> None:
     """Write the tables of a report into the documents."""
-    for path, text in stale(of).items():
+    for path, text in outdated_documents(data).items():
         path.write_text(text, encoding="utf-8")
 
 
-def _figures(of: report.Report | None) -> Figures:
+def _figures(data: report.Report | None) -> Figures:
     """Return every figure; those that have not been measured have no value."""
-    measured: Figures = of["figures"] if of else {}
+    measured: Figures = data["figures"] if data else {}
     return {name: measured.get(name, figure.to_dict()) for name, figure in FIGURES.items()}
 
 
@@ -80,16 +81,12 @@ def _value(figure: Mapping[str, Any]) -> str:
     """Return the value with its unit and spread; bold where it is as wanted."""
     if "value" not in figure:
         return "-"
-    text = _median(figure)
+    text = f"{report.number(figure['value'])}{_unit(figure)}"
     if "wanted" in figure and report.is_reached(figure):
         text = f"**{text}**"
     if "spread" in figure:
         text += f" ({' to '.join(map(report.number, figure['spread']))})"
     return text + (f" at {_short(figure['commit'])}" if "commit" in figure else "")
-
-
-def _median(figure: Mapping[str, Any]) -> str:
-    return f"{report.number(figure['value'])}{_unit(figure)}" if "value" in figure else "(not measured)"
 
 
 def _bound(figure: Mapping[str, Any], kind: str) -> str:
@@ -102,13 +99,13 @@ def _unit(figure: Mapping[str, Any]) -> str:
     return "" if figure["unit"] in COUNTED else f" {figure['unit']}"
 
 
-def _context(of: report.Report | None) -> str:
-    if not of:
+def _context(data: report.Report | None) -> str:
+    if not data:
         return "Not measured yet: `make bench` does that."
-    machine = of["machine"]
+    machine = data["machine"]
     return (
-        f"Commit {_short(of['commit'])}: medians of {of['rounds']} rounds (range), on {machine['cores']} cores with"
-        f" Python {machine['python']}, load average {of['load']} before. Bold: as wanted."
+        f"Commit {_short(data['commit'])}: medians of {data['rounds']} rounds (range), on {machine['cores']} cores with"
+        f" Python {machine['python']}, load average {data['load']} before. Bold: as wanted."
     )
 
 
@@ -127,7 +124,7 @@ def main(arguments: list[str]) -> int:
     if not options.check:
         write(last)
         return 0
-    outdated = [str(path.relative_to(report.ROOT)) for path in stale(last)]
+    outdated = [str(path.relative_to(report.ROOT)) for path in outdated_documents(last)]
     if outdated:
         print(f"{', '.join(outdated)}: out of date; run `python -m tests.bench.tables`")
     return 1 if outdated else 0

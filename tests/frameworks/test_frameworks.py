@@ -44,14 +44,14 @@ def frameworks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         subprocess.run([*pip, "--target", folder, *wheels], check=True)
         for program in PROGRAMS.glob("*.py"):
             (folder / program.name).write_text(program.read_text())
-        in_parallel(*[partial(copy, folder, agent) for agent in AGENTS])
+        in_parallel(*[partial(copy_to_agent, folder, agent) for agent in AGENTS])
         yield ON_AGENTS
     finally:
         run_on_all(f"rm -rf {ON_AGENTS}", AGENTS)
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
-def copy(folder: Path, agent: str) -> None:
+def copy_to_agent(folder: Path, agent: str) -> None:
     """Copy a folder to an agent."""
     unpack = ssh(agent, f"rm -rf {ON_AGENTS} && mkdir {ON_AGENTS} && tar -C {ON_AGENTS} --no-same-owner -xf -")
     with subprocess.Popen(["tar", "-C", folder, "-cf", "-", "."], stdout=subprocess.PIPE) as pack:
@@ -62,14 +62,14 @@ def copy(folder: Path, agent: str) -> None:
 @pytest.fixture(scope="module")
 def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Two containers on two agents that see the frameworks."""
-    asked = {
+    request = {
         **TWO,
         "designated_agents": list(AGENTS),
         "resources": {"cpu": 1, "mem": "3g"},
         "mounts": [{"source": frameworks, "target": IN_CONTAINERS, "read_only": True}],
         "env": {"PYTHONPATH": IN_CONTAINERS},
     }
-    with started_session(tmp_path_factory.mktemp("two"), **asked) as session:
+    with started_session(tmp_path_factory.mktemp("two"), **request) as session:
         yield session
 
 
@@ -82,8 +82,8 @@ def printed(kernel: Kernel, script: str) -> list[dict[str, Any]]:
 def test_torchrun_reduces_over_all_containers(two: StartedSession) -> None:
     main = two.kernels[0]
     before = {name: transferred_bytes(main, name) for name in ("cluster0", "eth0")}
-    both = f"ssh sub1 '{TORCHRUN}' & {TORCHRUN} && wait $!"
-    results = sorted(printed(main, both), key=lambda result: int(result["rank"]))
+    command = f"ssh sub1 '{TORCHRUN}' & {TORCHRUN} && wait $!"
+    results = sorted(printed(main, command), key=lambda result: int(result["rank"]))
     assert results == [
         {"host": "main1", "rank": 0, "size": 2, "right": True},
         {"host": "sub1", "rank": 1, "size": 2, "right": True},

@@ -15,21 +15,21 @@ KINDS = ("module", "inventory", "filter", "lookup", "test", "callback", "connect
 
 def ansible_doc(*arguments: str) -> str:
     """Return what ansible-doc prints; end the gate when it fails or complains."""
-    done = subprocess.run(["ansible-doc", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode or done.stderr.strip():
-        sys.exit(f"ansible-doc {' '.join(arguments)}:\n{done.stderr}{done.stdout}")
-    return done.stdout
+    process = subprocess.run(["ansible-doc", *arguments], capture_output=True, text=True, check=False)
+    if process.returncode or process.stderr.strip():
+        sys.exit(f"ansible-doc {' '.join(arguments)}:\n{process.stderr}{process.stdout}")
+    return process.stdout
 
 
 def undocumented(kind: str, documented: set[str]) -> set[str]:
     """Return the plugins or roles that the checkout holds and ansible-doc does not list."""
     if kind in FOLDERS:
-        held = {path.stem for path in Path(FOLDERS[kind]).glob("*.py")}
+        names = {path.stem for path in Path(FOLDERS[kind]).glob("*.py")}
     elif kind == "role":
-        held = {path.name for path in Path("roles").iterdir() if path.is_dir()}
+        names = {path.name for path in Path("roles").iterdir() if path.is_dir()}
     else:
         return set()
-    return {f"{COLLECTION}.{name}" for name in held} - documented
+    return {f"{COLLECTION}.{name}" for name in names} - documented
 
 
 def main() -> None:

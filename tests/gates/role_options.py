@@ -39,13 +39,13 @@ def role_faults(role: Path) -> Iterator[str]:
     entries = load(role / "meta" / "argument_specs.yml").get("argument_specs", {})
     if "main" not in entries:
         yield "meta/argument_specs.yml has no entry point main"
-    known: set[str] = set()
+    documented: set[str] = set()
     for entry in entries.values():
         options = entry.get("options", {})
-        known |= options.keys()
+        documented |= options.keys()
         for name, option in options.items():
             yield from option_faults(role.name, name, option, defaults.get(name, ABSENT))
-    for name in sorted(defaults.keys() - known):
+    for name in sorted(defaults.keys() - documented):
         yield f"{name} is in defaults/main.yml, and not in meta/argument_specs.yml"
 
 

@@ -54,7 +54,7 @@ class Gates:
         """Run gates one after the other; those on the lab are not run without one."""
         outcomes: list[Outcome] = []
         for gate in gates:
-            ready = all(one.verdict == "ok" for one in outcomes if one.gate == "lab")
+            ready = all(outcome.verdict == "ok" for outcome in outcomes if outcome.gate == "lab")
             outcomes.append(self.run(gate) if ready else Outcome(gate, "not run", 0.0))
         return outcomes
 

@@ -33,7 +33,7 @@ from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
 from tests.lab.engine import Engine
 from tests.lab.hosts import container_name
-from tests.lab.identity import HOSTS, Lab, remembered
+from tests.lab.identity import HOSTS, Lab, load_state
 
 VICTIMS = ("run", "engine", "agent")
 REQUEST = {**THREE, "image": BUSYBOX, "failure_policy": "restart"}
@@ -77,7 +77,7 @@ class Victim:
 
     def _docker_host(self, command: str) -> None:
         lab = Lab(ROOT)
-        state = remembered(lab)
+        state = load_state(lab)
         assert state, "the lab is not up"
         host = next(host for host in HOSTS if host.name == self.agent)
         Engine(lab, state.docker_host).docker(command, container_name(state, lab, host))

@@ -14,33 +14,33 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from tests.lab.blackholes import ensure_blackholes, remove_blackholes
-from tests.lab.command import LabError, step, tell
+from tests.lab.command import LabError, report, step
 from tests.lab.debian import require
-from tests.lab.engine import Engine, clear_private_engine, docker_host, engine_kind, running_engine
+from tests.lab.engine import Engine, clear_private_engine, docker_host, engine_kind, ensure_engine
 from tests.lab.host_image import ensure_images, remove_outdated_images
 from tests.lab.hosts import (
     await_hosts,
     container_name,
     ensure_hosts,
     ensure_login_key,
-    greets,
     host_states,
     remove_hosts,
+    ssh_answers,
 )
-from tests.lab.identity import HOSTS, Lab, State, remember, remembered
+from tests.lab.identity import HOSTS, Lab, State, load_state, save_state
 from tests.lab.inventory import write_inventory
 from tests.lab.leftovers import remove_folder
-from tests.lab.network import chosen_subnet, plug_in
+from tests.lab.network import choose_subnet, connect_control_node
 from tests.lab.session_images import load_session_images
 
 
 def up(lab: Lab) -> int:
     """Build what is missing of the lab, start what does not run, and write the inventory."""
     require("ip", "ssh-keygen")
-    state = remembered(lab) or _decided(lab)
-    engine = running_engine(lab, state)
+    state = load_state(lab) or _create_state(lab)
+    engine = ensure_engine(lab, state)
     if state.engine == "private":
-        plug_in(lab, state)
+        connect_control_node(lab, state)
     ensure_blackholes(lab, IPv4Network(state.subnet))
     ensure_login_key(lab)
     ensure_images(engine, state)
@@ -52,16 +52,16 @@ def up(lab: Lab) -> int:
         await_hosts(engine, state, new)
     write_inventory(lab, state)
     places = ", ".join(f"{host.name} {state.address(host)}" for host in HOSTS)
-    tell(f"up ({state.engine} engine, {state.docker_host}): {places}")
+    report(f"up ({state.engine} engine, {state.docker_host}): {places}")
     return 0
 
 
-def _decided(lab: Lab) -> State:
+def _create_state(lab: Lab) -> State:
     """Decide once, and remember, what stays the same for the life of a lab; start from a clean place."""
     _clear(lab)
     kind = engine_kind()
-    state = State(engine=kind, subnet=str(chosen_subnet(lab)), docker_host=docker_host(lab, kind))
-    remember(lab, state)
+    state = State(engine=kind, subnet=str(choose_subnet(lab)), docker_host=docker_host(lab, kind))
+    save_state(lab, state)
     return state
 
 
@@ -75,12 +75,12 @@ def images(lab: Lab) -> int:
 def status(lab: Lab) -> int:
     """Print a line per host; the exit code is 1 unless all of them can be reached."""
     engine, state = _existing(lab)
-    doing = host_states(engine, state)
-    reached = {host.name: doing[host.name] == "running" and greets(state.address(host)) for host in HOSTS}
+    states = host_states(engine, state)
+    reachable = {host.name: states[host.name] == "running" and ssh_answers(state.address(host)) for host in HOSTS}
     for host in HOSTS:
-        answer = "ssh answers" if reached[host.name] else "no answer"
-        tell(f"{host.name:9} {state.address(host)!s:12} {host.suite:9} {doing[host.name]}, {answer}")
-    return 0 if all(reached.values()) else 1
+        answer = "ssh answers" if reachable[host.name] else "no answer"
+        report(f"{host.name:9} {state.address(host)!s:12} {host.suite:9} {states[host.name]}, {answer}")
+    return 0 if all(reachable.values()) else 1
 
 
 def down(lab: Lab) -> int:
@@ -92,7 +92,7 @@ def down(lab: Lab) -> int:
 
 def _existing(lab: Lab) -> tuple[Engine, State]:
     """Return the engine of a lab that runs."""
-    state = remembered(lab)
+    state = load_state(lab)
     if state:
         engine = Engine(lab, state.docker_host)
         if engine.answers():
@@ -111,7 +111,7 @@ def _clear(lab: Lab) -> None:
 
 
 @contextmanager
-def _alone(lab: Lab) -> Iterator[None]:
+def _exclusive(lab: Lab) -> Iterator[None]:
     """Hold the checkout's folder locked: one command at a time, and no lock file to leave behind."""
     folder = os.open(lab.checkout, os.O_RDONLY)
     try:
@@ -121,7 +121,7 @@ def _alone(lab: Lab) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if attempt == 0:
-                    tell("waiting for another command on this lab")
+                    report("waiting for another command on this lab")
                 time.sleep(1)
         else:
             raise LabError("another command on this lab has not ended for 10 minutes")
@@ -137,16 +137,16 @@ def main() -> int:
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in commands.items():
         subparsers.add_parser(name, help=command.__doc__)
-    chosen = parser.parse_args().command
+    command_name = parser.parse_args().command
     lab = Lab(Path(__file__).resolve().parents[2])
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # where `su` does not look
     try:
         if os.geteuid() != 0:
             raise LabError("this needs root: it makes network namespaces and starts a Docker engine")
-        if chosen == "status":  # looks only, also while another command works
+        if command_name == "status":  # looks only, also while another command works
             return status(lab)
-        with _alone(lab):
-            return commands[chosen](lab)
+        with _exclusive(lab):
+            return commands[command_name](lab)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.lab.command import output, tell
+from tests.lab.command import output, report
 from tests.lab.debian import mirror
 from tests.lab.identity import SESSION_POOL, Lab
 from tests.lab.routes import Route, machine_routes
@@ -21,25 +21,25 @@ from tests.lab.routes import Route, machine_routes
 
 def ensure_blackholes(lab: Lab, subnet: IPv4Network) -> None:
     """Swallow the session pool and the underlay, except the addresses that the machine itself needs."""
-    held = own_blackholes(lab)
-    needed = needed_at_once(lab)
+    existing = own_blackholes(lab)
+    needed = addresses_in_use(lab)
     # The underlay's route is added last: where it is held, so is the rest. This path asks no name server.
-    if subnet in held and not any(address in network for address in needed for network in held):
+    if subnet in existing and not any(address in network for address in needed for network in existing):
         return
-    needed |= needed_for_packages()
-    spared = sorted(address for address in needed if address in SESSION_POOL)
-    pool = without(SESSION_POOL, [*other_networks(lab), *map(IPv4Network, spared)])
-    if spared:
-        reasons = ", ".join(f"{address} ({needed[address]})" for address in spared)
-        tell(f"this machine needs {reasons} inside {SESSION_POOL}: the blackhole routes leave that out")
-    _change(lab, "delete", held - pool)
-    _change(lab, "add", pool - held)
-    _change(lab, "add", {subnet})
+    needed |= package_source_addresses()
+    excluded = sorted(address for address in needed if address in SESSION_POOL)
+    pool = subtract(SESSION_POOL, [*other_networks(lab), *map(IPv4Network, excluded)])
+    if excluded:
+        reasons = ", ".join(f"{address} ({needed[address]})" for address in excluded)
+        report(f"this machine needs {reasons} inside {SESSION_POOL}: the blackhole routes leave that out")
+    _change_routes(lab, "delete", existing - pool)
+    _change_routes(lab, "add", pool - existing)
+    _change_routes(lab, "add", {subnet})
 
 
 def remove_blackholes(lab: Lab) -> None:
     """Remove every route that bears the lab's metric."""
-    _change(lab, "delete", own_blackholes(lab))
+    _change_routes(lab, "delete", own_blackholes(lab))
 
 
 def own_blackholes(lab: Lab) -> set[IPv4Network]:
@@ -59,7 +59,7 @@ def other_networks(lab: Lab) -> list[IPv4Network]:
     ]
 
 
-def without(whole: IPv4Network, holes: list[IPv4Network]) -> set[IPv4Network]:
+def subtract(whole: IPv4Network, holes: list[IPv4Network]) -> set[IPv4Network]:
     """Return the fewest networks that cover ``whole`` except the holes; a hole around all of it leaves nothing."""
     parts = [whole]
     for hole in holes:
@@ -73,34 +73,34 @@ def without(whole: IPv4Network, holes: list[IPv4Network]) -> set[IPv4Network]:
     return set(parts)
 
 
-def needed_at_once(lab: Lab) -> dict[IPv4Address, str]:
+def addresses_in_use(lab: Lab) -> dict[IPv4Address, str]:
     """Return the addresses outside its own networks that this machine is talking to, each with the reason.
 
     Seen on a build machine: the name server was inside the session pool, and one plain route would have cut it off.
     Above all the SSH connection of the person who typed `make lab` has to stay.
     """
     routes = machine_routes()
-    found = {route.gateway: "gateway" for route in routes if route.gateway}
+    addresses = {route.gateway: "gateway" for route in routes if route.gateway}
     resolv = Path("/etc/resolv.conf")
     for text in re.findall(r"^nameserver\s+([\d.]+)\s*$", resolv.read_text() if resolv.exists() else "", re.MULTILINE):
-        found.setdefault(IPv4Address(text), "name server")
+        addresses.setdefault(IPv4Address(text), "name server")
     lab_networks = [route.destination for route in routes if route.device in {lab.veth, lab.bridge}]
     for text in re.findall(r"(\d+\.\d+\.\d+\.\d+)\]?:\d+\s*$", output("ss", "-Htn"), re.MULTILINE):
         peer = IPv4Address(text)
         if not any(peer in network for network in lab_networks):
-            found.setdefault(peer, "open connection")
-    return found
+            addresses.setdefault(peer, "open connection")
+    return addresses
 
 
-def needed_for_packages() -> dict[IPv4Address, str]:
+def package_source_addresses() -> dict[IPv4Address, str]:
     """Return the addresses of the proxies and the mirror through which this machine fetches packages."""
     names = {"http_proxy", "https_proxy", "all_proxy", "pip_index_url"}
     urls = [value for name, value in os.environ.items() if name.lower() in names]
     urls += filter(None, [mirror()])
-    return {address: "proxy or package mirror" for url in urls for address in _resolved(url)}
+    return {address: "proxy or package mirror" for url in urls for address in _resolve(url)}
 
 
-def _resolved(url: str) -> list[IPv4Address]:
+def _resolve(url: str) -> list[IPv4Address]:
     """Return the IPv4 addresses of a URL's host; none when it does not resolve."""
     host = urlsplit(url if "//" in url else f"//{url}").hostname
     if not host:
@@ -116,7 +116,7 @@ def _is_own_blackhole(lab: Lab, route: Route) -> bool:
     return route.kind == "blackhole" and route.metric == lab.metric
 
 
-def _change(lab: Lab, verb: str, networks: set[IPv4Network]) -> None:
+def _change_routes(lab: Lab, verb: str, networks: set[IPv4Network]) -> None:
     """Add or delete blackhole routes in one go; adding one that is there is no error."""
     verb = "replace" if verb == "add" else verb
     if networks:

@@ -28,26 +28,26 @@ def output(
     source = subprocess.PIPE if isinstance(stdin, bytes) else stdin or subprocess.DEVNULL
     try:
         process = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-        said, complained = _to_the_end(process, stdin if isinstance(stdin, bytes) else None, timeout)
+        stdout, stderr = _communicate(process, stdin if isinstance(stdin, bytes) else None, timeout)
     except FileNotFoundError:
         raise LabError(f"{argv[0]} is not installed on this machine") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s") from None
     if process.returncode != 0:
-        words = complained.strip() or said.strip()
+        words = stderr.strip() or stdout.strip()
         raise LabError(f"'{' '.join(argv)}' failed ({process.returncode}): {words[-600:] or 'it said nothing'}")
-    return said
+    return stdout
 
 
-def _to_the_end(process: subprocess.Popen[bytes], feed: bytes | None, timeout: float) -> tuple[str, str]:
+def _communicate(process: subprocess.Popen[bytes], feed: bytes | None, timeout: float) -> tuple[str, str]:
     """Return what a process said and complained; one that takes too long is ended."""
     with process:
         try:
-            said, complained = process.communicate(feed, timeout)
+            stdout, stderr = process.communicate(feed, timeout)
         except BaseException:
             process.kill()
             raise
-    return said.decode(errors="replace"), complained.decode(errors="replace")
+    return stdout.decode(errors="replace"), stderr.decode(errors="replace")
 
 
 def succeeds(*argv: str, timeout: float = 30) -> bool:
@@ -59,7 +59,7 @@ def succeeds(*argv: str, timeout: float = 30) -> bool:
     return True
 
 
-def logged(log: Path, *argv: str, env: Mapping[str, str] | None = None, timeout: float = 900) -> None:
+def run_logged(log: Path, *argv: str, env: Mapping[str, str] | None = None, timeout: float = 900) -> None:
     """Run a long command with its output appended to ``log``; a failure quotes the end of that log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
@@ -78,20 +78,20 @@ def logged(log: Path, *argv: str, env: Mapping[str, str] | None = None, timeout:
         raise LabError(f"a command failed ({code}); the end of {log}:\n{tail}")
 
 
-def together(*calls: Callable[[], Result]) -> list[Result]:
+def in_parallel(*calls: Callable[[], Result]) -> list[Result]:
     """Run the calls at the same time and return their results in order; the first failure is raised once all ended."""
     with ThreadPoolExecutor(max_workers=max(1, len(calls))) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 @contextmanager
-def step(what: str) -> Iterator[None]:
+def step(name: str) -> Iterator[None]:
     """Print one line with the seconds that a step took, when it ends well."""
-    begun = time.monotonic()
+    started_at = time.monotonic()
     yield
-    tell(f"{what}: {time.monotonic() - begun:.1f} s")
+    report(f"{name}: {time.monotonic() - started_at:.1f} s")
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     """Print one line at once, also when standard output is a pipe."""
     print(f"lab: {line}", file=sys.stdout, flush=True)

@@ -95,13 +95,13 @@ def mirror() -> str | None:
     return None
 
 
-def fetching_settings() -> str:
+def apt_fetch_settings() -> str:
     """Return the machine's apt settings for fetching (proxies, checks, retries) as lines of an apt configuration."""
     if not shutil.which("apt-config"):
         return ""
-    kept = [line for line in output("apt-config", "dump").splitlines() if _FETCHING.match(line)]
+    settings = [line for line in output("apt-config", "dump").splitlines() if _FETCHING.match(line)]
     credentials = 'Dir::Etc::netrc "/etc/apt/auth.conf";\nDir::Etc::netrcparts "/etc/apt/auth.conf.d";\n'
-    return 'Acquire::Retries "3";\n' + "".join(f"{line}\n" for line in kept) + credentials
+    return 'Acquire::Retries "3";\n' + "".join(f"{line}\n" for line in settings) + credentials
 
 
 def _os_release() -> dict[str, str]:

@@ -13,10 +13,10 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import IO
 
-from tests.lab.command import LabError, output, step, tell
+from tests.lab.command import LabError, output, report, step
 from tests.lab.debian import require
 from tests.lab.identity import LABEL, EngineKind, Lab, State
-from tests.lab.leftovers import end_processes, joining, remove_folder
+from tests.lab.leftovers import end_processes, join_cgroup_line, remove_folder
 from tests.lab.network import holds_process, make_namespace, namespace_path, remove_namespace
 
 MACHINE_SOCKET = Path("/var/run/docker.sock")
@@ -39,7 +39,7 @@ class Engine:
         env["DOCKER_CONFIG"] = str(self.lab.folder / "docker-client")
         return output("docker", "-H", self.docker_host, *arguments, stdin=stdin, env=env, timeout=timeout)
 
-    def holds(self, kind: str, name: str) -> bool:
+    def has(self, kind: str, name: str) -> bool:
         """Tell whether the engine has an image, network or container of this name."""
         try:
             self.docker(kind, "inspect", name)
@@ -87,7 +87,7 @@ def docker_host(lab: Lab, kind: EngineKind) -> str:
     return f"unix://{MACHINE_SOCKET if kind == 'machine' else lab.run_folder / 'docker.sock'}"
 
 
-def running_engine(lab: Lab, state: State) -> Engine:
+def ensure_engine(lab: Lab, state: State) -> Engine:
     """Return the lab's engine, started if it is a private one that does not run."""
     engine = Engine(lab, state.docker_host)
     if state.engine == "machine":
@@ -96,14 +96,14 @@ def running_engine(lab: Lab, state: State) -> Engine:
             raise LabError(f"the engine that this lab was built on does not answer at {state.docker_host}: start it")
     else:
         require("docker", "dockerd", "ip", "iptables", "nsenter")
-        if not (_lives_in_namespace(lab) and engine.answers()):
+        if not (_runs_in_namespace(lab) and engine.answers()):
             with step("private engine"):
-                _start_anew(lab, engine)
+                _restart(lab, engine)
     _ensure_network(engine, state)
     return engine
 
 
-def _start_anew(lab: Lab, engine: Engine) -> None:
+def _restart(lab: Lab, engine: Engine) -> None:
     """Start the private engine in a clean place; if it cannot live with the disks that a crash left, without them."""
     clear_private_engine(lab)
     try:
@@ -111,7 +111,7 @@ def _start_anew(lab: Lab, engine: Engine) -> None:
     except LabError as error:
         if not (lab.folder / "engine" / "data").exists():
             raise
-        tell(f"starting again without the engine's old data, because: {error}")
+        report(f"starting again without the engine's old data, because: {error}")
         clear_private_engine(lab)
         remove_folder(lab.folder / "engine")
         _start(lab, engine)
@@ -124,7 +124,7 @@ def clear_private_engine(lab: Lab) -> None:
     remove_folder(lab.run_folder)
 
 
-def _lives_in_namespace(lab: Lab) -> bool:
+def _runs_in_namespace(lab: Lab) -> bool:
     """Tell whether the engine's process runs, in the namespace that now bears the lab's name."""
     try:
         return holds_process(lab, int((lab.run_folder / "docker.pid").read_text()))
@@ -145,7 +145,7 @@ def _start(lab: Lab, engine: Engine) -> None:
     argv = ("nsenter", f"--net={namespace_path(lab)}", "unshare", "--mount", "--propagation", "private")
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*argv, "sh", "-euc", _birth(lab)],
+            [*argv, "sh", "-euc", _start_script(lab)],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
@@ -161,7 +161,7 @@ def _start(lab: Lab, engine: Engine) -> None:
     raise LabError(f"the private engine did not start; the end of {log}:\n{tail}")
 
 
-def _birth(lab: Lab) -> str:
+def _start_script(lab: Lab) -> str:
     """Return the script in which the engine is born.
 
     In its own mount namespace it sees the lab's folder as /run: socket, pid file, containerd, shims and their sockets
@@ -169,7 +169,7 @@ def _birth(lab: Lab) -> str:
     visible outside, so none can be left behind. /opt is hidden because containerd makes a folder there.
     """
     return f"""
-        {joining(lab, "engine")}
+        {join_cgroup_line(lab, "engine")}
         ulimit -Hn 1048576 2>/dev/null || true
         ulimit -Sn "$(ulimit -Hn)"
         ulimit -l unlimited 2>/dev/null || true
@@ -197,7 +197,7 @@ def _settings(lab: Lab) -> dict[str, object]:
 def _ensure_network(engine: Engine, state: State) -> None:
     """Make the underlay in the engine: ``internal``, so that the machine's engine opens no way out of it."""
     lab = engine.lab
-    if engine.holds("network", lab.name):
+    if engine.has("network", lab.name):
         return
     options = ["--internal", "--subnet", str(IPv4Network(state.subnet)), "--gateway", str(state.router)]
     options += ["--label", f"{LABEL}={lab.id}", "--opt", f"com.docker.network.bridge.name={lab.bridge}"]

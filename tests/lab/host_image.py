@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.lab.command import output, step, together
+from tests.lab.command import in_parallel, output, step
 from tests.lab.debian import require
 from tests.lab.engine import Engine
 from tests.lab.identity import SUITES, Lab, State
@@ -78,15 +78,15 @@ def ensure_images(engine: Engine, state: State) -> None:
     lab = engine.lab
     end_processes(lab, BUILDERS)  # a killed run may have left its builders, and half a tree
     remove_folder(lab.folder / "build")
-    hosts = {suite: not engine.holds("image", image_tag(lab, suite)) for suite in SUITES}
+    hosts = {suite: not engine.has("image", image_tag(lab, suite)) for suite in SUITES}
     sessions = {suite: suite == SUITES[0] and not session_images_made(lab) for suite in SUITES}
-    wanted = [suite for suite in SUITES if hosts[suite] or sessions[suite]]
-    if not wanted:
+    suites = [suite for suite in SUITES if hosts[suite] or sessions[suite]]
+    if not suites:
         return
     require("mmdebstrap")
     pull = state.engine == "machine"
-    with step(f"images from Debian packages ({', '.join(wanted)})"):
-        together(*(partial(_build, engine, suite, pull, hosts[suite], sessions[suite]) for suite in wanted))
+    with step(f"images from Debian packages ({', '.join(suites)})"):
+        in_parallel(*(partial(_build, engine, suite, pull, hosts[suite], sessions[suite]) for suite in suites))
     end_processes(lab, BUILDERS)
     remove_folder(lab.folder / "build")
 
@@ -107,23 +107,23 @@ def _build(engine: Engine, suite: str, pull: bool, host: bool, sessions: bool) -
     """Build on one base, at the same time, what is missing of the host image of a suite and the session images."""
     tree = Tree(engine.lab, suite)
     with step(f"  {suite}: base"):
-        tree.plant(engine, pull)
+        tree.create_base(engine, pull)
     parts: list[Callable[[], None]] = []
     if sessions:
         parts.append(step(f"  {suite}: session images")(partial(make_session_images, tree.copy("sessions"))))
     if host:
         parts.append(step(f"  {suite}: host")(partial(_make_host_image, engine, tree)))
-    together(*parts)
+    in_parallel(*parts)
 
 
 def _make_host_image(engine: Engine, tree: Tree) -> None:
     """Grow a tree into a host and give it to the engine."""
-    _grow_into_host(tree)
-    tree.give(engine, image_tag(engine.lab, tree.suite), 'CMD ["/usr/local/sbin/lab-init"]')
+    _install_host(tree)
+    tree.import_into(engine, image_tag(engine.lab, tree.suite), 'CMD ["/usr/local/sbin/lab-init"]')
     remove_folder(tree.root)
 
 
-def _grow_into_host(tree: Tree) -> None:
+def _install_host(tree: Tree) -> None:
     """Install the host's packages, then replace the outer package sources by an archive inside."""
     tree.apt("install", *HOST_PACKAGES)
     tree.apt("clean")
@@ -136,15 +136,15 @@ def _grow_into_host(tree: Tree) -> None:
     for sources in (tree.root / "etc/apt/sources.list.d").iterdir():
         sources.unlink()
     shutil.copytree(HOST_FILES, tree.root, dirs_exist_ok=True)
-    _quieten_kernel_settings(tree.root)
+    _keep_network_sysctls(tree.root)
     for key in (tree.root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (tree.root / "etc/machine-id").write_text("")
     remove_folder(tree.root / "var/lib/apt/lists")
-    tree.inside("apt-get", "update")
-    tree.inside("systemctl", "enable", "lab-host-key.service", "lab-no-resolver.service")
-    tree.inside("systemctl", "mask", *MASKED)
-    tree.inside("systemctl", "set-default", "multi-user.target")
+    tree.run_in("apt-get", "update")
+    tree.run_in("systemctl", "enable", "lab-host-key.service", "lab-no-resolver.service")
+    tree.run_in("systemctl", "mask", *MASKED)
+    tree.run_in("systemctl", "set-default", "multi-user.target")
 
 
 def package_index(folder: Path) -> str:
@@ -158,7 +158,7 @@ def package_index(folder: Path) -> str:
     return "\n".join(stanzas)
 
 
-def _quieten_kernel_settings(root: Path) -> None:
+def _keep_network_sysctls(root: Path) -> None:
     """Keep of the distribution's kernel settings those of the network, which each host has for itself.
 
     The others (kernel.*, vm.*, fs.*) belong to the machine, and a host that boots must not change them.

@@ -11,7 +11,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from tests.lab.command import LabError, output, tell, together
+from tests.lab.command import LabError, in_parallel, output, report
 from tests.lab.engine import Engine
 from tests.lab.host_image import image_tag, remove_images
 from tests.lab.identity import HOSTS, LABEL, Host, Lab, State
@@ -39,25 +39,25 @@ def container_name(state: State, lab: Lab, host: Host) -> str:
 
 def ensure_hosts(engine: Engine, state: State) -> list[str]:
     """Make each host exist, be of the current make, and run. Return the names of the hosts that are new."""
-    present = _present(engine)
-    wanted = {container_name(state, engine.lab, host) for host in HOSTS}
-    for stranger in present.keys() - wanted:
-        engine.docker("rm", "--force", "--volumes", stranger)
+    present = _list_containers(engine)
+    expected = {container_name(state, engine.lab, host) for host in HOSTS}
+    for unexpected in present.keys() - expected:
+        engine.docker("rm", "--force", "--volumes", unexpected)
     calls = [partial(_ensure_host, engine, state, host, present) for host in HOSTS]
-    return [name for name in together(*calls) if name]
+    return [name for name in in_parallel(*calls) if name]
 
 
 def host_states(engine: Engine, state: State) -> dict[str, str]:
     """Return what the engine says of each host (running, exited, missing, …)."""
-    present = _present(engine)
+    present = _list_containers(engine)
     return {host.name: present.get(container_name(state, engine.lab, host), ("missing", ""))[0] for host in HOSTS}
 
 
-def _present(engine: Engine) -> dict[str, tuple[str, str]]:
+def _list_containers(engine: Engine) -> dict[str, tuple[str, str]]:
     """Return the lab's containers by name: what they do, and which specification they were made from."""
     shape = f'{{{{.Names}}}}\t{{{{.State}}}}\t{{{{.Label "{SPEC_LABEL}"}}}}'
     lines = engine.docker("ps", "--all", "--filter", f"label={LABEL}={engine.lab.id}", "--format", shape)
-    return {name: (doing, spec) for name, doing, spec in (line.split("\t") for line in lines.splitlines())}
+    return {name: (status, spec) for name, status, spec in (line.split("\t") for line in lines.splitlines())}
 
 
 def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tuple[str, str]]) -> str | None:
@@ -65,16 +65,16 @@ def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tu
     name = container_name(state, engine.lab, host)
     arguments = _arguments(engine.lab, state, host)
     spec = hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:12]
-    doing, made_from = present.get(name, ("missing", ""))
-    if made_from == spec and doing in {"running", "restarting"}:
+    status, made_from = present.get(name, ("missing", ""))
+    if made_from == spec and status in {"running", "restarting"}:
         return None
-    if made_from == spec and doing in {"created", "exited"}:
+    if made_from == spec and status in {"created", "exited"}:
         engine.docker("start", name)
         return None
-    if doing != "missing":
+    if status != "missing":
         engine.docker("rm", "--force", "--volumes", name)
     engine.docker("create", "--name", name, "--label", f"{SPEC_LABEL}={spec}", *arguments)
-    engine.docker("cp", "-", f"{name}:/", stdin=_login(engine.lab))
+    engine.docker("cp", "-", f"{name}:/", stdin=_authorized_keys_archive(engine.lab))
     engine.docker("start", name)
     return host.name
 
@@ -108,7 +108,7 @@ def devices_of_hosts() -> list[str]:
     return [path for path in ("/dev/net/tun", "/dev/fuse") if Path(path).exists()]
 
 
-def _login(lab: Lab) -> bytes:
+def _authorized_keys_archive(lab: Lab) -> bytes:
     """Return a tar archive with root's authorized_keys."""
     key = lab.key.with_suffix(".pub").read_bytes()
     folder, file = tarfile.TarInfo("root/.ssh"), tarfile.TarInfo("root/.ssh/authorized_keys")
@@ -132,14 +132,14 @@ def ensure_login_key(lab: Lab) -> None:
 
 def await_hosts(engine: Engine, state: State, new: list[str]) -> None:
     """Wait until sshd greets on each host, and write down the hosts' keys as the engine shows them."""
-    together(*(partial(_await_greeting, state.address(host), host.name) for host in HOSTS))
-    lines = together(*(partial(_known_host, engine, state, host) for host in HOSTS))
+    in_parallel(*(partial(_await_ssh, state.address(host), host.name) for host in HOSTS))
+    lines = in_parallel(*(partial(_known_host, engine, state, host) for host in HOSTS))
     engine.lab.known_hosts.write_text("".join(lines))
     for host in (host for host in HOSTS if host.name in new):
         _report_failed_units(engine, container_name(state, engine.lab, host), host)
 
 
-def greets(address: IPv4Address) -> bool:
+def ssh_answers(address: IPv4Address) -> bool:
     """Tell whether an SSH server greets at an address."""
     try:
         with socket.create_connection((str(address), 22), timeout=2) as connection:
@@ -148,9 +148,9 @@ def greets(address: IPv4Address) -> bool:
         return False
 
 
-def _await_greeting(address: IPv4Address, name: str) -> None:
+def _await_ssh(address: IPv4Address, name: str) -> None:
     for _attempt in range(240):
-        if greets(address):
+        if ssh_answers(address):
             return
         time.sleep(0.25)
     raise LabError(f"{name} was started, but no SSH server answers at {address}")
@@ -168,13 +168,13 @@ def _report_failed_units(engine: Engine, container: str, host: Host) -> None:
     engine.docker("exec", container, "sh", "-c", "systemctl is-system-running --wait || true")
     failed = engine.docker("exec", container, "systemctl", "list-units", "--failed", "--plain", "--no-legend")
     for line in failed.splitlines():
-        tell(f"  {host.name}: unit {line.split()[0]} failed")
+        report(f"  {host.name}: unit {line.split()[0]} failed")
 
 
 def remove_hosts(engine: Engine) -> None:
     """Remove the lab's containers, network and images from an engine that is not the lab's own."""
-    for name in _present(engine):
+    for name in _list_containers(engine):
         engine.docker("rm", "--force", "--volumes", name)
-    if engine.holds("network", engine.lab.name):
+    if engine.has("network", engine.lab.name):
         engine.docker("network", "rm", engine.lab.name)
     remove_images(engine)

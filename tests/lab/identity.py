@@ -128,7 +128,7 @@ class State:
         return IPv4Network(self.subnet)[2 if self.engine == "private" else 1]
 
 
-def remembered(lab: Lab) -> State | None:
+def load_state(lab: Lab) -> State | None:
     """Return the lab's state, or None when there is none or a crash has left it half-written."""
     try:
         return State(**json.loads((lab.folder / "state.json").read_text()))
@@ -136,7 +136,7 @@ def remembered(lab: Lab) -> State | None:
         return None
 
 
-def remember(lab: Lab, state: State) -> None:
+def save_state(lab: Lab, state: State) -> None:
     """Write the lab's state so that a crash leaves either the old one or the new one."""
     lab.folder.mkdir(exist_ok=True)
     draft = lab.folder / "state.json.new"

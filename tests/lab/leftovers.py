@@ -26,7 +26,7 @@ def cgroup_roots() -> list[Path]:
     return [entry for entry in sorted(CGROUPS.iterdir()) if (entry / "cgroup.procs").exists()]
 
 
-def joining(lab: Lab, part: str) -> str:
+def join_cgroup_line(lab: Lab, part: str) -> str:
     """Return the line with which a shell script joins a part of the lab's cgroup."""
     cgroup = cgroup_roots()[0] / lab.name / part
     return f"mkdir -p '{cgroup}' && echo $$ > '{cgroup}/cgroup.procs'"
@@ -34,10 +34,10 @@ def joining(lab: Lab, part: str) -> str:
 
 def lab_cgroups(lab: Lab, part: str = "") -> list[Path]:
     """Return the lab's cgroups, or those of a part of it, in all hierarchies; children before parents."""
-    found: list[Path] = []
+    cgroups: list[Path] = []
     for root in cgroup_roots():
-        found += [Path(folder) for folder, _folders, _files in os.walk(root / lab.name / part, topdown=False)]
-    return found
+        cgroups += [Path(folder) for folder, _folders, _files in os.walk(root / lab.name / part, topdown=False)]
+    return cgroups
 
 
 def lab_processes(lab: Lab, part: str = "") -> set[int]:
@@ -89,8 +89,8 @@ def remove_folder(folder: Path) -> None:
     for mount in reversed(_mounts_below(folder)):
         if not succeeds("umount", mount):
             output("umount", "--lazy", mount)
-    if still := _mounts_below(folder):
-        raise LabError(f"{still[0]} is still mounted, so {folder} stays")
+    if mounted := _mounts_below(folder):
+        raise LabError(f"{mounted[0]} is still mounted, so {folder} stays")
     output("rm", "-rf", "--one-file-system", str(folder), timeout=300)
 
 

@@ -17,12 +17,12 @@ class Engine(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.connect("/run/docker.sock")
 
-    def has(self, tag: str, wanted: str) -> bool:
+    def has(self, tag: str, image_id: str) -> bool:
         """Tell whether a name stands for a certain image."""
         self.request("GET", f"/images/{tag}/json")
         answer = self.getresponse()
         body = answer.read()
-        return answer.status == 200 and json.loads(body)["Id"] == wanted
+        return answer.status == 200 and json.loads(body)["Id"] == image_id
 
     def load(self) -> None:
         """Load the images of standard input."""
@@ -34,10 +34,12 @@ class Engine(http.client.HTTPConnection):
             raise SystemExit(body.decode(errors="replace"))
 
 
-def main(wanted: list[str]) -> str:
+def main(arguments: list[str]) -> str:
     """Load what is asked for when any of it is missing; return what was done."""
     engine = Engine("localhost")
-    missing = [tag for tag, _mark, digest in (one.partition("=") for one in wanted) if not engine.has(tag, digest)]
+    missing = [
+        tag for tag, _mark, digest in (argument.partition("=") for argument in arguments) if not engine.has(tag, digest)
+    ]
     if not missing:
         return "present"
     engine.load()

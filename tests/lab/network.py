@@ -12,16 +12,18 @@ import os
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from tests.lab.blackholes import needed_at_once, needed_for_packages, other_networks
+from tests.lab.blackholes import addresses_in_use, other_networks, package_source_addresses
 from tests.lab.command import LabError, output, succeeds
 from tests.lab.identity import UNDERLAY_POOL, Lab, State
 
 NAMESPACES = Path("/run/netns")
 
 
-def chosen_subnet(lab: Lab) -> IPv4Network:
+def choose_subnet(lab: Lab) -> IPv4Network:
     """Return the lab's underlay: the first /24 from a place given by its id that the machine has no other use for."""
-    taken = other_networks(lab) + [IPv4Network(address) for address in needed_at_once(lab) | needed_for_packages()]
+    taken = other_networks(lab) + [
+        IPv4Network(address) for address in addresses_in_use(lab) | package_source_addresses()
+    ]
     candidates = list(UNDERLAY_POOL.subnets(new_prefix=24))
     first = int(lab.id, 16) % len(candidates)
     for candidate in candidates[first:] + candidates[:first]:
@@ -52,44 +54,46 @@ def make_namespace(lab: Lab) -> None:
     The bridge's address is the hosts' default gateway (a host without one is not a usual host), and the namespace
     answers "unreachable" to whatever is not for the underlay: attempts to leave fail at once instead of timing out.
     """
-    inside = ("ip", "-n", lab.name)
+    in_namespace = ("ip", "-n", lab.name)
     output("ip", "netns", "add", lab.name)
-    output(*inside, "link", "set", "lo", "up")
-    output(*inside, "link", "add", lab.bridge, "type", "bridge")
-    output(*inside, "link", "set", lab.bridge, "up")
-    output(*inside, "route", "add", "unreachable", "default")
+    output(*in_namespace, "link", "set", "lo", "up")
+    output(*in_namespace, "link", "add", lab.bridge, "type", "bridge")
+    output(*in_namespace, "link", "set", lab.bridge, "up")
+    output(*in_namespace, "route", "add", "unreachable", "default")
     # Answer each attempt: at the kernel's one answer a second, a second attempt would wait for its own timeout.
     no_limit = "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"
     output("nsenter", f"--net={namespace_path(lab)}", "sh", "-euc", no_limit)
     if Path("/proc/sys/net/ipv6").exists():
-        output(*inside, "-6", "route", "add", "unreachable", "default")
+        output(*in_namespace, "-6", "route", "add", "unreachable", "default")
 
 
-def plug_in(lab: Lab, state: State) -> None:
+def connect_control_node(lab: Lab, state: State) -> None:
     """Lay the cable from the control node to the bridge, or mend it."""
     address = f"{state.control_node}/{IPv4Network(state.subnet).prefixlen}"
-    if not _is_plugged_in(lab, address):
-        remove_cable(lab)
+    if not _is_connected(lab, address):
+        remove_veth(lab)
         far_end = f"bl{lab.id}n"
         output("ip", "link", "add", lab.veth, "type", "veth", "peer", "name", far_end, "netns", lab.name)
         output("ip", "-n", lab.name, "link", "set", far_end, "master", lab.bridge, "up")
-        _shut_the_door(lab)
+        _disable_forwarding(lab)
         output("ip", "address", "add", address, "dev", lab.veth)
         output("ip", "link", "set", lab.veth, "up")
-    _shut_the_door(lab)
+    _disable_forwarding(lab)
 
 
-def _is_plugged_in(lab: Lab, address: str) -> bool:
+def _is_connected(lab: Lab, address: str) -> bool:
     """Tell whether the cable is there, up, and has its address."""
     try:
         links = json.loads(output("ip", "-j", "address", "show", "dev", lab.veth))
     except LabError:
         return False
-    held = [f"{entry['local']}/{entry['prefixlen']}" for entry in links[0]["addr_info"] if entry["family"] == "inet"]
-    return links[0]["operstate"] == "UP" and held == [address]
+    addresses = [
+        f"{entry['local']}/{entry['prefixlen']}" for entry in links[0]["addr_info"] if entry["family"] == "inet"
+    ]
+    return links[0]["operstate"] == "UP" and addresses == [address]
 
 
-def _shut_the_door(lab: Lab) -> None:
+def _disable_forwarding(lab: Lab) -> None:
     """Let nothing that comes over the cable be forwarded, also on a machine that forwards between other interfaces."""
     conf = Path("/proc/sys/net/ipv4/conf") / lab.veth
     (conf / "forwarding").write_text("0")
@@ -99,7 +103,7 @@ def _shut_the_door(lab: Lab) -> None:
         off.write_text("1")
 
 
-def remove_cable(lab: Lab) -> None:
+def remove_veth(lab: Lab) -> None:
     """Remove the control node's interface; its far end goes with it."""
     if Path("/sys/class/net", lab.veth).exists():
         output("ip", "link", "delete", lab.veth)
@@ -107,7 +111,7 @@ def remove_cable(lab: Lab) -> None:
 
 def remove_namespace(lab: Lab) -> None:
     """Remove the cable and the namespace, whole or what a power cut left of it (an empty file without its mount)."""
-    remove_cable(lab)
+    remove_veth(lab)
     if namespace_path(lab).exists():
         output("ip", "netns", "delete", lab.name)
     # iproute2 makes this folder, and a mount on it, with the first namespace. Behind the last one it is litter.

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.lab import image_archive
-from tests.lab.command import LabError, output, step, tell, together
+from tests.lab.command import LabError, in_parallel, output, report, step
 from tests.lab.engine import Engine
 from tests.lab.identity import AGENTS, Host, Lab
 from tests.lab.image_archive import Image, add_file, image_ids, write_archive
@@ -39,14 +39,14 @@ _OWN_START = {
 
 def session_images_made(lab: Lab) -> bool:
     """Tell whether the file of the images is there, made by this recipe."""
-    return _archive(lab).exists() and _mark(lab).exists() and _mark(lab).read_text() == _recipe()
+    return _archive(lab).exists() and _recipe_file(lab).exists() and _recipe_file(lab).read_text() == _recipe()
 
 
 def _archive(lab: Lab) -> Path:
     return lab.images / "sessions.tar"
 
 
-def _mark(lab: Lab) -> Path:
+def _recipe_file(lab: Lab) -> Path:
     return lab.images / "recipe"
 
 
@@ -68,7 +68,7 @@ def make_session_images(tree: Tree) -> None:
         add_file(tar, "usr/local/bin/entry", _ENTRY, 0o755)
     remove_folder(tree.lab.images)
     tree.lab.images.mkdir()
-    _mark(tree.lab).write_text(_recipe())
+    _recipe_file(tree.lab).write_text(_recipe())
     write_archive(
         _archive(tree.lab),
         [
@@ -118,17 +118,17 @@ def load_session_images(engine: Engine, container_name: Callable[[Host], str]) -
     if not session_images_made(engine.lab):
         raise LabError("the lab is not up: run `python3 -m tests.lab up` first")
     with step("session images on all agents"):
-        together(*(partial(_load_on, engine, host, container_name(host)) for host in AGENTS))
+        in_parallel(*(partial(_load_on, engine, host, container_name(host)) for host in AGENTS))
 
 
 def _load_on(engine: Engine, host: Host, container: str) -> None:
     """Load the images on one agent, unless it has them all."""
     archive = _archive(engine.lab)
-    wanted = [f"{tag}={digest}" for tag, digest in image_ids(archive).items()]
-    program = ("python3", "-c", LOADER.read_text(), *wanted)
+    images = [f"{tag}={digest}" for tag, digest in image_ids(archive).items()]
+    program = ("python3", "-c", LOADER.read_text(), *images)
     with archive.open("rb") as stream:
-        outcome = engine.docker("exec", "--interactive", container, *program, stdin=stream, timeout=300).strip()
-    if outcome == "no engine":
+        result = engine.docker("exec", "--interactive", container, *program, stdin=stream, timeout=300).strip()
+    if result == "no engine":
         raise LabError(f"{host.name} has no running Docker engine: provision it first (make lab does)")
-    if outcome != "present":
-        tell(f"  {outcome} on {host.name}")
+    if result != "present":
+        report(f"  {result} on {host.name}")

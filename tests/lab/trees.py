@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.command import LabError, logged, output
-from tests.lab.debian import KEYRING, fetching_settings, mirror
+from tests.lab.command import LabError, output, run_logged
+from tests.lab.debian import KEYRING, apt_fetch_settings, mirror
 from tests.lab.engine import Engine
 from tests.lab.identity import Lab
-from tests.lab.leftovers import joining, remove_folder
+from tests.lab.leftovers import join_cgroup_line, remove_folder
 
 #: The part of the lab's cgroup in which trees grow.
 BUILDERS = "build"
@@ -40,7 +40,7 @@ path-exclude=/usr/share/lintian/*
 force-unsafe-io
 """
 #: Not part of an image: what a container gets from its engine, and what apt can make anew.
-_LEFT_OUT = ("./dev/*", "./proc/*", "./sys/*", "./run/*", "./tmp/*", "./var/cache/apt/*")
+_EXCLUDED = ("./dev/*", "./proc/*", "./sys/*", "./run/*", "./tmp/*", "./var/cache/apt/*")
 
 
 @dataclass(frozen=True)
@@ -70,37 +70,37 @@ class Tree:
     def _settings(self) -> Path:
         return self.root.with_suffix(".apt.conf")
 
-    def plant(self, engine: Engine, pull: bool) -> None:
+    def create_base(self, engine: Engine, pull: bool) -> None:
         """Make the base, from packages or from a pulled image, in place of whatever an earlier run left there."""
         remove_folder(self.root)
         self.root.mkdir(parents=True)
-        self._begin()
-        if not (pull and self._pulled(engine)):
-            self._bootstrapped()
+        self._write_settings()
+        if not (pull and self._pull(engine)):
+            self._bootstrap()
         for name in ("etc/resolv.conf", "etc/hostname"):  # copies of the machine's
             (self.root / name).unlink(missing_ok=True)
 
-    def _begin(self) -> None:
+    def _write_settings(self) -> None:
         self.log.unlink(missing_ok=True)
         # Set before any file of the tree's own /etc/apt is read; dpkg then runs inside the tree.
         outside = f'Dir "{self.root}";\nDPkg::Chroot-Directory "{self.root}";\n'
-        self._settings.write_text(outside + _APT_OPTIONS + fetching_settings())
+        self._settings.write_text(outside + _APT_OPTIONS + apt_fetch_settings())
 
     def copy(self, purpose: str) -> Tree:
         """Return a second tree as far as this one has grown."""
         other = Tree(self.lab, self.suite, purpose)
         remove_folder(other.root)
         output("cp", "-a", str(self.root), str(other.root), timeout=300)
-        other._begin()
+        other._write_settings()
         return other
 
-    def _bootstrapped(self) -> None:
+    def _bootstrap(self) -> None:
         """Make the base with mmdebstrap: debootstrap's job in half the time and size, as it never unpacks the docs."""
-        source = mirror()
-        if not source:
+        url = mirror()
+        if not url:
             raise LabError("no Debian mirror is configured on this machine: name one in LAB_DEBIAN_MIRROR")
         settings = self.root.with_suffix(".bootstrap.conf")
-        settings.write_text(_APT_OPTIONS + fetching_settings())
+        settings.write_text(_APT_OPTIONS + apt_fetch_settings())
         excluded = self.root.with_suffix(".dpkg.cfg")
         excluded.write_text(_DPKG_OPTIONS)
         self._run(
@@ -115,21 +115,21 @@ class Tree:
             *_MERGED_USR,
             self.suite,
             str(self.root),
-            f"deb [signed-by={KEYRING}] {source} {self.suite} main",
+            f"deb [signed-by={KEYRING}] {url} {self.suite} main",
             env={**os.environ, "TMPDIR": str(self.root.parent)},
         )
         (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink()  # how this machine fetches is not the hosts' business
 
-    def _pulled(self, engine: Engine) -> bool:
+    def _pull(self, engine: Engine) -> bool:
         """Make the base from the distribution's image, if a registry answers soon; its own package sources stay."""
         image = f"debian:{self.suite}-slim"
-        known = engine.holds("image", image)
+        was_present = engine.has("image", image)
         try:
             engine.docker("pull", "--quiet", image, timeout=60)
         except LabError:
             return False
         self._unpack(engine, image)
-        if not known:
+        if not was_present:
             engine.docker("rmi", image)
         for hook in (self.root / "etc/apt/apt.conf.d").glob("docker-*"):
             hook.unlink()  # they empty apt's cache, and the apt that we run is the machine's
@@ -141,7 +141,7 @@ class Tree:
     def _unpack(self, engine: Engine, image: str) -> None:
         """Unpack an image into the tree, by way of a container that never runs."""
         name = f"{self.lab.name}-{self.suite}"
-        if engine.holds("container", name):  # an earlier run was killed here
+        if engine.has("container", name):  # an earlier run was killed here
             engine.docker("rm", name)
         engine.docker("create", "--name", name, image)
         archive = self.root.with_suffix(".tar")
@@ -164,24 +164,26 @@ class Tree:
         self._run(*alone, "sh", "-euc", script, "apt-get", *arguments, env=env)
         policy.unlink()
 
-    def inside(self, *argv: str) -> None:
+    def run_in(self, *argv: str) -> None:
         """Run a command of the tree inside the tree."""
         self._run("chroot", str(self.root), *argv, env={"PATH": "/usr/sbin:/usr/bin", "LC_ALL": "C"})
 
     def _run(self, *argv: str, env: Mapping[str, str]) -> None:
         """Run a command where the next `up` finds and ends it, should this one be killed."""
-        logged(self.log, "sh", "-euc", f'{joining(self.lab, BUILDERS)}; exec "$@"', argv[0], *argv, env=env)
+        run_logged(
+            self.log, "sh", "-euc", f'{join_cgroup_line(self.lab, BUILDERS)}; exec "$@"', argv[0], *argv, env=env
+        )
 
     def pack(self, archive: Path, newer: Path | None = None) -> None:
         """Write the tree into a tar file, without the package lists: they are longer than all the rest.
 
         With ``newer``, only what came or changed since that file was made, and all folders; what went is not told.
         """
-        narrowed = [f"--newer={newer}"] if newer else []
-        left_out = "--exclude=./var/lib/apt/lists/*"
-        output("tar", *self._tar_options(), left_out, *narrowed, "-cf", str(archive), ".", timeout=300)
+        newer_option = [f"--newer={newer}"] if newer else []
+        lists_excluded = "--exclude=./var/lib/apt/lists/*"
+        output("tar", *self._tar_options(), lists_excluded, *newer_option, "-cf", str(archive), ".", timeout=300)
 
-    def give(self, engine: Engine, tag: str, *changes: str) -> None:
+    def import_into(self, engine: Engine, tag: str, *changes: str) -> None:
         """Import the tree into the engine as an image, without a file in between."""
         with subprocess.Popen(["tar", *self._tar_options(), "-c", "."], stdout=subprocess.PIPE) as packing:
             options = [word for change in changes for word in ("--change", change)]
@@ -190,5 +192,5 @@ class Tree:
             raise LabError(f"tar could not read {self.root}")
 
     def _tar_options(self) -> list[str]:
-        left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
-        return ["-C", str(self.root), "--sort=name", "--numeric-owner", "--xattrs", *left_out]
+        excluded = [f"--exclude={pattern}" for pattern in _EXCLUDED]
+        return ["-C", str(self.root), "--sort=name", "--numeric-owner", "--xattrs", *excluded]

@@ -85,8 +85,8 @@ class Sessions:
         with self._times.measure("plan"):
             plan = self.plan(spec, facts)
         with self._times.measure("claim"):
-            wanted = claim.ClaimRequest(plan, fingerprint(spec, plan.id), self._agent, nonce, CLAIM_SECONDS)
-            keys = claim.claim(self._client, self._store, self._settings, wanted, dry=False).keys
+            request = claim.ClaimRequest(plan, fingerprint(spec, plan.id), self._agent, nonce, CLAIM_SECONDS)
+            keys = claim.claim(self._client, self._store, self._settings, request, dry=False).keys
         with self._times.measure("apply"):
             part = apply.ApplyRequest(plan, self._agent, nonce, _contents(plan, keys), self._default_network)
             apply.apply_claimed(self._client, self._store, part, dry=False)

@@ -9,5 +9,5 @@ from importlib import import_module
 tensorflow = import_module("tensorflow")
 
 resolver = tensorflow.distribute.cluster_resolver.TFConfigClusterResolver()
-seen = {"cluster": resolver.cluster_spec().as_dict(), "task": [resolver.task_type, resolver.task_id]}
-print(json.dumps(seen), flush=True)
+result = {"cluster": resolver.cluster_spec().as_dict(), "task": [resolver.task_type, resolver.task_id]}
+print(json.dumps(result), flush=True)

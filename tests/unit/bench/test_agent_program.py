@@ -25,8 +25,8 @@ def test_archive_runs_without_any_package_but_its_own(tmp_path: Path) -> None:
     request = json.dumps(many_sessions.request(1, HOST))
     # Isolated, without site-packages: it gets as far as the engine, whose SDK is not there.
     command = [sys.executable, "-I", "-S", str(place), request]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "the Docker SDK for Python cannot be imported" in done.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "the Docker SDK for Python cannot be imported" in process.stderr
 
 
 def test_as_many_sessions_fit_as_are_created(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,8 @@ def test_creation_compares_within_each_round() -> None:
 
 
 def test_cpu_time_is_that_of_three_agents() -> None:
-    one = Costs(**{**vars(ROUND), "create": Cost(9.0, 11.0)})
-    assert creation.figures({"one_agent": [one], "three_agents": [ROUND]})["cpu_create"] == [6.0]
+    first_round = Costs(**{**vars(ROUND), "create": Cost(9.0, 11.0)})
+    assert creation.figures({"one_agent": [first_round], "three_agents": [ROUND]})["cpu_create"] == [6.0]
 
 
 def test_network_compares_within_each_round() -> None:
