@@ -1,4 +1,4 @@
-"""PyTorch and TensorFlow as everybody installs them find each other by what the session says, and by nothing else."""
+"""Unmodified PyTorch and TensorFlow form a cluster with the session's variables alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TORCHRUN = " ".join(
 
 @pytest.fixture(scope="module")
 def frameworks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The folder on two agents that holds the frameworks, for the Python of the image, and the programs."""
+    """The folder on two agents with the frameworks, for the image's Python, and the programs."""
     folder = tmp_path_factory.mktemp("frameworks") / "readable"  # pytest's own folders are for root alone
     folder.mkdir(mode=0o755)
     wheels = ("--python-version", PYTHON_OF_THE_IMAGE, "--implementation", "cp", "--only-binary", ":all:")
@@ -61,7 +61,7 @@ def copy_to_agent(folder: Path, agent: str) -> None:
 
 @pytest.fixture(scope="module")
 def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Two containers on two agents that see the frameworks."""
+    """Two containers on two agents with the frameworks mounted."""
     request = {
         **TWO,
         "designated_agents": list(AGENTS),
@@ -74,7 +74,7 @@ def two(frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 def printed(kernel: Kernel, script: str) -> list[dict[str, Any]]:
-    """Run a script of the shell in a container and return the JSON objects among what it printed."""
+    """Run a shell script in a container and return the JSON objects in its output."""
     lines = run_in(kernel, "sh", "-c", script).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 

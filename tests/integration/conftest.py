@@ -1,4 +1,4 @@
-"""One lab for all tests; each test leaves it as it found it, and that is checked."""
+"""Fixtures for the lab, which all tests share; each test has to restore its state, which is checked."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CAMPAIGN = pytest.StashKey[Campaign]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     lab = parser.getgroup("lab")
-    lab.addoption("--seed", type=int, help="makes the random choices of tests those of an earlier run")
-    lab.addoption("--soak", type=int, default=0, metavar="ROUNDS", help="how often tests marked soak are repeated")
+    lab.addoption("--seed", type=int, help="repeat the random choices of an earlier run")
+    lab.addoption("--soak", type=int, default=0, metavar="ROUNDS", help="number of rounds of tests marked soak")
     progress = ROOT / ".cache" / "soak.json"
-    lab.addoption("--soak-progress", type=Path, default=progress, help="the file that says how far they are")
+    lab.addoption("--soak-progress", type=Path, default=progress, help="file with the rounds passed so far")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,7 +41,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """End what others have left in the lab, such as the sessions of the demo: tests count what is there."""
+    """Terminate sessions left in the lab, such as those of the demo, because tests count sessions."""
     sessions = Sessions(tmp_path_factory.mktemp("empty"))
     for record in sessions.run("list_sessions").record:
         result = sessions.terminate(id=record["id"])
@@ -51,13 +51,13 @@ def empty_lab(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> Iterator[random.Random]:
-    """What makes the random choices of each round of a test: of one, or of as many as ``--soak`` asks for."""
+    """A random generator for each round of a test: one round, or as many as ``--soak`` requests."""
     return request.config.stash[CAMPAIGN].rounds_of(request.node.name)
 
 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Iterator[Sessions]:
-    """Sessions with names of their own; afterwards the agents and the queue are as they were before."""
+    """Sessions with unique names; afterwards the agents and the queue have to be in their initial state."""
     with Sessions(tmp_path) as sessions:
         yield sessions
     assert agent_state() == sessions.initial_state
@@ -65,12 +65,12 @@ def sessions(tmp_path: Path) -> Iterator[Sessions]:
 
 @pytest.fixture
 def agent1_sessions(sessions: Sessions) -> Sessions:
-    """Sessions on agent1 alone, for what is the same wherever it happens."""
+    """Sessions limited to agent1, for tests that do not depend on the agent."""
     sessions.limit_to(AGENTS[0])
     return sessions
 
 
 @pytest.fixture
 def unreachable_agent2(tmp_path: Path) -> list[str]:
-    """The options with which agent2 has a port where nobody listens."""
+    """The options of an inventory in which agent2 has a closed SSH port."""
     return inventory_options(tmp_path, agent2=UNREACHABLE)

@@ -1,4 +1,4 @@
-"""One connection to each host, which all that tests ask of it share: to log in costs ten times what a question does."""
+"""One shared SSH connection per host, because a login takes ten times as long as a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock, Semaphore
 
 SESSIONS = 8
-"""How many commands go over a connection at once: an sshd takes ten by default."""
+"""Maximum number of concurrent commands per connection; sshd allows ten by default."""
 
 OPEN = {
     "ControlMaster": "yes",
@@ -24,10 +24,10 @@ OPEN = {
 
 
 class Connections:
-    """The connections of one process; each ends by itself when nothing has been asked of its host for a minute."""
+    """The SSH connections of one process; each closes after a minute without commands."""
 
     def __init__(self, command: Callable[[str], list[str]]) -> None:
-        """Take what returns the ssh to a host: its last word is the line to run there."""
+        """Take a function that returns the ssh command for a host; its last word is the line to run there."""
         self._command = command
         self._folder = tempfile.TemporaryDirectory(prefix="lab-")
         self._opening: defaultdict[str, Lock] = defaultdict(Lock)
@@ -35,7 +35,7 @@ class Connections:
 
     @contextmanager
     def shared(self, host: str) -> Iterator[list[str]]:
-        """Yield the options of an ssh that goes over the connection, or that logs in where there is no room on it."""
+        """Yield the options of an ssh command that uses the connection; none if it is full: ssh then logs in itself."""
         if not self._free[host].acquire(blocking=False):
             yield []
             return
@@ -44,7 +44,7 @@ class Connections:
             with self._opening[host]:
                 if not path.exists():
                     self._open(host, path)
-            # Where the host let nobody in, this ssh tries, and says why.
+            # If the connection could not be opened, this ssh tries again and prints the reason.
             yield [f"-oControlPath={path}"]
         finally:
             self._free[host].release()

@@ -1,4 +1,4 @@
-"""What containers of sessions see, and how they reach each other."""
+"""Helpers that look into containers of sessions and test their connections."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHORT_TIMEOUT = ("-o", "ConnectTimeout=2")
 
 
 def parse_environment(printed: str) -> dict[str, str]:
-    """Return what ``env`` printed."""
+    """Parse the output of ``env``."""
     return dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
 
 
 def can_log_in(source: Kernel, target: Kernel) -> bool:
-    """Tell whether a container logs in to another by its name, at once."""
+    """Tell whether a container can log in to another by its name, without delay."""
     return (
         run_in(source, *LOGIN, *SHORT_TIMEOUT, target["hostname"], "hostname", check=False).strip()
         == target["hostname"]
@@ -27,18 +27,18 @@ def can_log_in(source: Kernel, target: Kernel) -> bool:
 
 
 def all_can_log_in(kernels: Sequence[Kernel]) -> bool:
-    """Tell whether every container logs in to the next in rank order."""
+    """Tell whether every container can log in to the next in rank order."""
     ring = zip(kernels, [*kernels[1:], kernels[0]], strict=True)
     return all(in_parallel(*[partial(can_log_in, source, target) for source, target in ring]))
 
 
 def wait_for_exit(kernel: Kernel) -> int:
-    """Wait until a container has ended, and return its exit code."""
+    """Wait until a container has exited, and return its exit code."""
     return int(run_on(kernel["agent"], f"docker wait {kernel['container']}"))
 
 
 def transferred_bytes(kernel: Kernel, interface: str) -> int:
-    """Return how many bytes an interface of a container has received and sent."""
+    """Return the number of bytes that an interface of a container has received and sent."""
     counters = [f"/sys/class/net/{interface}/statistics/{direction}_bytes" for direction in ("rx", "tx")]
     return sum(map(int, run_in(kernel, "cat", *counters).split()))
 
@@ -50,7 +50,7 @@ def default_address(agent: str, container: str) -> str:
 
 
 def public_keys(kernel: Kernel, session_id: str) -> set[str]:
-    """Return the public halves of all keys that a container knows of: users' and hosts'."""
+    """Return all public keys that a container has: user keys and host keys."""
     folder = f"{SESSIONS}/{session_id}/{kernel['hostname']}/ssh"
     lines = run_on(kernel["agent"], f"cat {folder}/authorized_keys {folder}/known_hosts").splitlines()
     words = [line.split() for line in lines]

@@ -1,4 +1,4 @@
-"""Another firewall than the lab's for the time of a test."""
+"""Temporary firewall settings for a test."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PLAYBOOK = Path(__file__).with_name("playbooks") / "firewall.yml"
 
 
 def apply_firewall(variables: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
-    """Give the agents the rules that ``firewall_*`` variables, without their prefix, describe."""
+    """Apply firewall rules to the agents, given ``firewall_*`` variables without their prefix."""
     extra_vars = json.dumps({f"firewall_{name}": value for name, value in variables.items()})
     return ansible("ansible-playbook", "-i", INVENTORY, PLAYBOOK, "-e", extra_vars, *options)
 
 
 @contextmanager
 def temporary_firewall(**variables: Any) -> Iterator[None]:
-    """Let the agents have other rules; afterwards they have those of the lab again."""
+    """Apply other firewall rules to the agents; afterwards those of the lab are restored."""
     changed = apply_firewall(variables)
     try:
         assert changed.returncode == 0, changed.stdout

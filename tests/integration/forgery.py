@@ -1,4 +1,4 @@
-"""Frames under true and false names: who sends them, and which of them arrive."""
+"""Sends genuine and forged frames and reports which of them arrive."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.integration.programs import run_line
 from tests.integration.sessions import StartedSession
 
 TUNNEL, IN_CONTAINER, ON_AGENT, EXTERNAL = 4789, 9997, 9998, 9999
-#: What a peer of a session sends into its tunnel.
+#: Sent by a peer of the session into its tunnel.
 PEER = "a peer of the session"
-#: What nothing drops.
+#: Dropped by no rule.
 LEGITIMATE = {"a container", "a host"}
-#: What arrives where the rules are gone.
+#: Arrives only where the rules are missing.
 FORGED = {
     "a stranger",
     "a stranger as a peer",
@@ -31,25 +31,25 @@ FORGED = {
     "an agent of another session",
     "a container on its session's bridge",
     "a container over IPv6",
-    "a container to everybody",
-    "a container as somebody else",
+    "a container to the broadcast address",
+    "a container with a foreign source address",
 }
-#: How long a listener listens.
+#: Seconds that a listener runs.
 SECONDS = 4
 
 
 def in_container(kernel: Kernel, program: str, *arguments: object, options: str = "") -> str:
-    """Return the shell line that runs a program as root in a container of that host."""
+    """Return the shell line that runs a program as root in a container; it has to run on the container's agent."""
     return f"docker exec --user root {options} {kernel['container']} {run_line(program, *arguments)}"
 
 
 def session_mac(kernel: Kernel) -> str:
-    """Return the MAC that a container has in its session: its address says it."""
+    """Return the MAC address of a container in its session, which follows from its IP address."""
     return f"02:ba:{ip_address(kernel['address']).packed.hex(':')}"
 
 
 def collect_datagrams(listeners: Mapping[str, Sequence[str]], senders: Sequence[tuple[str, str]]) -> set[str]:
-    """Let lines listen on hosts, run the senders' lines (host, line) once they do, and return all texts that came."""
+    """Start listeners on hosts, then run the senders' lines (host, line), and return all payloads received."""
     with ExitStack() as stack:
         listening = [
             stack.enter_context(subprocess.Popen(ssh(host, line), stdout=subprocess.PIPE, text=True))
@@ -62,12 +62,12 @@ def collect_datagrams(listeners: Mapping[str, Sequence[str]], senders: Sequence[
 
 
 def external_address() -> str:
-    """Return the address of somebody who takes no part: for containers, the world."""
+    """Return the address of a host outside the cluster."""
     return address("user1")
 
 
 def send_forged_frames(session: StartedSession) -> set[str]:
-    """Send frames under true and false names and return who was heard: in a container, on agent2, in the world."""
+    """Send genuine and forged frames and return the payloads received in a container, on agent2 and on user1."""
     target, peer = session.container_on("agent2"), session.container_on("agent3")
     listeners = {
         "agent2": [in_container(target, "listen", IN_CONTAINER, SECONDS), run_line("listen", ON_AGENT, SECONDS)],
@@ -77,7 +77,7 @@ def send_forged_frames(session: StartedSession) -> set[str]:
 
 
 def _vxlan_senders(session: StartedSession, target: Kernel, peer: Kernel) -> list[tuple[str, str]]:
-    """Return the hosts that send VXLAN datagrams to agent2, each with the line that does."""
+    """Return the hosts that send VXLAN datagrams to agent2, each with its shell line."""
     names_by_host = {
         "agent3": {"agent3": PEER},
         "user1": {"user1": "a stranger", "agent3": "a stranger as a peer", "gateway1": "a stranger as a gateway"},
@@ -97,7 +97,7 @@ def _vxlan_senders(session: StartedSession, target: Kernel, peer: Kernel) -> lis
 
 
 def _container_senders(session: StartedSession, sender: Kernel) -> list[tuple[str, str]]:
-    """Return the lines with which a container on agent2, and a host, send to the agent itself and to the world."""
+    """Return the lines with which a container on agent2, and a host, send to the agent and to an external host."""
     bridges = {link["ifname"]: link for link in json.loads(run_on("agent2", "ip -j address show type bridge"))}
     own_bridge, default = bridges[session_bridge(session.record["id"])], bridges[DEFAULT_BRIDGE]
     local = next(entry["local"] for entry in default["addr_info"] if entry["family"] == "inet6")
@@ -107,9 +107,9 @@ def _container_senders(session: StartedSession, sender: Kernel) -> list[tuple[st
     ]
     on_eth0 = [
         datagram("fe80::1", local, ON_AGENT, b"a container over IPv6"),
-        datagram(own_address, "255.255.255.255", ON_AGENT, b"a container to everybody"),
+        datagram(own_address, "255.255.255.255", ON_AGENT, b"a container to the broadcast address"),
         datagram(own_address, external_address(), EXTERNAL, b"a container"),
-        datagram(address("gateway1"), external_address(), EXTERNAL, b"a container as somebody else"),
+        datagram(address("gateway1"), external_address(), EXTERNAL, b"a container with a foreign source address"),
     ]
 
     def sender_line(interface: str, bridge: dict[str, Any], packets: Sequence[bytes]) -> tuple[str, str]:

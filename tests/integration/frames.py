@@ -1,4 +1,4 @@
-"""Ethernet frames as somebody makes them who is free to claim any sender."""
+"""Builds raw Ethernet frames with any source address."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def internet_checksum(data: bytes) -> int:
 
 
 def ethernet(source: str, target: str, packet: bytes) -> bytes:
-    """Return a frame from one MAC to another that holds an IP packet."""
+    """Return an Ethernet frame that contains an IP packet."""
     kind = IPV6 if packet[0] >> 4 == 6 else IPV4
     return bytes.fromhex((target + source).replace(":", "")) + struct.pack("!H", kind) + packet
 
 
 def datagram(source: str, target: str, port: int, payload: bytes) -> bytes:
-    """Return the IP packet, of the family of its addresses, that brings a UDP payload to a port."""
+    """Return an IPv4 or IPv6 packet, depending on the addresses, with a UDP payload."""
     addresses = ip_address(source).packed + ip_address(target).packed
     length = 8 + len(payload)
     bare = struct.pack("!4H", SOURCE_PORT, port, length, 0) + payload
@@ -38,5 +38,5 @@ def datagram(source: str, target: str, port: int, payload: bytes) -> bytes:
 
 
 def vxlan(vni: int, frame: bytes) -> bytes:
-    """Return the UDP payload that carries a frame under a network identifier (RFC 7348)."""
+    """Return the VXLAN payload with a frame and a network identifier (RFC 7348)."""
     return struct.pack("!II", 1 << 27, vni << 8) + frame

@@ -1,4 +1,4 @@
-"""A user of the gateway: asks from ``user1``, with tokens that may be false."""
+"""A client of the gateway on ``user1``, with valid and invalid tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.programs import run_line, source
 GATEWAY, USER = "gateway1", "user1"
 COOKIE = "backendai_session"
 FOLDER = "/var/tmp/backendai-gateway-test"
-#: The apps of tests run on the gateway itself, so that no firewall of an agent has a say.
+#: The apps of tests run on the gateway itself, so that no firewall of an agent is involved.
 FIRST_PORT = 21001
 
 SESSION, OTHER_SESSION = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "6f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -29,7 +29,7 @@ Route = dict[str, Any]
 
 
 def program(host: str, name: str, data: object, *arguments: object) -> str:
-    """Run a program on a host with data, as JSON, as its standard input; return what it printed."""
+    """Run a program on a host with JSON data as its standard input; return its output."""
     line = ssh(host, run_line(name, *arguments))
     process = subprocess.run(line, input=json.dumps(data), capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
@@ -37,12 +37,12 @@ def program(host: str, name: str, data: object, *arguments: object) -> str:
 
 
 def run_client(request: Mapping[str, Any]) -> Any:
-    """Have the outsider ask the gateway, and return what it was told."""
+    """Run the web client on ``user1`` against the gateway, and return its report."""
     return json.loads(program(USER, "web_client", {"host": address(GATEWAY), **request}))
 
 
 def send_request(path: str, *, name: str = "", method: str = "GET", **headers: str) -> Answer:
-    """Ask the gateway for one path, under its address unless another name is given."""
+    """Request a path from the gateway, by its address unless a host name is given."""
     http_headers = {key.replace("_", "-"): value for key, value in headers.items()}
     request = {"path": path, "name": name or address(GATEWAY), "method": method, "headers": http_headers}
     return dict(run_client({"requests": [request]})[0])
@@ -53,7 +53,7 @@ def bearer_header(token: str) -> dict[str, str]:
 
 
 def signed_token(*, own_key: bool = True, algorithm: str = "ES256", **claims: object) -> str:
-    """Return a token with these claims, signed with the gateway's own key, or with another."""
+    """Return a token with these claims, signed with the gateway's key or with an unknown one."""
     all_claims = {"sub": SESSION, "exp": int(time.time()) + 600, **claims}
     key = f"{GATEWAY_STATE}/token.key" if own_key else ""
     return program(GATEWAY, "sign_token", [{"alg": algorithm, "typ": "JWT"}, all_claims], key).strip()
@@ -67,7 +67,7 @@ def provision_gateway(folder: Path, *options: str, **variables: object) -> Run:
 
 
 def change_routes(*options: str, **args: object) -> dict[str, Any]:
-    """Change the gateway's routes; return the result, and with it, as ``output``, all that was shown."""
+    """Change the gateway's routes; return the module's result, with all printed text as ``output``."""
     module_args = json.dumps({"purge": False, **args})
     line = ["ansible", "-i", INVENTORY, GATEWAY, "-m", MODULE_ROUTES, "-a", module_args, *options]
     process = ansible(*line, ANSIBLE_PIPELINING="1", ANSIBLE_CALLBACK_RESULT_FORMAT="json")
@@ -77,7 +77,7 @@ def change_routes(*options: str, **args: object) -> dict[str, Any]:
 
 
 def endpoint(number: int, host: str = "") -> Route:
-    """Return where the app with that number listens: on the gateway, unless another address is given."""
+    """Return the endpoint of the app with that number: on the gateway, unless another address is given."""
     return {"address": host or address(GATEWAY), "port": FIRST_PORT + number}
 
 
@@ -86,7 +86,7 @@ def app(name: str, number: int, **options: object) -> Route:
 
 
 def example_routes() -> list[Route]:
-    """Return the routes of two sessions: of the first, with a way in by SSH, an app runs and another does not."""
+    """Return the routes of two sessions; the first has SSH, an app that runs and one that does not."""
     apps = [app("web", 0), app("down", 8), app("db", 7, protocol="tcp")]
     login = {"address": address(GATEWAY), "port": 22}
     return [
@@ -96,7 +96,7 @@ def example_routes() -> list[Route]:
 
 
 def start_apps() -> Sequence[str]:
-    """Start the apps of the tests, which end with a reboot; return their units."""
+    """Start the test apps, which do not survive a reboot; return their units."""
     units = []
     for number, (host, name) in enumerate([(address(GATEWAY), "mine"), (address(GATEWAY), "theirs"), ("::1", "six")]):
         unit = f"backendai-test-{name}"
@@ -108,7 +108,7 @@ def start_apps() -> Sequence[str]:
 
 @contextmanager
 def running_apps() -> Iterator[dict[str, Any]]:
-    """Have two apps behind the gateway; yield what setting their routes said. No route and no app stays."""
+    """Run two apps behind the gateway and yield the result of adding their routes; removes both afterwards."""
     text = shlex.quote(source("web_app"))
     run_on(GATEWAY, f"mkdir -p {FOLDER}; printf %s {text} > {FOLDER}/web_app.py")
     units = " ".join(start_apps())

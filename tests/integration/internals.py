@@ -1,35 +1,35 @@
-"""What tests know of the project's inside, beyond its contract.
+"""Internals of the project that tests rely on, beyond its contract.
 
-Faults have to be made somewhere, and a run can be interrupted only where something can be seen of it. Whoever renames
-one of these there, renames it here.
+Tests need them to inject faults and to interrupt runs at known tasks. A rename of one of these has to be repeated
+here.
 """
 
 from __future__ import annotations
 
-# Tasks that a run is interrupted or counted at, as ansible-playbook prints them.
+# Names of tasks, as ansible-playbook prints them, at which runs are interrupted or counted.
 TASK_PULL = "Pull images"
 TASK_CLAIM = "Claim room for the containers"
 TASK_APPLY = "Start the containers"
 TASK_RECORD = "Write the record"
-#: How many tasks of a creation come before it is done, about: random kills are within one of them.
+#: Approximate number of tasks of a creation; random kills happen within one of them.
 TASKS = 9
 
-# Modules that tests run alone.
+# Modules that tests run directly.
 MODULE_ROUTES = "backendai.cluster.gateway_routes"
 MODULE_INFO = "backendai.cluster.agent_info"
 MODULE_SEGMENTATION = "backendai.cluster.agent_segmentation"
 
-# Units of systemd. Each of those that heal is a timer and a service.
+# Units of systemd. Each reconcile unit is a timer and a service.
 RECONCILE_AGENT = "backendai-reconcile"
 RECONCILE_FIREWALL = "backendai-firewall-reconcile"
-#: What runs once the engine has started, as a pattern of systemd: a host may have none.
+#: The unit that runs after the engine has started, as a pattern because a host may have none.
 RESTORE = "backendai-restor?.service"
 RECONCILE_GATEWAY = "backendai-gateway-reconcile"
 UNIT_FIREWALL = "backendai-firewall"
 UNIT_GATEWAY = "backendai-gateway"
 UNIT_WIREGUARD = "backendai-wireguard"
 UNIT_SCHEDULER = "backendai-schedule"
-#: The timers that end trials of firewalls, as a pattern of systemd.
+#: The timers that roll back unconfirmed firewall rules, as a pattern of systemd.
 ROLLBACK_TIMERS = "backendai-firewall-????????.timer"
 
 # Folders and files of hosts.
@@ -42,7 +42,7 @@ GATEWAY_STATE = "/var/lib/backendai-gateway"
 GATEWAY_ETC = "/etc/backendai"
 GATEWAY_CERTIFICATE = f"{GATEWAY_ETC}/gateway/certificate.pem"
 
-# Tables of nftables, and what is in them.
+# nftables: tables, chains, sets.
 TABLE = "inet backendai"
 GATEWAY_TABLE = "inet backendai_gateway"
 SESSION_CHAIN = "forward"
@@ -54,7 +54,7 @@ DEFAULT_NETWORK, DEFAULT_BRIDGE = "backendai-default", "backendai0"
 WIREGUARD_DEVICE = "baiwg0"
 BRIDGE_PREFIX, TUNNEL_PREFIX = "bai-", "bax-"
 
-#: Lists the ports that an agent publishes of sessions, by the label of their containers.
+#: Lists the published ports of sessions on an agent.
 LIST_PUBLISHED_PORTS = "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id"
 
 

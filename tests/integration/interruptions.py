@@ -1,4 +1,4 @@
-"""Runs that are killed at a task, or soon after one."""
+"""Kills runs at a task, or soon after one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.integration.laboratory import TIMEOUT, launch
 
 
 def await_task(run: subprocess.Popen[str], task: str, times: int = 1) -> str:
-    """Read what a run prints until it has come to a task so often, or to its end; return it.
+    """Read the output of a run until a task has started that many times, or until its end; return it.
 
-    An empty ``task`` stands for any."""
+    An empty ``task`` matches any."""
     printed = []
     assert run.stdout
     for line in run.stdout:
@@ -26,16 +26,16 @@ def await_task(run: subprocess.Popen[str], task: str, times: int = 1) -> str:
 
 
 def kill_run(run: subprocess.Popen[str]) -> None:
-    """Kill a run and all that it started on the control node."""
+    """Kill a run and all its processes on the control node."""
     os.killpg(run.pid, signal.SIGKILL)
 
 
 def kill_at_task(task: str, line: Sequence[str]) -> None:
-    """Start a run, and kill it as soon as it comes to a task."""
+    """Start a run and kill it as soon as a task starts."""
     with launch(line) as run:
         printed = await_task(run, task)
-        assert f"TASK [{task}]" in printed, f"it never came to {task!r}: {printed}"
+        assert f"TASK [{task}]" in printed, f"the task {task!r} never started: {printed}"
         kill_run(run)
         run.communicate(timeout=TIMEOUT)
-    # What it had begun on hosts goes on for a moment.
+    # Commands that it started on hosts continue for a moment.
     time.sleep(1)

@@ -1,4 +1,4 @@
-"""The lab's inventory with some variables changed."""
+"""Copies of the lab's inventory with changed variables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import yaml
 
 from tests.integration.laboratory import INVENTORY
 
-#: Nobody listens there, and that is found out soon.
+#: A closed port and a short timeout.
 UNREACHABLE = {"ansible_port": 9, "ansible_ssh_timeout": 3}
 
 
 def inventory_options(folder: Path, **changes: dict[str, Any]) -> list[str]:
-    """Return the options that make Ansible use the lab's inventory with other variables of some hosts."""
+    """Return the options for the lab's inventory with changed variables of some hosts."""
     data = yaml.safe_load(INVENTORY.read_text())
     for group in data["all"]["children"].values():
         for host, variables in changes.items():

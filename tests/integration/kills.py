@@ -1,7 +1,7 @@
-"""Kill -9 at random moments of what nobody chose.
+"""Kills random components at random moments.
 
-A run, an engine, or an agent as a whole is killed while a session is created, then while it is ended. Once everything
-is up again, one run makes the session whole, or takes it away; nothing remains in the end.
+A run, an engine, or a whole agent is killed while a session is created, then while it is terminated. Once everything
+is up again, one run repairs or removes the session; nothing is left behind in the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REQUEST = {**THREE, "image": BUSYBOX, "failure_policy": "restart"}
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """When something is killed: that many seconds after a run comes to its n-th task, or else at its end."""
+    """The time of a kill: some seconds after the n-th task of a run starts, or at the end of the run."""
 
     task: int
     seconds: float
@@ -51,19 +51,19 @@ class Moment:
 
     @classmethod
     def choose(cls, rng: random.Random) -> Moment:
-        """Return any moment."""
+        """Return a random moment."""
         return cls(rng.randint(1, TASKS), rng.uniform(0, 1))
 
 
 @dataclasses.dataclass(frozen=True)
 class Victim:
-    """What is killed: ``run``, or the ``engine`` of an agent, or the ``agent`` itself."""
+    """The component to kill: ``run``, the ``engine`` of an agent, or the whole ``agent``."""
 
     kind: str
     agent: str
 
     def kill(self, run: subprocess.Popen[str]) -> None:
-        """Kill it, and bring it back where that takes more than another run."""
+        """Kill the component, and restart it if another run cannot do that."""
         if self.kind == "run":
             kill_run(run)
             return
@@ -84,7 +84,7 @@ class Victim:
 
 
 def run_and_kill(victim: Victim, moment: Moment, line: list[str]) -> str:
-    """Run a playbook, kill the victim at that moment, and return what the run printed until its end."""
+    """Run a playbook, kill the victim at that moment, and return the output of the run."""
     with launch(line) as run:
         printed = await_task(run, "", moment.task)
         time.sleep(moment.seconds)
@@ -95,14 +95,14 @@ def run_and_kill(victim: Victim, moment: Moment, line: list[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class SessionLifecycle:
-    """A session that is killed at while it is created, and while it is ended."""
+    """A session during whose creation and termination components are killed."""
 
     sessions: Sessions
     folder: Path
     rng: random.Random
 
     def kill_during(self, victim: Victim, playbook: str, expected: str, **request: Any) -> str:
-        """Kill during a playbook; check that one more run leaves the session as wanted; return what was done."""
+        """Kill during a playbook; check that one more run leads to the expected status; return a description."""
         moment = Moment.choose(self.rng)
         variables = {f"session_{key}": value for key, value in request.items()}
         output = run_and_kill(victim, moment, command(playbook, self.folder, variables))
@@ -119,7 +119,7 @@ class SessionLifecycle:
 
 
 def kill_at_start_and_end(rng: random.Random, folder: Path) -> Iterator[str]:
-    """Kill once while a session is created, once while it is ended; yield what was done after each, once it holds."""
+    """Kill once while a session is created and once while it is terminated; yield a description of each."""
     starting, ending = (Victim(kind, rng.choice(AGENTS)) for kind in rng.sample(VICTIMS, 2))
     with Sessions(folder) as sessions:
         lifecycle, name = SessionLifecycle(sessions, folder, rng), {"name": sessions.name}

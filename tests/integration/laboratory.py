@@ -1,4 +1,4 @@
-"""The lab as the tests use it: run a playbook, look into an agent, look into a container."""
+"""Helpers to run playbooks on the lab, and commands on its hosts and in containers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AGENTS = ("agent1", "agent2", "agent3")
 PYTHON, BUSYBOX = "lab/python:1", "lab/busybox:1"
 TIMEOUT = 900
 
-#: The variables that name the file for programs, of playbooks that write another than a record.
+#: The variable that names the output file, for playbooks that do not write a session record.
 REPORTS = {
     "list_sessions": "session_list_path",
     "session_logs": "session_logs_path",
@@ -46,7 +46,7 @@ _RECAP = re.compile(r"^(?P<host>\S+)\s+: ok=\d+\s+changed=(?P<changed>\d+)", re.
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What came of a playbook: its exit code, all that it printed, and the record that it wrote."""
+    """The result of a playbook: its exit code, its output, and the record that it wrote."""
 
     code: int
     output: str
@@ -54,22 +54,22 @@ class Run:
 
     @property
     def changed(self) -> int:
-        """How many tasks changed something, over all hosts, as the recap says."""
+        """The number of changed tasks of all hosts, from the recap."""
         return sum(int(match["changed"]) for match in _RECAP.finditer(self.output))
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts that took part, as the recap says."""
+        """The hosts in the recap."""
         return {match["host"] for match in _RECAP.finditer(self.output)}
 
     @property
     def text(self) -> str:
-        """The output as one line, so that sentences can be found in it wherever they were wrapped."""
+        """The output as one line, so that wrapped sentences can be searched for."""
         return unwrapped(self.output)
 
 
 def unwrapped(text: str) -> str:
-    """Return a text as one line."""
+    """Return a text with all white space collapsed, as one line."""
     return " ".join(text.split())
 
 
@@ -80,7 +80,7 @@ def environment() -> dict[str, str]:
 
 
 def command(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> list[str]:
-    """Return the command line that runs a playbook; ``folder`` gets the file of variables."""
+    """Return the command line that runs a playbook; the variables are written to a file in ``folder``."""
     path = folder / "variables.json"
     path.write_text(json.dumps(variables))
     line = ["ansible-playbook", "-i", str(INVENTORY), f"backendai.cluster.{playbook}", "-e", f"@{path}"]
@@ -102,7 +102,7 @@ def launch(line: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def ansible(*words: object, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of Ansible's to its end, whatever its exit code; ``settings`` go into its environment."""
+    """Run an Ansible program to completion, with any exit code; ``settings`` are added to its environment."""
     return subprocess.run(
         [str(word) for word in words],
         cwd=ROOT,
@@ -116,7 +116,7 @@ def ansible(*words: object, **settings: str) -> subprocess.CompletedProcess[str]
 
 
 def run_playbook(playbook: str, folder: Path, variables: Mapping[str, Any], *options: str) -> Run:
-    """Run a playbook of the collection on the lab to its end; several may run at once."""
+    """Run a playbook of the collection on the lab to completion; several may run at once."""
     workdir = Path(tempfile.mkdtemp(dir=folder))
     report = workdir / "report.json"
     report_variable = REPORTS.get(playbook, "session_record_path")
@@ -131,14 +131,14 @@ def run_playbook(playbook: str, folder: Path, variables: Mapping[str, Any], *opt
 
 
 def in_parallel(*calls: Callable[[], T]) -> list[T]:
-    """Do several things at the same moment and return what came of each."""
+    """Make calls at the same time and return their results in order."""
     with ThreadPoolExecutor(len(calls) or 1) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 @functools.cache
 def host_variables(host: str) -> Mapping[str, Any]:
-    """Return what the lab's inventory says of a host."""
+    """Return the inventory variables of a host of the lab."""
     inventory = yaml.safe_load(INVENTORY.read_text())["all"]
     groups = inventory["children"].values()
     return {**inventory["vars"], **next(group["hosts"][host] for group in groups if host in group["hosts"])}
@@ -151,7 +151,7 @@ def address(host: str) -> str:
 
 
 def ssh(host: str, line: str) -> list[str]:
-    """Return the command that runs a shell line on a host of the lab."""
+    """Return the SSH command that runs a shell line on a host of the lab."""
     variables = host_variables(host)
     options = ["-i", variables["ansible_ssh_private_key_file"], *shlex.split(variables["ansible_ssh_common_args"])]
     return ["ssh", *options, "-o", "BatchMode=yes", f"{variables['ansible_user']}@{variables['ansible_host']}", line]
@@ -161,7 +161,7 @@ _connections = Connections(partial(ssh, line=""))
 
 
 def run_on(host: str, line: str, *, check: bool = True) -> str:
-    """Run a shell line on a host of the lab over SSH and return what it printed."""
+    """Run a shell line on a host of the lab over SSH and return its output."""
     command, *words = ssh(host, line)
     with _connections.shared(host) as options:
         process = subprocess.run(
@@ -178,35 +178,35 @@ def run_on(host: str, line: str, *, check: bool = True) -> str:
 
 
 def run_on_all(line: str, hosts: Sequence[str] = AGENTS, *, check: bool = True) -> list[str]:
-    """Run a shell line on all agents, or on other hosts, at the same moment; return what it printed on each."""
+    """Run a shell line on all agents, or on other hosts, at the same time; return the output of each."""
     return in_parallel(*[partial(run_on, host, line, check=check) for host in hosts])
 
 
 def memory_share(parts: int) -> int:
-    """Return as much memory, in bytes, as so many containers, and no more of them, find on each agent."""
+    """Return the memory per container, in bytes, with which exactly ``parts`` containers fit on each agent."""
     total = min(map(int, run_on_all("awk '/^MemTotal:/ {print $2}' /proc/meminfo"))) << 10
     return (total - (512 << 20)) // parts
 
 
 def run_in(kernel: Mapping[str, Any], *words: str, user: str = "work", check: bool = True) -> str:
-    """Run a command in a container, given its entry in a session's record, and return what it printed."""
+    """Run a command in a container, given its entry in a session's record, and return its output."""
     line = shlex.join(["docker", "exec", "--user", user, kernel["container"], *words])
     return run_on(kernel["agent"], line, check=check)
 
 
 def agent_state() -> dict[str, str]:
-    """Return everything on the agents that a session could leave behind, in a form that can be compared."""
+    """Return everything on the agents that a session could leave behind, as text that can be compared."""
     return dict(zip(AGENTS, run_on_all(run_line("traces", AGENT_STATE)), strict=True))
 
 
 def queue_entries() -> dict[str, dict[str, Any]]:
-    """Return what the queue has of sessions, by their ids."""
+    """Return the queue entries of all sessions, by id."""
     entries = (json.loads(path.read_text()) for path in sorted(QUEUE.glob("[!.]*.json")))
     return {entry["id"]: entry for entry in entries}
 
 
 def stored_sessions() -> dict[str, list[dict[str, Any]]]:
-    """Return what is stored of sessions on each agent."""
+    """Return the stored state of the sessions on each agent."""
     line = f"find {SESSIONS} -name session.json -exec cat {{}} ';' -exec echo ';'"
     stored = [[json.loads(session) for session in text.splitlines() if session] for text in run_on_all(line)]
     return dict(zip(AGENTS, stored, strict=True))

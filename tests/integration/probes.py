@@ -1,6 +1,6 @@
-"""Who reaches whom, as containers and hosts find out.
+"""Reachability tests from containers and hosts.
 
-Whatever comes back counts as reached: a connection, a refusal, an ICMP error. Only silence is closed.
+Any response counts as reached: a connection, a refusal, an ICMP error. Only silence counts as closed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from tests.integration.programs import run_line, source
 #: Protocol, address, port.
 Target = tuple[str, str, int]
 
-#: A port that foreign containers publish on agents, so that there is something to reach.
+#: A port that containers outside of sessions publish on agents, so that there is something to reach.
 PUBLISHED = 8099
 
 
 def all_targets(*addresses: str) -> list[Target]:
-    """Return every way to reach hosts: open and closed ports, ICMP, and an IP protocol that nobody speaks."""
+    """Return all kinds of targets on hosts: open and closed ports, ICMP, and an unused IP protocol."""
     kinds = (("tcp", 22), ("tcp", PUBLISHED), ("udp", 9), ("icmp", 0), ("other", 0))
     return [(protocol, host, port) for host in addresses for protocol, port in kinds]
 
 
 def targets_with_ports(*addresses: str) -> list[Target]:
-    """Return the ways by which hosts tell who asked: without ports, translation and tracking take all for one."""
+    """Return the targets with ports or ICMP ids; without them, NAT and conntrack cannot tell senders apart."""
     return [target for target in all_targets(*addresses) if target[0] != "other"]
 
 
 def reachable_from_container(kernel: Kernel, targets: Sequence[Target]) -> set[Target]:
-    """Return those of the targets that answer a container, whoever its user is."""
+    """Return those of the targets that respond to a container, probed as root."""
     return _answers(run_in(kernel, "python3", "-c", source("reach"), json.dumps(targets), user="root"))
 
 
 def reachable_from_host(host: str, targets: Sequence[Target]) -> set[Target]:
-    """Return those of the targets that answer a host."""
+    """Return those of the targets that respond to a host."""
     return _answers(run_on(host, run_line("reach", json.dumps(targets))))
 
 
@@ -47,31 +47,31 @@ def _answers(printed: str) -> set[Target]:
 
 
 def list_addresses(agent: str) -> list[str]:
-    """Return the addresses of an agent, those of its bridges among them."""
+    """Return the addresses of an agent, including those of its bridges."""
     links = json.loads(run_on(agent, "ip -j -4 address show scope global"))
     return [entry["local"] for link in links for entry in link["addr_info"]]
 
 
 @functools.cache
 def mac(host: str) -> str:
-    """Return the MAC that a host has in the agents' network."""
+    """Return the MAC address of a host in the agents' network."""
     return run_on(host, "cat /sys/class/net/eth0/address").strip()
 
 
 def control_node_address() -> str:
-    """Return the address from which Ansible's connections come."""
+    """Return the source address of Ansible's connections."""
     return run_on(AGENTS[0], "echo ${SSH_CONNECTION%% *}").strip()
 
 
 def read_banner(host: str, target: str, port: int) -> str:
-    """Return what a host hears first at a port, such as ``SSH-2.0-…``, or why it hears nothing: ``… timed out``."""
+    """Return the banner that a host reads from a port, such as ``SSH-2.0-…``, or the error, such as ``… timed out``."""
     output = run_on(host, run_line("greeting", target, port), check=False).strip()
     return output.splitlines()[-1] if output else ""
 
 
 @contextmanager
 def routes_through(agent: str, addresses: Sequence[str]) -> Iterator[None]:
-    """Let user1 send what is for these addresses to an agent."""
+    """Route these addresses through an agent on user1."""
     run_on("user1", "; ".join(f"ip route replace {inner} via {address(agent)}" for inner in addresses))
     try:
         yield
@@ -80,7 +80,7 @@ def routes_through(agent: str, addresses: Sequence[str]) -> Iterator[None]:
 
 
 def scan(addresses: Sequence[str], ports: str) -> set[tuple[str, str]]:
-    """Return what user1 finds among TCP ports, as address and ``port/state``; refusals count."""
+    """Scan TCP ports from user1; return address and ``port/state`` of those that are open or closed, not filtered."""
     run_on("user1", "command -v nmap || apt-get install --yes --no-install-recommends nmap")
     line = f"nmap -Pn -n -sS -p {ports} --min-rate 40000 --max-retries 1 -oG - {' '.join(addresses)}"
     hosts = re.findall(r"^Host: (\S+).*?Ports: (.*?)(?:\t|$)", run_on("user1", line), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Hosts that reboot, and engines that come back."""
+"""Reboots hosts and waits for their engines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.integration.laboratory import run_on
 
 
 def reboot(host: str) -> Callable[[], bool]:
-    """Reboot a host; return what tells whether it is up again and takes logins."""
+    """Reboot a host; return a function that tells whether it is up again and accepts logins."""
     before = _init_start_time(host)
     assert before
     run_on(host, "systemctl reboot", check=False)
@@ -16,11 +16,11 @@ def reboot(host: str) -> Callable[[], bool]:
 
 
 def _init_start_time(host: str) -> str:
-    """Return when a host's process 1 began, in ticks of the machine; empty where nobody can log in."""
+    """Return the start time of a host's process 1, in ticks; empty if the host accepts no login."""
     ticks = run_on(host, "cut -d' ' -f22 /proc/1/stat", check=False).strip()
     return ticks if ticks.isdigit() else ""
 
 
 def engine_answers(agent: str) -> bool:
-    """Tell whether a host takes logins and its engine is up."""
+    """Tell whether a host accepts logins and its engine is active."""
     return run_on(agent, "systemctl is-active docker", check=False).strip() == "active"

@@ -1,4 +1,4 @@
-"""Agents and gateways put their links and rules right by themselves: not while a test looks at a fault."""
+"""Pauses the automatic reconciliation of hosts while a test looks at a fault."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.integration.laboratory import run_on_all
 
 @contextmanager
 def reconcile_paused(*hosts: str, unit: str = RECONCILE_AGENT) -> Iterator[None]:
-    """Keep hosts from healing for a while; afterwards they have healed.
+    """Pause the reconciliation of hosts; afterwards it has run.
 
-    An engine that has just started, and the timer of a trial that is over, put rules right as well.
+    The start of an engine and the rollback timer of a firewall trial restore rules as well.
     """
     run_on_all(f"systemctl stop {unit}.timer {unit}.service '{RESTORE}' '{ROLLBACK_TIMERS}'", hosts)
     try:

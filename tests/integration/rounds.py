@@ -1,7 +1,7 @@
-"""Tests that are repeated with ``--soak``: how often, from which seed, and how far they are.
+"""Repetition of tests with ``--soak``: number of rounds, seed and progress.
 
-A round follows from the seed, the test's name and the round's number alone. So any of them can be run again, and a
-campaign that was stopped, or that failed, goes on with the round that it was in.
+A round depends only on the seed, the test's name and the round's number. So any of them can be repeated, and a
+campaign that was stopped, or that failed, resumes at its last round.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclasses.dataclass
 class Campaign:
-    """All rounds of all tests: ``done`` says how many rounds of each test, by its name, have passed."""
+    """All rounds of all tests; ``done`` is the number of rounds passed, by the name of the test."""
 
     seed: int
     rounds: int = 1
@@ -24,9 +24,9 @@ class Campaign:
 
     @classmethod
     def begin(cls, rounds: int, seed: int | None, path: Path) -> Campaign:
-        """Begin a campaign, or go on with the one that ``path`` tells of, unless another seed is asked for.
+        """Begin a campaign, or resume the one saved in ``path``, unless another seed is requested.
 
-        Without rounds, each test has one, and nothing is kept.
+        Without rounds, each test has one, and nothing is saved.
         """
         new = cls(random.randrange(1 << 32) if seed is None else seed)
         if not rounds:
@@ -37,14 +37,14 @@ class Campaign:
         return cls(new.seed, rounds, path)
 
     def rounds_of(self, test: str) -> Iterator[random.Random]:
-        """Yield the chance of each round that a test has to pass yet; the next one begins when it has passed."""
+        """Yield the random generator of each round that is still to run; a round has passed when the next is requested."""
         for number in range(self.done.get(test, 0), self.rounds):
             print(f"\n{test}: round {number + 1} of {self.rounds}, --seed {self.seed}", flush=True)
             yield random.Random(f"{self.seed} {test} {number}")
             self._note(test, number + 1)
 
     def end(self) -> None:
-        """Forget how far it was, when all rounds have passed."""
+        """Remove the saved progress once all rounds have passed."""
         if self.path and all(passed >= self.rounds for passed in self.done.values()):
             self.path.unlink(missing_ok=True)
 

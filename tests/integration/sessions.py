@@ -1,4 +1,4 @@
-"""Sessions of a test: whatever it starts is ended with it."""
+"""Sessions of a test, which are terminated at its end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.integration.laboratory import (
 
 
 class Sessions:
-    """Sessions with names of their own; as a context manager it ends them."""
+    """Sessions with unique names; as a context manager it terminates them."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep what the agents hold ``before``, to compare; playbooks get their variables from files in ``folder``."""
+        """Store the agents' initial state for comparison; files of variables are written to ``folder``."""
         self._folder = folder
         self._limit: tuple[str, ...] = ()
         self.name = f"it-{uuid.uuid4().hex[:8]}"
@@ -42,7 +42,7 @@ class Sessions:
         self._remove_history()
 
     def limit_to(self, agent: str) -> None:
-        """Let all further runs know of no other agent: they ask the fewer hosts."""
+        """Limit all further runs to one agent, so that they contact fewer hosts."""
         self._limit = ("--limit", f"localhost,gateway1,{agent}")
 
     def create(self, *options: str, **variables: object) -> Run:
@@ -50,14 +50,14 @@ class Sessions:
         return self.run("create_session", *options, **{"name": self.name, "image": PYTHON, **variables})
 
     def start(self, *options: str, **variables: object) -> StartedSession:
-        """Create a session, which has to run."""
+        """Create a session and check that it is RUNNING."""
         run = self.create(*options, **variables)
         assert run.code == 0, run.output
         assert run.record["status"] == "RUNNING", run.output
         return StartedSession(self, run, variables)
 
     def terminate(self, *options: str, **variables: object) -> Run:
-        """Run ``terminate_session``, on the test's own session unless another is named."""
+        """Run ``terminate_session``, by default on the session with the test's name."""
         return self.run("terminate_session", *options, **(variables or {"name": self.name}))
 
     def run(self, playbook: str, *options: str, **variables: object) -> Run:
@@ -72,7 +72,7 @@ class Sessions:
         return {record["name"]: record for record in run.record if record["name"].startswith(self.name)}
 
     def terminate_all(self) -> None:
-        """End what is left of this test's sessions; what waits goes first, so that it is not started for that."""
+        """Terminate this test's sessions; pending ones first, so that none of them starts meanwhile."""
         live = [entry for entry in queue_entries().values() if entry["state"] != "ended"]
         stored = [session["plan"] for sessions in stored_sessions().values() for session in sessions]
         for group in (live, stored):
@@ -81,7 +81,7 @@ class Sessions:
                 assert ended.code == 0, ended.output
 
     def _remove_history(self) -> None:
-        """Take what this test's sessions were out of the history."""
+        """Remove this test's sessions from the history."""
         added = {
             session_id: entry["state"] for session_id, entry in queue_entries().items() if session_id not in self._known
         }
@@ -91,7 +91,7 @@ class Sessions:
 
 
 class StartedSession(NamedTuple):
-    """A session that runs, what made it, and what was asked for."""
+    """A running session, its creator, its run and its request."""
 
     sessions: Sessions
     run: Run
@@ -106,17 +106,17 @@ class StartedSession(NamedTuple):
         return list(self.run.record["kernels"])
 
     def container_on(self, agent: str) -> Kernel:
-        """Return its first container on an agent."""
+        """Return the session's first container on an agent."""
         return next(kernel for kernel in self.kernels if kernel["agent"] == agent)
 
     def create_again(self, *options: str, **changes: object) -> Run:
-        """Ask for the same session once more."""
+        """Run the creation of the same session again."""
         return self.sessions.create(*options, **{**self.request, **changes})
 
 
 @contextmanager
 def started_session(folder: Path, *options: str, **variables: object) -> Iterator[StartedSession]:
-    """Have a session for the tests of a file; afterwards it is ended, and the agents are as they were before."""
+    """Start a session for the tests of a file; afterwards terminate it and check the agents' state."""
     with Sessions(folder) as sessions:
         yield sessions.start(*options, **variables)
     assert agent_state() == sessions.initial_state

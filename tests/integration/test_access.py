@@ -1,4 +1,4 @@
-"""A user's way into a session of their own: from ``user1``, which reaches nothing but the gateway."""
+"""Access of a user to a session, from ``user1``, which reaches only the gateway."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ PROGRAM = base64.b64encode(source("web_app").encode()).decode()
 WEB = {"name": "web", "port": 8888, "command": f'exec python3 -c "$(echo {PROGRAM} | base64 -d)" 0.0.0.0 8888 web'}
 DATABASE = {"name": "database", "port": 5432, "protocol": "tcp"}
 LATE = {"name": "late", "port": 8889}
-OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/tmp/way-in/known"
+OPTIONS = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/tmp/access/known"
 
 
 @pytest.fixture(scope="module")
 def key() -> Iterator[str]:
-    """Make a key of a user on ``user1``; return its public half."""
-    run_on("user1", "install -d -m 700 /tmp/way-in && ssh-keygen -q -t ed25519 -N '' -f /tmp/way-in/key")
-    yield run_on("user1", "cat /tmp/way-in/key.pub").strip()
-    run_on("user1", "rm -r /tmp/way-in")
+    """Create a key pair on ``user1``; return the public key."""
+    run_on("user1", "install -d -m 700 /tmp/access && ssh-keygen -q -t ed25519 -N '' -f /tmp/access/key")
+    yield run_on("user1", "cat /tmp/access/key.pub").strip()
+    run_on("user1", "rm -r /tmp/access")
 
 
 @pytest.fixture(scope="module")
 def access_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file that programs read the ways in from."""
+    """The path of the access file."""
     return tmp_path_factory.mktemp("access") / "access.json"
 
 
 @pytest.fixture(scope="module")
 def session(key: str, access_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Three containers on three agents, an app that answers, one that does not, one of TCP."""
+    """Three containers on three agents, an app that responds, one that does not, one of TCP."""
     request = {**THREE, "apps": [WEB, DATABASE, LATE], "authorized_keys": [key], "access_path": str(access_path)}
-    with started_session(tmp_path_factory.mktemp("way-in"), **request) as session:
+    with started_session(tmp_path_factory.mktemp("access"), **request) as session:
         yield session
 
 
 @pytest.fixture(scope="module")
 def token(session: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a token as the user gets it: in a file for them alone, and nowhere in what the most talkative run says."""
+    """Return a token from its file, which only its owner can read; it is not in the output of -vvv."""
     path = tmp_path_factory.mktemp("token") / "token"
     extra_vars = {"session_name": session.record["name"], "session_token_path": str(path)}
     run = run_playbook("session_token", path.parent, extra_vars, "-vvv", "--diff")
@@ -85,7 +85,10 @@ def test_app_opens_only_with_a_token(session: StartedSession, token: str) -> Non
     body = json.loads(answer["body"])
     assert (body["app"], body["path"]) == ("web", "/hello")
     assert send_request(path)["status"] == 403
-    assert run_client({"socket": {"path": path, "headers": bearer_header(token)}}) == {"status": 101, "heard": "hello"}
+    assert run_client({"socket": {"path": path, "headers": bearer_header(token)}}) == {
+        "status": 101,
+        "received": "hello",
+    }
 
 
 def test_app_that_does_not_answer_has_an_error_page(session: StartedSession, token: str) -> None:
@@ -97,8 +100,8 @@ def test_printed_ssh_configuration_reaches_all_containers(session: StartedSessio
     name = session.record["name"]
     (host,) = re.findall(rf"^  (Host {name}\n(?:    .*\n)+)", session.run.output, re.MULTILINE)
     (host_key,) = re.findall(r"^  (\[.*\]:\d+ ssh-ed25519 .*\n)", session.run.output, re.MULTILINE)
-    run_on("user1", f"cat > /tmp/way-in/config << 'END'\n{host}END\ncat > /tmp/way-in/known << 'END'\n{host_key}END")
-    line = f"ssh -F /tmp/way-in/config -i /tmp/way-in/key {OPTIONS} {name}"
+    run_on("user1", f"cat > /tmp/access/config << 'END'\n{host}END\ncat > /tmp/access/known << 'END'\n{host_key}END")
+    line = f"ssh -F /tmp/access/config -i /tmp/access/key {OPTIONS} {name}"
     assert run_on("user1", f"{line} 'hostname; ssh sub1 hostname; ssh sub2 hostname'").split() == [
         "main1",
         "sub1",

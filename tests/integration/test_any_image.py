@@ -1,6 +1,6 @@
-"""Any image becomes a cluster: Debian, a static busybox, one with its own ssh and sshd, one with its own entrypoint.
+"""Sessions of any image: Debian, a static busybox, one with its own ssh and sshd, one with its own entrypoint.
 
-All are in one session, each on each agent, so every image is met by every other, on both engines.
+All are in one session, each on each agent, so every pair of images is tested, on both engines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.images]
 MPI, ENTRYPOINT = "lab/mpi:1", "lab/entrypoint:1"
 IMAGES = {"busybox": BUSYBOX, "debian": PYTHON, "mpi": MPI, "entrypoint": ENTRYPOINT}
 
-# The images by the roles that have them: in this order, four containers are on each agent, one of each image.
+# Images by role: in this order, each agent gets four containers, one of each image.
 ROLES = {f"{name}{turn}": image for turn in ("one", "two", "three") for name, image in IMAGES.items()}
 ROLES = {"main" if role == "busyboxone" else role: image for role, image in ROLES.items()}
 
@@ -33,7 +33,7 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Three containers of each image, one on each agent; a second run has found nothing to change."""
+    """Three containers of each image, one on each agent; a second run changed nothing."""
     with started_session(tmp_path_factory.mktemp("images"), **ASKED) as session:
         again = session.create_again()
         assert (again.code, again.changed) == (0, 0), again.output
@@ -53,12 +53,12 @@ def three(session: StartedSession, image: str) -> list[Kernel]:
 
 
 def shell(kernel: Kernel, script: str) -> str:
-    """Run a script of the shell in a container, as user work."""
+    """Run a shell script in a container, as user work."""
     return run_in(kernel, "sh", "-c", script)
 
 
 def others(session: StartedSession, kernel: Kernel) -> list[str]:
-    """Return one container of each image that is not this one, by their names."""
+    """Return the names of other containers, one of each image."""
     by_image = {ROLES[other["role"]]: other["hostname"] for other in session.kernels if other is not kernel}
     return list(by_image.values())
 
@@ -95,7 +95,7 @@ def test_a_command_over_ssh_has_the_sessions_environment(
 
 def test_login_prompt_shows_user_and_host(session: StartedSession, three: list[Kernel]) -> None:
     names = [kernel["hostname"] for kernel in three]
-    # Nobody's terminal is closed before the shell has read from it.
+    # The terminal stays open until the shell has read from it.
     logins = [partial(shell, session.kernels[0], f"(echo exit; sleep 1) | ssh -tt {name}") for name in names]
     for name, shown in zip(names, in_parallel(*logins), strict=True):
         assert f"work@{name}" in shown

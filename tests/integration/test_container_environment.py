@@ -1,4 +1,4 @@
-"""What is inside of containers: the environment wherever one looks, the user, apps, commands, signals."""
+"""Inside containers: the environment, the user, apps, commands, signals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.containers
 
 WITH_ENTRYPOINT = "lab/entrypoint:1"
 
-#: Its last command fails: only an ``exit`` says that a script has failed.
+#: Its last command fails, which is no error: only ``exit`` reports a failure.
 BOOTSTRAP = """
 echo "bootstrapping $(id -un) in $PWD"
 trap 'echo cleaned up' EXIT
@@ -48,14 +48,14 @@ esac
 
 
 def tf_config(base: int, rank: int) -> str:
-    """Return ``TF_CONFIG`` as it is derived for the container of that rank."""
+    """Return the ``TF_CONFIG`` derived for the container of that rank."""
     hosts = ["main1", "user1", "image1", "late1"]
     workers = [f"{host}:{base + position}" for position, host in enumerate(hosts)]
     return json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
 
 
 TABLE: dict[str, tuple[str, str, str, str]] = {
-    # container: MASTER_PORT and TF_CONFIG as docker exec sees them, then as everything else does
+    # container: MASTER_PORT and TF_CONFIG in docker exec, then everywhere else
     "main1": ("29500", tf_config(29500, 0), "29500", tf_config(29500, 0)),
     "user1": ("1234", tf_config(29500, 1), "1234", tf_config(29500, 1)),
     "image1": ("31000", '{"image": 1}', "31000", '{"image": 1}'),
@@ -80,7 +80,7 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Four roles over three agents, each with another say about its environment; all run a command."""
+    """Four roles on three agents, each with its own source of environment variables; all run a command."""
     with started_session(tmp_path_factory.mktemp("four"), **ASKED) as session:
         yield session
 
@@ -248,7 +248,7 @@ def test_command_scope_all_runs_nowhere_if_one_agent_fails(sessions: Sessions, t
         wait_until(lambda: len(plans()) == 2)
         plan = plans()[0]
         sub = plan["kernels"][1]
-        # The file that lets sub1 go on cannot be written.
+        # The file that releases sub1 cannot be written.
         run_on(sub["agent"], f"ln -s /nowhere/go {SESSIONS}/{plan['id']}/sub1/go")
         output, _nothing = run.communicate(timeout=TIMEOUT)
     assert run.returncode != 0

@@ -1,4 +1,4 @@
-"""Sessions from their start to their end: placed, joined, named, with environment and SSH; listed, damaged, ended."""
+"""The life of a session: placement, network, names, environment, SSH, listing, damage, termination."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.integration.sessions import Sessions, StartedSession, started_session
 
 pytestmark = pytest.mark.requests
 
-#: Values that are secret, and values that would garble the output where they were hidden in it.
+#: Secret values, and common words that would garble the output if they were masked in it.
 ENVIRONMENT = {"GREETING": "hello world", "FOUND": "1", "DEBUG": "running", "TOKEN": "a-secret-of-mine"}
 ASKED = {
     **FOUR,
@@ -30,9 +30,9 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Four containers over three agents, of two engines, with a folder that all agents have; the run told all it could.
+    """Four containers on three agents with two engine versions, with a folder that all agents have, created with -vvv.
 
-    The last test of this file ends it.
+    The last test of this file terminates it.
     """
     run_on_all("mkdir -p /srv/data && echo here > /srv/data/marker")
     try:
@@ -62,7 +62,7 @@ def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: Sta
 
 
 def expected_environment(record: dict[str, Any], kernel: dict[str, Any]) -> dict[str, str]:
-    """The table of the documentation, written out."""
+    """Return the variables that the documentation lists."""
     workers = [f"{host}:{29500 + rank}" for rank, host in enumerate(["main1", "sub1", "sub2", "sub3"])]
     return {
         "BACKENDAI_CLUSTER_SIZE": "4",
@@ -177,7 +177,7 @@ def test_multi_node_that_fits_on_one_agent_becomes_single_node(sessions: Session
 
 
 def test_session_with_a_dead_container_is_degraded(four: StartedSession) -> None:
-    """The list is a table for people, and records for programs."""
+    """The list is a table in the output, and records in the file."""
     sub = four.kernels[1]
     run_on(sub["agent"], f"docker kill {sub['container']}")
     run = four.sessions.run("list_sessions")

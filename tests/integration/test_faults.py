@@ -1,4 +1,4 @@
-"""Faults that are made for real: a run that is killed, an agent that is away, a step that fails half way."""
+"""Injected faults: a killed run, an unreachable agent, a step that fails half way."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COUNT_SESSIONS = f"ls {SESSIONS} | wc -l"
 
 
 def stored_session_counts() -> list[str]:
-    """Return how many sessions each agent holds a part of."""
+    """Return the number of sessions stored on each agent."""
     return [count.strip() for count in run_on_all(COUNT_SESSIONS)]
 
 
 @contextmanager
 def without_engine(agent: str) -> Iterator[None]:
-    """Let an agent have no engine for a while."""
+    """Stop the engine of an agent for a while."""
     run_on(agent, "systemctl stop docker.socket docker.service")
     try:
         yield
@@ -51,7 +51,7 @@ def test_next_run_finishes_a_killed_one(sessions: Sessions, tmp_path: Path) -> N
 
 
 def test_failure_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
-    # Foreign containers have the names that ours would get on agent2, whichever goes there.
+    # Foreign containers on agent2 occupy all names that the session's containers could get there.
     names = [f"backendai-{sessions.name}-{hostname}" for hostname in ("main1", "sub1", "sub2")]
     run_on("agent2", "; ".join(f"docker create --name {name} lab/busybox:1 true" for name in names))
     try:
@@ -67,7 +67,7 @@ def test_failure_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
 
 
 def test_failed_rollback_names_the_command_that_completes_it(sessions: Sessions, tmp_path: Path) -> None:
-    # Rendered on the control node after the claim: the engine of agent2 is gone for its slice, and for its rollback.
+    # Rendered on the control node after the claim: stops agent2's engine before the containers start and roll back.
     stop = shlex.join(ssh("agent2", "systemctl stop docker.socket docker.service"))
     template = tmp_path / "hosts.j2"
     template.write_text(f"127.0.0.1 localhost\n{{{{ lookup('ansible.builtin.pipe', {stop!r}) }}}}\n")
@@ -110,7 +110,7 @@ def test_running_session_survives_a_failed_repair_and_a_lost_folder(sessions: Se
     finally:
         run_on(sub["agent"], f"docker rm {sub['container']}")
 
-    # The part whose folder is lost is made anew, with new keys that all know.
+    # The agent whose folder is lost gets new containers, with new keys that are distributed to all.
     lost = created.record["kernels"][3]
     run_on(lost["agent"], f"rm -r {SESSIONS}/{created.record['id']}")
     repaired = sessions.create(**FOUR)
@@ -148,7 +148,7 @@ def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:
 
 
 def test_expired_claim_is_released_for_the_next_session(agent1_sessions: Sessions) -> None:
-    # Gateways are told of what is committed: they know of no claim.
+    # Gateways know only committed sessions, so they are excluded.
     created = agent1_sessions.create("-e", "gateway_group=nobody", **SMALL)
     assert created.code == 0, created.output
     agent = created.record["kernels"][0]["agent"]

@@ -1,6 +1,6 @@
-"""Nobody comes in but managers, peers and gateways; looked at from ``user1``, which shares the agents' network.
+"""Only control nodes, agents and gateways have access; probed from ``user1``, which shares the agents' network.
 
-That a scan finds what is open without the firewall is seen in test_isolation.py.
+test_isolation.py shows that a scan finds open ports without the firewall.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NOBODY = "198.51.100.1"
 FOREIGN = "firewall-foreign"
 WEB = {"name": "web", "port": 8000, "command": "cd /etc && python3 -m http.server 8000"}
 STATE = f"cat {FIREWALL_STATE}; nft --stateless list table {TABLE}"
-#: Stops the timers that end trials, for half a minute.
+#: Stops the rollback timers, for half a minute.
 NO_TIMERS = f"""
 for n in $(seq 300); do
     for timer in $(systemctl list-units --plain --no-legend '{ROLLBACK_TIMERS}' | cut -d ' ' -f 1); do
@@ -69,19 +69,19 @@ for n in $(seq 300); do
     sleep 0.1
 done
 """
-#: What listens on agents and in containers, and what is published of sessions.
+#: Ports that listen on agents and in containers, and the range of published ports.
 PORTS = f"22,111,2375,2377,7946,8000,{PUBLISHED},30000-31000"
 
 
 @pytest.fixture(scope="module")
 def access_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file that says how users get into the session."""
+    """The path of the file with the session's access."""
     return tmp_path_factory.mktemp("access") / "access.json"
 
 
 @pytest.fixture(scope="module")
 def session(access_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """A session with an app on all three agents, and a foreign container with a published port on each."""
+    """A session with an app on all three agents, and on each a foreign container with a published port."""
     remove = f"docker rm --force {FOREIGN}"
     foreign = f"docker run --detach --restart always --name {FOREIGN} --publish {PUBLISHED}:{PUBLISHED} lab/python:1"
     with Sessions(tmp_path_factory.mktemp("firewall")) as sessions:
@@ -93,27 +93,27 @@ def session(access_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def published(agent: str) -> dict[int, int]:
-    """Return what an agent publishes of sessions: its own ports by those of the container."""
+    """Return the session ports that an agent publishes: agent port by container port."""
     listed = run_on(agent, LIST_PUBLISHED_PORTS)
     return {int(inner): int(outer) for outer, inner in re.findall(r":(\d+)->(\d+)/tcp", listed)}
 
 
 def fetch(host: str, url: str) -> str:
-    """Return what a host gets from a URL; empty where it gets nothing."""
+    """Return the content that a host gets from a URL; empty on failure."""
     return run_on(host, f"{run_line('fetch', url)} 2>/dev/null || true").strip()
 
 
 def inner_addresses(session: StartedSession, agent: str) -> list[str]:
-    """Return the addresses of all containers on an agent, by the networks that they are in."""
+    """Return the addresses of all containers on an agent, in all their networks."""
     kernel = session.container_on(agent)
     foreign = run_on(agent, f"docker inspect --format '{{{{.NetworkSettings.IPAddress}}}}' {FOREIGN}").strip()
     return [kernel["address"], default_address(agent, kernel["container"]), foreign]
 
 
 def assert_nothing_is_open(session: StartedSession, ports: str, ssh_port: int) -> None:
-    """Scan agents and containers from outside, agent by agent, since their default networks are alike.
+    """Scan agents and containers from outside, agent by agent, since all default networks have the same subnet.
 
-    The gateway is scanned with the agents: what is found of it shows that the scan finds something.
+    The gateway is scanned too: its open ports show that the scan works.
     """
     gateway = address("gateway1")
     doors = {(gateway, "443/open"), (gateway, f"{ssh_port}/open")}
@@ -126,7 +126,7 @@ def assert_nothing_is_open(session: StartedSession, ports: str, ssh_port: int) -
 
 
 def ssh_port(access_path: Path) -> int:
-    """Return the port of the gateway at which main1's sshd is."""
+    """Return the gateway port of main1's sshd."""
     (ways_in,) = json.loads(access_path.read_text())
     return int(ways_in["ssh"]["port"])
 
@@ -189,7 +189,7 @@ def test_ipv6_is_closed_and_firewall_allow_opens_ports() -> None:
 
 
 def dropped(agent: str, chain: str) -> int:
-    """Return how many packets an agent has dropped for one reason."""
+    """Return the number of packets that a drop chain of an agent has counted."""
     listed = json.loads(run_on(agent, f"nft --json list chain {TABLE} {chain}"))["nftables"]
     parts = [part for entry in listed for part in entry.get("rule", {}).get("expr", [])]
     return sum(int(part["counter"]["packets"]) for part in parts if "counter" in part)
@@ -202,12 +202,12 @@ def test_dropped_packets_are_counted() -> None:
 
 
 def test_external_packets_with_container_addresses_are_dropped(session: StartedSession) -> None:
-    """What would look like the answer to a container's own question could otherwise come in."""
+    """Otherwise forged packets could pass as replies to a container."""
     kernel = session.kernels[0]
     agent = kernel["agent"]
     before = dropped(agent, CHAIN_DROP_FORGED)
     senders = [default_address(agent, kernel["container"]), kernel["address"], address(agent)]
-    packets = [datagram(sender, address("user1"), 40000, b"as somebody inside") for sender in senders]
+    packets = [datagram(sender, address("user1"), 40000, b"spoofed") for sender in senders]
     frames = [ethernet(mac("user1"), mac(agent), packet).hex() for packet in packets]
     run_on("user1", run_line("send_frames", "eth0", *frames))
     assert dropped(agent, CHAIN_DROP_FORGED) >= before + 2
@@ -215,19 +215,19 @@ def test_external_packets_with_container_addresses_are_dropped(session: StartedS
 
 @pytest.fixture(scope="module")
 def firewall_states() -> list[str]:
-    """The firewalls of the agents before one is tried."""
+    """The firewall state of each agent before a trial."""
     return run_on_all(STATE)
 
 
 @pytest.fixture(scope="module")
 def wrong_ssh_sources(firewall_states: list[str]) -> Iterator[CompletedProcess[str]]:
-    """What came of rules that let nobody in; on agent2, the timer that ends their trial is stopped as soon as it is."""
+    """Apply rules that lock out every control node; on agent2, the rollback timer is stopped as soon as it starts."""
     assert all(firewall_states)
     run_on(
         "agent2",
         f"systemctl stop '{ROLLBACK_TIMERS}'; systemd-run --quiet --unit=no-timers sh -c {shlex.quote(NO_TIMERS)}",
     )
-    # Who cannot log in gives up before the trial is over.
+    # SSH times out before the rollback.
     yield apply_firewall({"ssh_sources": [NOBODY], "confirm_timeout": 10}, "--timeout", "4")
     run_on("agent2", "systemctl stop no-timers", check=False)
 
@@ -244,7 +244,7 @@ def test_wrong_ssh_sources_are_rolled_back(
 
 @pytest.mark.usefixtures("wrong_ssh_sources")
 def test_reconcile_rolls_back_without_the_timer(firewall_states: list[str]) -> None:
-    """By the healing of the agent."""
+    """The reconciliation of the agent does it."""
     wait_until(lambda: run_on("agent2", STATE, check=False) == firewall_states[1])
     assert "stopped backendai-firewall-" in run_on("agent2", "journalctl --unit no-timers --output cat --since=-5min")
 
@@ -262,11 +262,11 @@ def test_full_scan_is_empty_after_restart_reboot_and_flush(
     wait_until(lambda: is_back() and engine_answers("agent3"))
     main, *subs = session.kernels
     wait_until(lambda: all(can_log_in(main, sub) for sub in subs))
-    # The rules come before everything that listens.
+    # The rules are loaded before any service listens.
     began = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
     rules_at, *others = [int(run_on("agent3", began + unit)) for unit in (UNIT_FIREWALL, "ssh", "docker")]
     assert 0 < rules_at < min(others)
-    # It finds nothing to mend, so what is closed then was closed before it.
+    # It changes nothing, so the ports were closed before it.
     provisioned = run_playbook("provision_agents", tmp_path, {})
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
     assert_nothing_is_open(session, "1-65535", ssh_port(access_path))

@@ -1,4 +1,4 @@
-"""The one door, from the outside: tokens, links, cookies, WebSockets, certificates."""
+"""Access through the gateway from outside: tokens, links, cookies, WebSockets, certificates."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ DOMAIN = "apps.example.org"
 
 
 class Provisioned(NamedTuple):
-    """A gateway with a domain and a certificate that was given: the variables, and what came of them."""
+    """A gateway with a domain and a configured certificate: the variables, and the run."""
 
     variables: dict[str, str]
     run: Run
 
 
 class Issued(NamedTuple):
-    """A token for the first session, where it was written, and the most talkative run that did."""
+    """A token for the first session, its file, and the run with -vvvvv that wrote it."""
 
     token: str
     path: Path
@@ -52,7 +52,7 @@ class Issued(NamedTuple):
 
 
 def new_certificate(folder: Path, name: str) -> dict[str, str]:
-    """Make a certificate for a name and its key; return the variables that give both to a gateway."""
+    """Create a certificate for a name and its key; return the variables that configure both."""
     key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
     make = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -days 9 -keyout"
     subprocess.run([*make.split(), key, "-out", certificate], check=True, capture_output=True)
@@ -60,14 +60,14 @@ def new_certificate(folder: Path, name: str) -> dict[str, str]:
 
 
 def shown_certificate() -> str:
-    """Return the subject of the certificate that the gateway shows."""
+    """Return the subject of the certificate that the gateway presents."""
     line = f"echo | openssl s_client -connect {address(GATEWAY)}:443 2> /dev/null | openssl x509 -noout -subject"
     return subprocess.run(line, shell=True, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provisioned]:
-    """Provision the gateway; in the end it has no domain again, and a certificate of its own."""
+    """Provision the gateway; afterwards without a domain again, and with a self-signed certificate."""
     folder = tmp_path_factory.mktemp("provision")
     variables = {"domain": DOMAIN, **new_certificate(folder, "given")}
     run = provision_gateway(folder, "-vvv", "--diff", **variables)
@@ -81,7 +81,7 @@ def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provisione
 
 @pytest.fixture(scope="module", autouse=True)
 def routes_result(provisioned: Provisioned) -> Iterator[dict[str, Any]]:
-    """Both sessions are there, and nothing else; return what they are told."""
+    """Add the routes of both sessions and no others; return the result."""
     assert provisioned.run.code == 0
     with running_apps() as result:
         yield result
@@ -89,7 +89,7 @@ def routes_result(provisioned: Provisioned) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def issued(routes_result: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Issued:
-    """Return a token for the first session, as its user gets it."""
+    """Return a token for the first session, written by the playbook."""
     assert routes_result["links"]
     path = tmp_path_factory.mktemp("token") / "my.token"
     path.write_text("before")
@@ -301,7 +301,7 @@ def test_cross_site_requests_with_the_cookie_are_refused(token: str) -> None:
     assert "comes from another site" in answers[0]["body"]
     assert send_request(path, **bearer_header(token), Origin="https://elsewhere.example")["status"] == 200
     foreign = {"Cookie": f"{COOKIE}={token}", "Origin": "https://elsewhere.example"}
-    assert run_client({"socket": {"path": f"{path}ws", "headers": foreign}}) == {"status": 403, "heard": None}
+    assert run_client({"socket": {"path": f"{path}ws", "headers": foreign}}) == {"status": 403, "received": None}
 
 
 def test_app_path_without_slash_is_redirected(token: str) -> None:
@@ -311,9 +311,9 @@ def test_app_path_without_slash_is_redirected(token: str) -> None:
 
 def test_websockets_work_with_header_and_link_tokens(token: str) -> None:
     for path, headers in ((f"/s/{NAME}/web/ws", bearer_header(token)), (f"/s/{NAME}/web/ws?token={token}", {})):
-        assert run_client({"socket": {"path": path, "headers": headers}}) == {"status": 101, "heard": "hello"}
+        assert run_client({"socket": {"path": path, "headers": headers}}) == {"status": 101, "received": "hello"}
     refused = run_client({"socket": {"path": f"/s/{OTHER}/web/ws", "headers": bearer_header(token)}})
-    assert refused == {"status": 403, "heard": None}
+    assert refused == {"status": 403, "received": None}
 
 
 def test_http_2_is_supported_and_old_tls_is_not(token: str) -> None:

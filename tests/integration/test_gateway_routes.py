@@ -1,4 +1,4 @@
-"""Routes to sessions come and go: SSH ports, tables that are lost, restarts, and nobody's request is lost meanwhile."""
+"""Changes of session routes: SSH ports, lost tables, restarts, and no request lost meanwhile."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ LOAD = {"at_once": 500, "seconds": 24}
 
 @pytest.fixture(scope="module")
 def routes_result() -> Iterator[dict[str, Any]]:
-    """Two sessions behind the gateway, as the lab has it; return what they are told."""
+    """Add the routes of two sessions to the lab's gateway; return the result."""
     with running_apps() as result:
         yield result
 
 
 @pytest.fixture
 def changed_routes(routes_result: dict[str, Any]) -> Iterator[list[Route]]:
-    """Let a test change the routes; afterwards they are what they were."""
+    """Let a test change the routes; afterwards they are restored."""
     assert routes_result["links"]
     yield example_routes()
     change_routes(routes=example_routes(), exact=True)
@@ -62,7 +62,7 @@ def changed_routes(routes_result: dict[str, Any]) -> Iterator[list[Route]]:
 
 @pytest.fixture(scope="module")
 def port(routes_result: dict[str, Any]) -> int:
-    """Return the port of the gateway that leads to the first session's sshd."""
+    """Return the gateway port of the first session's sshd."""
     return int(routes_result["links"][0]["ssh"]["port"])
 
 
@@ -74,12 +74,12 @@ def token(routes_result: dict[str, Any]) -> str:
 
 
 def unused_ssh_port(port: int) -> int:
-    """Return a port for SSH that leads nowhere."""
+    """Return an SSH port of the gateway without a route."""
     return port + 1 if port < 32000 else port - 1
 
 
 def banner_at(port: int) -> str:
-    """Return what the outsider hears at a port of the gateway."""
+    """Return the banner that user1 reads from a port of the gateway."""
     return read_banner(USER, address(GATEWAY), port)
 
 
@@ -88,7 +88,7 @@ def haproxy_runs() -> bool:
 
 
 def other_session_route(number: int) -> Route:
-    """Return the route of a session that is somewhere else."""
+    """Return the route of a session on an unreachable host."""
     endpoint_fields = {"address": "192.0.2.7", "port": 20000 + 2 * number}
     return {
         "id": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
@@ -191,7 +191,7 @@ def test_stopped_haproxy_is_reported_and_loads_routes_on_start() -> None:
 
 @pytest.fixture
 def load_command(token: str) -> Iterator[list[str]]:
-    """Return the command that keeps many requests of users in flight, and a WebSocket, and then says what came."""
+    """Return the command that keeps many requests and a WebSocket in flight, and prints the results."""
     client = shlex.quote(source("web_client"))
     run_on(USER, f"mkdir -p {FOLDER}; printf %s {client} > {FOLDER}/web_client.py")
     load = {**LOAD, "path": f"/s/{NAME}/web/slow/4", "headers": bearer_header(token), "socket": f"/s/{NAME}/web/ws"}
@@ -217,9 +217,9 @@ def test_no_request_is_lost_while_50_other_sessions_come_and_go(
         assert output.startswith("{"), output
         result = json.loads(output)
         print(
-            f"{result['seen']} requests while routes changed {changes} times; {result['frames']} frames of a WebSocket"
+            f"{result['results']} requests while routes changed {changes} times; {result['frames']} frames of a WebSocket"
         )
         assert changes >= 4
-        assert set(result["seen"]) == {"200"}
-        assert result["seen"]["200"] >= 1500
+        assert set(result["results"]) == {"200"}
+        assert result["results"]["200"] >= 1500
         assert result["frames"] >= 25

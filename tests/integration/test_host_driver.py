@@ -1,4 +1,4 @@
-"""Sessions on their agents' own network: names are agents' addresses, and every sshd has a port of its own."""
+"""Sessions on the host network: names resolve to agents' addresses, and every sshd has its own port."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ HOSTNAMES = ["main1", "sub1", "sub2", "sub3"]
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Four containers over three agents, of two engines."""
+    """Four containers on three agents with two engine versions."""
     with started_session(tmp_path_factory.mktemp("four"), *ALLOWED, **HOST) as session:
         yield session
 
 
 @pytest.fixture(scope="module")
 def two(four: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """A session beside it, on two of its agents."""
+    """Another session on two of the same agents."""
     request = {**HOST, "cluster_size": 2, "designated_agents": ["agent1", "agent2"]}
     with started_session(tmp_path_factory.mktemp("two"), *ALLOWED, **request) as session:
         assert session.record["id"] != four.record["id"]
@@ -38,7 +38,7 @@ def two(four: StartedSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def ports(session: StartedSession) -> dict[tuple[str, str], int]:
-    """Return where each container of a session listens, by its agent and its hostname."""
+    """Return the SSH port of each container of a session, by agent and hostname."""
     plans = [stored["plan"] for sessions in stored_sessions().values() for stored in sessions]
     plan = next(plan for plan in plans if plan["id"] == session.record["id"])
     return {(kernel["agent"], kernel["hostname"]): kernel["ssh_port"] for kernel in plan["kernels"]}

@@ -1,4 +1,4 @@
-"""The program on hosts: missing or damaged, of two versions at once, over every kind of connection; no secret shows."""
+"""The program on hosts: missing or corrupt, in two versions at once, over every kind of connection; secrets hidden."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ AGENT = "agent1"
 OPERATOR = "backendai-operator"
 PASSWORD = "correct-horse-battery"
 SECRET = "staple-of-the-horse"
-#: The folder of the program that was used last, which is the one of this checkout once a task has run.
+#: The folder of the last program used, which is the one of this checkout after a task has run.
 LAST_USED = f"$(ls -td {PROGRAMS}/*-*/ | head -1)"
 FIND_LEFTOVERS = "find / -xdev '(' -name 'ansible-tmp-*' -o -name '.new-*' -o -path '/tmp/backendai-*' ')' -print"
 
 
 def run_survey(host: str = AGENT, *options: object, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Read an agent's facts, as one request to its program."""
+    """Read an agent's facts with a single request to its program."""
     return ansible("ansible", "-i", INVENTORY, host, "-m", MODULE_INFO, *options, **settings)
 
 
 def assert_survey_succeeds(*options: object, **settings: str) -> None:
-    """Read the agent's facts, which has to work."""
+    """Read the agent's facts and check that this succeeds."""
     process = run_survey(AGENT, *options, **settings)
     assert process.returncode == 0, process.stdout + process.stderr
     assert f"{AGENT} | SUCCESS" in process.stdout
@@ -65,7 +65,7 @@ def test_missing_or_corrupt_program_is_replaced(damage: str) -> None:
     folder = run_on(AGENT, f"echo {LAST_USED}").strip()
     run_on(AGENT, damage.format(folder))
     assert_survey_succeeds()
-    # Its first line is the digest of the rest.
+    # The first line is the digest of the rest.
     digest = "$(tail -n +2 program.pyz | sha256sum | cut -d ' ' -f 1)"
     first, second = run_on(AGENT, f"cd {folder} && head -1 program.pyz && echo {digest}").split()
     assert first == second
@@ -116,7 +116,7 @@ def test_without_pipelining_the_request_file_is_removed() -> None:
 
 @pytest.fixture
 def operator() -> Iterator[dict[str, Any]]:
-    """A user of the agent who may become root with a password."""
+    """A user of the agent that can become root with a password."""
     key = run_on(AGENT, "cat /root/.ssh/authorized_keys").strip()
     rule, home = f"{OPERATOR} ALL=(ALL) ALL", f"/home/{OPERATOR}"
     run_on(
@@ -187,7 +187,7 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
     ]
     assert [len(programs) for programs in added] == [1] * len(AGENTS)
 
-    # Each ends what the other has started.
+    # Each version terminates the other's session.
     with ThreadPoolExecutor(1) as pool:
         by_older = pool.submit(play, "backendai.cluster.terminate_session", "-e", f"session_name={sessions.name}")
         ended = sessions.terminate(name=extra_vars["session_name"])

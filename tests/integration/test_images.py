@@ -1,4 +1,4 @@
-"""Images that come from a registry: the same bits everywhere, while people watch, with a password that stays secret."""
+"""Images from a registry: the same content on all agents, progress output, and a password that stays secret."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FILLER = 6 << 20
 ASKED = {**TWO, "image": NAME}
 Serve = Callable[..., None]
 
-#: Removes what an agent has from the registry, whatever it is called.
+#: Removes all images of the registry from an agent.
 FORGET = (
     f"docker images --all --quiet --filter reference='{NAME.rpartition(':')[0]}'"
     " | sort -u | xargs -r docker rmi --force"
@@ -54,7 +54,7 @@ FORGET = (
 
 
 def write_image_archive(path: Path, seed: int) -> Path:
-    """Write a file with the image: the program of the lab's smallest, and bytes that no engine has."""
+    """Write an image archive: the lab's busybox, and random bytes that no engine has yet."""
     layer = path.with_suffix(".busybox")
     with tarfile.open(Lab(ROOT).images / "sessions.tar") as lab:
         (source,) = (image for image in json.loads(member(lab, "manifest.json")) if image["RepoTags"] == [BUSYBOX])
@@ -68,7 +68,7 @@ def write_image_archive(path: Path, seed: int) -> Path:
 
 
 def write_both(path: Path, newer: Path, older: Path) -> Path:
-    """Write a file with two images, of which the newer one has the name that both had."""
+    """Write an archive with two images; the newer one keeps the name that both had."""
     entries = []
     with tarfile.open(path, "w") as tar:
         for archived in (newer, older):
@@ -82,7 +82,7 @@ def write_both(path: Path, newer: Path, older: Path) -> Path:
 
 
 def member(tar: tarfile.TarFile, name: str) -> bytes:
-    """Return what a file of an archive holds."""
+    """Return the content of a file in an archive."""
     stream = tar.extractfile(name)
     assert stream
     return stream.read()
@@ -95,21 +95,21 @@ def write_file_on(agent: str, path: str, content: bytes) -> None:
 
 @pytest.fixture
 def first(tmp_path: Path) -> Path:
-    """Return a file with the image."""
+    """Return an archive with the image."""
     return write_image_archive(tmp_path / "first.tar", 1)
 
 
 @pytest.fixture
 def second(tmp_path: Path) -> Path:
-    """Return a file with another image of the same name."""
+    """Return an archive with another image of the same name."""
     return write_image_archive(tmp_path / "second.tar", 2)
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Return what runs a registry on an agent; afterwards neither that is there nor anything that came from it.
+    """Return a function that runs a registry on an agent; afterwards the registry and its images are removed.
 
-    Sessions are ended before: it is asked for before them.
+    Tests request this fixture before sessions, so that sessions are terminated first.
     """
     running: dict[str, str] = {}
 
@@ -143,7 +143,7 @@ def test_agents_pull_the_same_image_with_progress_and_hidden_password(
     serve: Serve, sessions: Sessions, first: Path, second: Path
 ) -> None:
     in_parallel(*[partial(serve, agent, first, FILLER // 12) for agent in AGENTS])
-    # Short claims, so that all take several turns.
+    # Claims are short, so that each pull takes several tasks.
     request = {**ASKED, "cluster_size": 3, "registries": registry_login(), "claim_ttl": 24}
     run = sessions.create("-vvv", **request)
     assert run.code == 0, run.output
@@ -163,7 +163,7 @@ def test_agents_pull_the_same_image_with_progress_and_hidden_password(
     again = sessions.create(**request)
     assert (again.code, again.changed) == (0, 0), again.output
 
-    # Who lacks it gets what the others have, although its registry says that the name is something else by now.
+    # An agent without the image gets the one of the others, although its registry has another under that name now.
     assert sessions.terminate().code == 0
     run_on("agent3", FORGET)
     serve("agent3", write_both(second.with_name("both.tar"), second, first))
@@ -225,7 +225,7 @@ def test_different_images_under_one_name_are_refused(
 def test_pull_renews_its_claim_and_stops_with_its_run(
     serve: Serve, sessions: Sessions, first: Path, tmp_path: Path
 ) -> None:
-    # The second agent has it, so that it has nothing to do but to keep its claim.
+    # The second agent has the image already, so it only has to renew its claim.
     with first.open("rb") as stream:
         subprocess.run(ssh("agent2", "docker load"), stdin=stream, check=True, capture_output=True, timeout=TIMEOUT)
     serve("agent1", first, FILLER // 60)
@@ -245,9 +245,9 @@ def test_pull_renews_its_claim_and_stops_with_its_run(
         kill_run(run)
         run.communicate(timeout=TIMEOUT)
     lock = f"{SESSIONS}/*/pulls/*.lock"
-    assert run_on("agent1", f"flock --nonblock {lock} true || echo it pulls") == "it pulls\n"
+    assert run_on("agent1", f"flock --nonblock {lock} true || echo pulling") == "pulling\n"
     run_on("agent1", f"flock --timeout 60 {lock} true")
     assert NAME not in run_on("agent1", "docker images --format '{{.Repository}}:{{.Tag}}'")
-    # The next run that acts upon the sessions takes away what is left.
+    # The next run of the scheduler removes what is left.
     assert sessions.run("schedule_sessions").code == 0
     assert not any(stored_sessions().values())

@@ -1,4 +1,4 @@
-"""Containers of sessions as hosts of an inventory, and the connection that reaches them through their agents."""
+"""Containers of sessions as inventory hosts, and the connection plugin that reaches them through their agents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED = {
 
 @dataclasses.dataclass(frozen=True)
 class ThreeContainers:
-    """A session of one container on each agent: main1 has Python, the two workers hold nothing but busybox."""
+    """A session of one container on each agent: main1 has Python, the two workers only busybox."""
 
     session: StartedSession
 
@@ -37,7 +37,7 @@ class ThreeContainers:
 
     @property
     def hosts(self) -> dict[str, Kernel]:
-        """The entries of the record by the names that their hosts have."""
+        """The record's containers by inventory host name."""
         return {self.host_name(kernel["hostname"]): kernel for kernel in self.session.kernels}
 
     def host_name(self, hostname: str) -> str:
@@ -52,11 +52,11 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeContainers]
 
 
 def list_inventory(*sources: object) -> tuple[dict[str, Any], str]:
-    """Return the groups of an inventory, with all variables of hosts in ``_meta``, and what Ansible warned of."""
+    """Return the groups of an inventory, with all host variables in ``_meta``, and Ansible's warnings."""
     options = [word for source in sources for word in ("-i", source)]
     process = ansible("ansible-inventory", *options, "--list")
     assert process.returncode == 0, process.stderr
-    # What agents have said is no template, and is marked so.
+    # Values from agents are marked as unsafe, so that they are not templated.
     plain = json.loads(process.stdout, object_hook=lambda value: value.get("__ansible_unsafe", value))
     return plain, unwrapped(process.stderr)
 
@@ -64,7 +64,7 @@ def list_inventory(*sources: object) -> tuple[dict[str, Any], str]:
 def run_module(
     folder: Path, pattern: str, module: str, arguments: str = "", *options: str
 ) -> dict[str, dict[str, Any]]:
-    """Run a module ad hoc, and return the result of each host."""
+    """Run a module ad hoc and return the result of each host."""
     words = ["ansible", "-i", INVENTORY, "-i", SOURCE, pattern, "-m", module, "-t", folder]
     process = ansible(*words, *(["-a", arguments] if arguments else []), *options)
     results = {path.name: json.loads(path.read_text()) for path in folder.iterdir() if path.is_file()}

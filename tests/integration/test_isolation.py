@@ -1,4 +1,4 @@
-"""Sessions are kept apart: every row of the table in docs/security.md, looked at from inside of containers."""
+"""Isolation of sessions: every row of the table in docs/security.md, tested from inside containers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REFUSALS = "sysctl --write net.ipv4.icmp_ratelimit"
 
 @dataclasses.dataclass(frozen=True)
 class SessionPair:
-    """Two sessions: ``wide`` lies on all agents, ``other`` on one of each engine."""
+    """Two sessions: ``wide`` on all agents, ``other`` on one agent of each engine version."""
 
     wide: StartedSession
     other: StartedSession
@@ -58,7 +58,7 @@ class SessionPair:
         return [*self.wide.kernels, *self.other.kernels]
 
     def session_peers(self, kernel: Kernel) -> list[Kernel]:
-        """Return the containers of the same session, itself among them."""
+        """Return the containers of the same session, including the container itself."""
         return next(session.kernels for session in (self.wide, self.other) if kernel in session.kernels)
 
     def other_containers(self, kernel: Kernel) -> list[Kernel]:
@@ -66,13 +66,13 @@ class SessionPair:
         return [stranger for stranger in self.kernels if stranger not in self.session_peers(kernel)]
 
     def repair(self) -> Run:
-        """Ask for the other session again."""
+        """Run the creation of the other session again."""
         return self.other.create_again("--diff")
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionPair]:
-    """Two sessions, a foreign container with a published port on every agent, and an answer at the metadata address.
+    """Two sessions, a foreign container with a published port on every agent, and a host at the metadata address.
 
     There is no firewall: what keeps sessions pair does so without one.
     """
@@ -82,7 +82,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionPair]:
     )
     with temporary_firewall(enabled=False), Sessions(tmp_path_factory.mktemp("isolation")) as sessions:
         try:
-            # Refusals are counted here, and hosts send few of them.
+            # The tests expect ICMP errors, which hosts rate-limit by default.
             run_on_all(f"{foreign} && {REFUSALS}=0 && ip route add {METADATA} dev eth0")
             run_on("user1", f"ip address add {METADATA}/32 dev eth0 && {REFUSALS}=0")
             wide = sessions.start(**THREE, name=f"{sessions.name}-wide")
@@ -93,7 +93,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionPair]:
 
 
 def neighbour_addresses(pair: SessionPair, kernel: Kernel) -> list[str]:
-    """Return the addresses on the default network of what else is there on the same agent, of no session of its own."""
+    """Return the default-network addresses of containers outside the session on the same agent."""
     names = [
         container["container"] for container in pair.other_containers(kernel) if container["agent"] == kernel["agent"]
     ]
@@ -134,7 +134,7 @@ def test_ports_closed_to_containers_are_open_to_others(pair: SessionPair) -> Non
 
 
 def test_scan_finds_open_ports_without_the_firewall(pair: SessionPair) -> None:
-    """So the scan of test_firewall.py can fail; what is published of sessions is closed even then."""
+    """So the scan of test_firewall.py can fail; published ports of sessions are closed even then."""
     agent = pair.wide.kernels[0]["agent"]
     published = run_on(agent, LIST_PUBLISHED_PORTS)
     ports = {port for _address, port in scan([address(agent)], f"22,{PUBLISHED},30000-31000")}
@@ -142,7 +142,7 @@ def test_scan_finds_open_ports_without_the_firewall(pair: SessionPair) -> None:
     assert "->22/tcp" in published
     assert not {port for port in ports if f":{port.partition('/')[0]}->" in published}
     banner = run_on(agent, f"docker run --rm lab/python:1 {run_line('greeting', address(agent), 22)}")
-    assert "SSH-2.0" in banner, "containers of others than sessions do not reach their agent"
+    assert "SSH-2.0" in banner, "containers outside of sessions do not reach their agent"
 
 
 @pytest.mark.usefixtures("pair")
@@ -165,7 +165,7 @@ def test_two_sessions_share_no_key(pair: SessionPair) -> None:
     wide, other = (
         [public_keys(kernel, session.record["id"]) for kernel in session.kernels] for session in (pair.wide, pair.other)
     )
-    # Of each container, a user's and a host's.
+    # Each container has a user key and a host key.
     assert [len(keys) for keys in (*wide, *other)] == [6, 6, 6, 4, 4]
     assert not wide[0] & other[0]
     assert all(keys == wide[0] for keys in wide)
@@ -254,7 +254,7 @@ def test_restored_rules_cut_connections_opened_without_them(pair: SessionPair) -
 
 
 def reach_own_session(pair: SessionPair) -> list[bool]:
-    """Return, for each container, whether it reaches all of its session and the world in every way."""
+    """Return, for each container, whether it reaches all of its session and an external host by all protocols."""
 
     def reaches_session(kernel: Kernel) -> bool:
         mates = (mate["address"] for mate in pair.session_peers(kernel))

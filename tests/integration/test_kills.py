@@ -1,4 +1,4 @@
-"""Kill -9 of what nobody chose, at moments that nobody chose: runs, engines, agents."""
+"""Random kills of runs, engines and agents."""
 
 from __future__ import annotations
 

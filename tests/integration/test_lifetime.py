@@ -1,4 +1,4 @@
-"""How sessions end: by their command, by a death that their policy answers, or without an agent that is away."""
+"""How sessions end: by their command, by their failure policy, or with an agent unreachable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.queue
 
 
 def assert_ended_by_command(sessions: Sessions, run: Run, code: int) -> None:
-    """Check that a session that was waited for has ended with a code, and that nothing is left of it."""
+    """Check that a run with session_wait has ended with an exit code, and that nothing is left behind."""
     assert (run.code == 0) == (code == 0), run.output
     record = run.record
     assert (record["status"], record["exit_code"]) == ("TERMINATED", code)

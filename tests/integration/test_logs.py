@@ -1,4 +1,4 @@
-"""What containers printed can be read while they run, and when they have ended."""
+"""Logs of containers, while they run and after they have exited."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TIMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
 
 def without_times(lines: list[str]) -> list[str]:
-    """Return the lines of a log without the time that each begins with."""
+    """Return the lines of a log without their timestamps."""
     assert all(TIMED.match(line) for line in lines), lines
     return [TIMED.sub("", line, count=1) for line in lines]
 
 
 def write_app_logs(main: Kernel) -> None:
-    """Let one app of main1 have written a log, and another a link to what is secret."""
+    """Write a log of one app in main1, and as that of another a symbolic link to a secret file."""
     folder = "/var/log/backendai"
     line = f"mkdir -p {folder}; seq 200000 > {folder}/served.log; ln -sf /etc/shadow {folder}/linked.log"
     run_in(main, "sh", "-c", f"{line}; rm -f {folder}/silent.log", user="root")

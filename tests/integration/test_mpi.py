@@ -1,6 +1,6 @@
-"""Open MPI in a session, without one option: its daemons and its data take the session's network.
+"""Open MPI in a session, without options: its daemons and its data use the session's network.
 
-On the default network all agents have the same subnet, and nothing is open between containers: there it would hang.
+On the default network it would hang: all agents have the same subnet there, and containers cannot reach each other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ASKED = {**FOUR, "image": "lab/mpi:1"}
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Four containers over three agents, two of them on one."""
+    """Four containers on three agents."""
     with started_session(tmp_path_factory.mktemp("four"), **ASKED) as session:
         yield session
 

@@ -1,4 +1,4 @@
-"""Bare hosts that became agents; that provisioning them again changes nothing is seen in test_firewall.py."""
+"""The result of provisioning; test_firewall.py tests that provisioning again changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that wait: what is kept of them, which one starts when there is room, and what a killed run leaves."""
+"""Pending sessions: their stored request, the order of starts, and recovery after a killed run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BATCH = "while [ ! -e /tmp/over ]; do sleep 0.1; done"
 
 @pytest.fixture(scope="module")
 def whole_agent() -> dict[str, Any]:
-    """A request for so much of agent1 that there is room for one such container."""
+    """A request that fits only once on agent1."""
     return {"designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": memory_share(1)}}
 
 
 def end_batch(created: Run) -> None:
-    """Let the command of a batch session come to its end."""
+    """Let the command of a batch session finish."""
     main = created.record["kernels"][0]
     run_in(main, "touch", "/tmp/over")
     wait_for_exit(main)

@@ -1,4 +1,4 @@
-"""Runs that start and end sessions at the same moment, and runs whose facts are old."""
+"""Concurrent starts and terminations, and runs with old facts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TWO_AGENTS = ("--limit", "localhost,gateway1,agent1,agent2")
 
 
 def run_almost_at_once(rng: random.Random, *runs: Callable[[], Run]) -> list[Run]:
-    """Begin runs at almost the same moment, and return what came of each."""
+    """Start runs at almost the same time, and return their results."""
 
     def begin(run: Callable[[], Run], delay: float) -> Run:
         time.sleep(delay)
@@ -34,7 +34,7 @@ def run_almost_at_once(rng: random.Random, *runs: Callable[[], Run]) -> list[Run
 
 
 def wait_for_statuses(sessions: Sessions, running: int, waiting: int) -> list[dict[str, Any]]:
-    """Return the records of the sessions that run, once so many do and so many wait; nobody asks for a start."""
+    """Wait until that many sessions run and wait, without a run of the scheduler; return the records of the running."""
     expected = Counter(RUNNING=running, PENDING=waiting)
     records: list[dict[str, Any]] = []
 
@@ -47,7 +47,7 @@ def wait_for_statuses(sessions: Sessions, running: int, waiting: int) -> list[di
 
 
 def assert_no_agent_is_overcommitted() -> None:
-    """What agents hold of sessions is at most what they have."""
+    """Check that no agent holds sessions beyond its memory."""
     capacity = memory_share(1)
     for agent, stored in stored_sessions().items():
         kernels = [kernel for session in stored for kernel in session["plan"]["kernels"] if kernel["agent"] == agent]
@@ -97,7 +97,7 @@ def test_concurrent_sessions_get_distinct_names_subnets_and_vnis(
 
 @pytest.fixture
 def no_facts() -> Iterator[None]:
-    """Nothing is known of agents before, and nothing is kept of them afterwards."""
+    """Remove the cached facts of agents before and after a test."""
     shutil.rmtree(QUEUE / "facts", ignore_errors=True)
     yield
     shutil.rmtree(QUEUE / "facts", ignore_errors=True)
@@ -113,7 +113,7 @@ def test_fresh_facts_are_reused_and_stale_ones_cause_a_new_plan(sessions: Sessio
     assert quick.hosts == {"localhost", agent, "gateway1"}
     assert sessions.terminate().code == 0
 
-    # Another control node, with a queue of its own, fills the agent that this one takes to be empty.
+    # Another control node, with its own queue, fills the agent that this one considers empty.
     whole = {"cpu": 1, "mem": memory_share(1)}
     assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
     elsewhere = {"queue_path": str(tmp_path / "queue"), "designated_agents": [agent]}

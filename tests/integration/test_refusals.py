@@ -1,4 +1,4 @@
-"""Bad input: one sentence that names the option or host, the value, and what is allowed; nothing is created."""
+"""Invalid input: an error names the option or host, the value, and what is allowed; nothing is created."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.integration.sessions import Sessions
 pytestmark = pytest.mark.requests
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a resource nobody offers": (
+    "an unknown resource": (
         {"resources": {"cuda.device": 1}},
         (
             "session_resources.cuda.device: no agent of resource group 'default' offers it;"
             " offered are cpu, lab.device, mem."
         ),
     ),
-    "a mount source that is not there": (
+    "a missing mount source": (
         {"mounts": [{"source": "/no/such/folder", "target": "/data"}]},
         "session_mounts: /no/such/folder is not a folder on agent",
     ),
-    "an image that is nowhere": (
+    "an unknown image": (
         {"image": "no-such-image:1"},
         "session_image: 'no-such-image:1' is not on this host and cannot be pulled",
     ),

@@ -1,4 +1,4 @@
-"""What each container gets of its agent, as seen from inside of it."""
+"""Resources of containers, as seen from inside."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IPC_LOCK, SYS_NICE, SYS_RESOURCE = (1 << bit for bit in (14, 23, 24))
 
 @pytest.fixture
 def infiniband() -> Iterator[None]:
-    """Let two agents have InfiniBand: a node that anybody can open who may, at its place."""
+    """Give two agents a fake InfiniBand device node, at the path of a real one."""
     node = "mkdir /dev/infiniband && mknod -m 600 /dev/infiniband/uverbs0 c 10 229"
     link = "mkdir /dev/infiniband/by-ibdev && ln -s ../uverbs0 /dev/infiniband/by-ibdev/lab-uverbs0"
     try:
@@ -49,7 +49,7 @@ def infiniband() -> Iterator[None]:
 
 @pytest.fixture
 def cdi() -> Iterator[None]:
-    """Let agent3 have a GPU that its engine knows by CDI, as far as an engine can tell: a node stands in for it."""
+    """Give agent3 a fake GPU that its engine knows by CDI; another device node stands in for it."""
     files = {
         "/usr/local/bin/nvidia-smi": NVIDIA_SMI,
         "/etc/cdi/nvidia.json": json.dumps(CDI),
@@ -70,7 +70,7 @@ def cdi() -> Iterator[None]:
 
 
 def engine_limits(agent: str) -> dict[str, list[int]]:
-    """Return the limits that an agent's engine can give: all, if it may raise them, else those of its containerd."""
+    """Return the limits that an agent's engine can set: any, if it may raise them, else those of its containerd."""
     output = run_on(agent, "cat /proc/$(pidof containerd)/limits /proc/$(pidof containerd)/status")
     lines = dict(line.split(":", 1) for line in output.splitlines() if line.startswith("CapBnd:"))
     if int(lines["CapBnd"], 16) & SYS_RESOURCE:
@@ -82,12 +82,12 @@ def engine_limits(agent: str) -> dict[str, list[int]]:
 
 
 def limits_inside(kernel: Kernel) -> dict[str, Any]:
-    """Return what user work sees in a container."""
+    """Return the limits that user work sees in a container."""
     return dict(json.loads(run_in(kernel, "python3", "-c", source("limits"))))
 
 
 def host_config(kernel: Kernel) -> dict[str, Any]:
-    """Return what the engine was asked for a container."""
+    """Return the engine's host configuration of a container."""
     return dict(json.loads(run_on(kernel["agent"], f"docker inspect {kernel['container']}"))[0]["HostConfig"])
 
 
@@ -109,7 +109,7 @@ def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions)
         assert (len(inside["cores"]), engine["CpusetCpus"]) == (1, ",".join(map(str, inside["cores"])))
         assert (inside["memory"], inside["shared"]) == (str(MEMORY), SHARED)
         assert (engine["Memory"], engine["MemorySwap"], engine["ShmSize"]) == (MEMORY, MEMORY, SHARED)
-        # Version 1 counts memory and swap together, version 2 swap alone.
+        # cgroup v1 counts memory and swap together, v2 only swap.
         assert (inside["memory and swap"], inside["swap"]) in ((str(MEMORY), None), (None, "0"))
         assert {name: inside[name] for name in limits} == limits
         login = run_in(main, "ssh", kernel["hostname"], "ulimit -Sn; ulimit -Hn; ulimit -Sl; ulimit -Hl").split()

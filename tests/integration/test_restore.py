@@ -1,4 +1,4 @@
-"""Sessions come back without Ansible: after a reboot, an engine's restart, a lost link."""
+"""Sessions are restored without Ansible: after a reboot, an engine restart, a lost link."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOK = (
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Four containers over three agents, of two engines; in the end a second run finds nothing to change."""
+    """Four containers on three agents with two engine versions; in the end a second run changes nothing."""
     with started_session(tmp_path_factory.mktemp("restore"), **FOUR) as session:
         yield session
         unchanged = session.create_again()
@@ -37,7 +37,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession
 
 
 def look(kernels: Sequence[Kernel]) -> list[str]:
-    """Return what containers are to those inside: names, addresses, MACs, MTUs, the default route, keys."""
+    """Return the view from inside containers: names, addresses, MACs, MTUs, the default route, keys."""
     return in_parallel(*[partial(run_in, kernel, "sh", "-c", LOOK) for kernel in kernels])
 
 
@@ -51,7 +51,7 @@ def test_reboot_restores_containers_unchanged(session: StartedSession, agent: st
     assert all_can_log_in(others), "the agents that did not restart have lost each other"
     wait_until(lambda: is_back() and engine_answers(agent))
     seconds = wait_until(lambda: all_can_log_in(kernels))
-    print(f"{agent}: whole {seconds:.1f} s after its engine was up")
+    print(f"{agent}: restored {seconds:.1f} s after its engine was up")
     assert look(kernels) == before
 
 
@@ -61,7 +61,7 @@ def test_engine_restart_and_kill_restore_containers(session: StartedSession) -> 
     in_parallel(*[partial(run_on, agent, restart) for agent, restart in restarts.items()])
     wait_until(lambda: all(engine_answers(agent) for agent in restarts))
     seconds = wait_until(lambda: all_can_log_in(session.kernels))
-    print(f"whole {seconds:.1f} s after the last engine was up")
+    print(f"restored {seconds:.1f} s after the last engine was up")
     assert look(session.kernels) == before
 
 

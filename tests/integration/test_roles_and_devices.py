@@ -1,4 +1,4 @@
-"""Sessions of containers that are not alike, and devices, each of which only one container has."""
+"""Sessions with different roles, and devices that only one container may have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.sessions import Sessions
 
 pytestmark = pytest.mark.containers
 
-#: What each agent of the lab offers as ``lab.device``.
+#: The devices that each agent of the lab offers as ``lab.device``.
 DEVICES = {"/dev/fuse", "/dev/net/tun"}
 
 ROLES = {
@@ -24,7 +24,7 @@ ROLES = {
 
 
 def passed_devices(kernel: Kernel) -> set[str]:
-    """Return the devices that the engine has given to a container."""
+    """Return the devices that the engine has passed to a container."""
     shape = "{{json .HostConfig.Devices}}"
     devices = json.loads(run_on(kernel["agent"], f"docker inspect --format '{shape}' {kernel['container']}"))
     return {device["PathInContainer"] for device in devices or []}

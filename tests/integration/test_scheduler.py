@@ -1,4 +1,4 @@
-"""The timer on the manager, which the lab's gateway plays: a program of the test stands in for ansible-playbook."""
+"""The scheduler's timer, on the lab's gateway as control node, with a fake ansible-playbook."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Provision = Callable[..., Run]
 
 @pytest.fixture
 def provision(tmp_path: Path) -> Iterator[Provision]:
-    """Run ``provision_scheduler`` with ``scheduler_*`` variables given without their prefix; nothing stays."""
+    """Run ``provision_scheduler`` with ``scheduler_*`` variables without their prefix; everything is removed afterwards."""
 
     def run(*options: str, **variables: object) -> Run:
         options_by_name = {"inventory": f"{FOLDER}/hosts.yml", "command": PROGRAM, "interval": "1s", **variables}
@@ -55,12 +55,12 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
 
 
 def set_behaviour(seconds: float, code: int) -> None:
-    """Let the stand-in's runs take so long, and end with this exit code."""
+    """Set the duration and the exit code of the fake program's runs."""
     run_on(MANAGER, f"echo {seconds} {code} > '{FOLDER}/conduct'")
 
 
 def notes(count: int) -> list[dict[str, Any]]:
-    """Return what the stand-in noted of each of its runs, once there are so many of them."""
+    """Wait for that many runs of the fake program, and return the notes of all runs."""
     noted: list[str] = []
 
     def enough() -> bool:
@@ -114,7 +114,7 @@ def test_failed_runs_are_repeated_and_absent_removes_everything(
     notes(2)
     assert "status=3" in run_on(MANAGER, f"journalctl --since=-1min --unit={UNIT_SCHEDULER}")
     set_behaviour(9, 3)
-    time.sleep(1)  # Runs that began before are over by then.
+    time.sleep(1)  # Earlier runs have ended by then.
     is_running = f"systemctl status {UNIT_SCHEDULER} | grep 'Active: activating'"
     wait_until(lambda: run_on(MANAGER, is_running, check=False))
     before = notes(0)

@@ -1,4 +1,4 @@
-"""What leaves an agent open by the network around it is made for real on agent1, and warned of."""
+"""Exposure of agent1 by the network around it is created and has to be reported as a warning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.reconciliation import reconcile_paused
 
 pytestmark = [pytest.mark.isolation, pytest.mark.provisioning]
 
-# Of the range that was once for relays between IPv4 and IPv6: public, and nobody's.
+# From the former range of 6to4 relays: public and unassigned.
 PUBLIC = "192.88.99.77"
 ENGINE_PORT = 2375
 DROP_IN = "/etc/systemd/system/docker.service.d/segmentation.conf"
@@ -25,13 +25,13 @@ AWAIT_ENGINE = "for i in $(seq 60); do docker info >/dev/null 2>&1 && exit; slee
 
 
 def findings(**options: Any) -> dict[str, str]:
-    """Return what the module finds on agent1, by kind; each of it has to be a warning too."""
+    """Return the module's findings on agent1, by kind; each has to be a warning too."""
     module_args = json.dumps({"underlay_address": address("agent1"), **options})
     process = ansible("ansible", "-i", INVENTORY, "agent1", "-m", MODULE_SEGMENTATION, "-a", module_args)
     assert process.returncode == 0, process.stdout + process.stderr
     result = yaml.safe_load(process.stdout.partition("=> ")[2])
     assert result["changed"] is False
-    # Wherever the lines of warnings were wrapped.
+    # Warnings are wrapped anywhere.
     warnings = "".join(process.stderr.split())
     assert all("".join(finding["message"].split()) in warnings for finding in result["findings"])
     return {finding["kind"]: finding["message"] for finding in result["findings"]}
@@ -39,7 +39,7 @@ def findings(**options: Any) -> dict[str, str]:
 
 @contextmanager
 def arranged(begin: str, end: str) -> Iterator[None]:
-    """Let a shell line have been run on agent1 for a while."""
+    """Run a shell line on agent1, and another one afterwards to undo it."""
     try:
         run_on("agent1", begin)
         yield

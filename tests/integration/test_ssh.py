@@ -1,4 +1,4 @@
-"""SSH inside of sessions and into them: bursts, the user's own key, keys that stay what and where they are."""
+"""SSH inside sessions and into them: concurrent logins, the user's own key, persistence and secrecy of keys."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ PAIR = {**TWO, "image": BUSYBOX, "resources": {"cpu": 1, "mem": "256m"}}
 
 
 def new_key(path: Path) -> str:
-    """Make a key pair of a user's own and return its public half."""
+    """Create a key pair of a user and return the public key."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "user", "-f", str(path)], check=True)
     return path.with_suffix(".pub").read_text().strip()
 
 
 @dataclass(frozen=True)
 class UserKeySession:
-    """A session that a user's own key opens, and that key."""
+    """A session with a user's own authorized key."""
 
     session: StartedSession
     key: Path
 
     @property
     def main(self) -> Kernel:
-        """Its main1."""
+        """The container main1."""
         return self.session.kernels[0]
 
     def login(self, kernel: Kernel, key: Path) -> subprocess.CompletedProcess[str]:
-        """Log in to a container from outside of its session, through its agent, with the host key checked."""
+        """Log in to a container from outside its session, through its agent, with the host key checked."""
         target = default_address(kernel["agent"], kernel["container"])
         known_hosts = key.with_name("known_hosts")
         known_hosts.write_text(run_in(self.main, "cat", "/home/work/.ssh/known_hosts"))
@@ -61,7 +61,7 @@ class UserKeySession:
 
 @pytest.fixture(scope="module")
 def user_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserKeySession]:
-    """Two containers of nothing but busybox on two agents, and a key for main1; the run told all that it could."""
+    """Two busybox containers on two agents, created with -vvv, and a key for main1."""
     folder = tmp_path_factory.mktemp("user_session")
     with started_session(folder, "-vvv", **PAIR, authorized_keys=[new_key(folder / "user")]) as session:
         yield UserKeySession(session, folder / "user")
@@ -92,7 +92,7 @@ def test_unauthorized_key_opens_nothing(user_session: UserKeySession, tmp_path: 
 
 
 def identity(kernel: Kernel) -> dict[str, str]:
-    """Return what a container is known by: its name, its addresses, its user key; its host key by its fingerprint."""
+    """Return the identity of a container: its name, addresses, user key, and the keys of its peers."""
     return {
         "name": run_in(kernel, "hostname"),
         "addresses": run_in(kernel, "ip", "-o", "-4", "addr", "show", "dev", "cluster0"),
@@ -108,7 +108,7 @@ def test_only_main1_has_the_user_key(user_session: UserKeySession) -> None:
 
 
 def private_material(kernel: Kernel, session: str) -> list[str]:
-    """Return what must be nowhere else, of both private keys of a container: lines of them, and the whole encoded."""
+    """Return the secret parts of both private keys of a container: their lines, and each key in Base64."""
     folder = f"{SESSIONS}/{session}/{kernel['hostname']}/ssh"
     keys = [base64.b64decode(run_on(kernel["agent"], f"base64 {folder}/{name}")) for name in ("id_ed25519", "host_key")]
     lines = [line.decode(errors="replace") for key in keys for line in key.splitlines()]

@@ -1,4 +1,4 @@
-"""The network driver ``swarm``: an overlay of a Docker Swarm that is there already. The swarm is made here, by hand."""
+"""The network driver ``swarm``: an overlay of an existing Docker Swarm, which these tests create."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MANAGER, *WORKERS = AGENTS
 SWARM = {**THREE, "network_driver": "swarm"}
 ON_WORKERS = {**SWARM, "cluster_size": 2, "designated_agents": WORKERS}
 COUNT_GWBRIDGE_CONTAINERS = "docker network inspect --format '{{len .Containers}}' docker_gwbridge"
-# An engine that has left a swarm makes no way out of the next one's overlays before it is started anew.
+# An engine that has left a swarm creates no gateway bridge for the next swarm before it is restarted.
 LEAVE = "docker swarm leave --force; sleep 1; docker network rm docker_gwbridge; systemctl restart docker"
 
 
 @pytest.fixture(scope="module")
 def swarm() -> Iterator[list[str]]:
-    """The agents, nodes of a swarm that the first of them manages; afterwards the agents are as they were before."""
+    """The agents as nodes of a swarm, the first of them its manager; afterwards their state is restored."""
     before = agent_state()
     try:
         run_on(MANAGER, f"docker swarm init --advertise-addr {address(MANAGER)}")
@@ -46,7 +46,7 @@ def swarm() -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def three(swarm: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Three containers on three agents, of two engines, joined by an overlay."""
+    """Three containers on three agents with two engine versions, connected by an overlay."""
     request = {**SWARM, "designated_agents": swarm, "env": {"GLOO_SOCKET_IFNAME": "chosen"}}
     with Sessions(tmp_path_factory.mktemp("three")) as sessions:
         session = sessions.start(**request)
@@ -56,7 +56,7 @@ def three(swarm: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def networks(agent: str) -> set[str]:
-    """Return the names of an agent's networks; for a manager, also of overlays that it takes no part in."""
+    """Return the names of an agent's networks; for a Swarm manager, also of overlays without a container there."""
     return set(run_on(agent, "docker network ls --format '{{.Name}}'").split())
 
 
@@ -106,7 +106,7 @@ def test_the_default_route_stays_on_the_agents_default_network(three: StartedSes
 def test_restarted_engines_restore_the_session(three: StartedSession) -> None:
     run_on_all("systemctl restart docker", WORKERS)
     seconds = wait_until(lambda: all_can_log_in(three.kernels))
-    print(f"whole {seconds:.1f} s after the engines were up")
+    print(f"restored {seconds:.1f} s after the engines were up")
 
 
 def test_swarm_manager_may_run_no_container(sessions: Sessions, three: StartedSession) -> None:
@@ -115,7 +115,7 @@ def test_swarm_manager_may_run_no_container(sessions: Sessions, three: StartedSe
     assert sorted(kernel["agent"] for kernel in run.record["kernels"]) == WORKERS
     ours, other = (record["network"]["name"] for record in (run.record, three.record))
     assert {ours, other} <= networks(MANAGER)
-    # It is over: the next run removes it, and its overlay with it; the other one stays.
+    # The session has ended: the next run removes it with its overlay, but not the other one.
     assert sessions.run("schedule_sessions").code == 0
     assert sessions.list_by_name() == {}
     assert networks(MANAGER) & {ours, other} == {other}
@@ -140,6 +140,6 @@ def test_a_tunnel_needs_another_port_than_the_swarm(sessions: Sessions, three: S
     assert agent_state() == sessions.initial_state
     run = sessions.create(**{**SWARM, "network_driver": "vxlan"}, vxlan_port=7789)
     assert run.code == 0, run.output
-    # Both at once: neither hears the other.
+    # Both networks work at the same time.
     assert all_can_log_in(run.record["kernels"])
     assert all_can_log_in(three.kernels)

@@ -1,4 +1,4 @@
-"""Where agents meet: IPv4 or IPv6, narrow or taken, and what is said where they cannot."""
+"""Underlays: IPv4 or IPv6, a small MTU, used ports and subnets, and the errors of unusable ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ON_TWO = {**TWO, "designated_agents": ["agent1", "agent2"]}
 
 @contextmanager
 def arranged(agent: str, begin: str, end: str) -> Iterator[None]:
-    """Arrange something on an agent for a while."""
+    """Run a shell line on an agent, and another one afterwards to undo it."""
     run_on(agent, begin)
     try:
         yield
@@ -32,7 +32,7 @@ def arranged(agent: str, begin: str, end: str) -> Iterator[None]:
 
 @pytest.fixture
 def ipv6_underlay() -> Iterator[dict[str, str]]:
-    """Give each agent an IPv6 address on the underlay; return them by agent."""
+    """Give each agent an IPv6 underlay address; return them by agent."""
     addresses = {agent: f"fd00:6261:6900::{number}" for number, agent in enumerate(AGENTS, 1)}
     for agent, address in addresses.items():
         run_on(agent, f"ip -6 addr add {address}/64 dev eth0 nodad")

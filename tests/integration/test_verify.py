@@ -1,4 +1,4 @@
-"""A session is verified, and faults that are made for real are named, repaired and gone."""
+"""Verification of sessions: injected faults are reported and repaired."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING = {"name": None, "tcp": None, "frame": None, "ssh": None, "ssh_error": N
 
 @pytest.fixture(scope="module", autouse=True)
 def storage() -> Iterator[None]:
-    """Have a folder of one name on each agent, each on storage of its own, where user work may not write."""
+    """Create a folder of the same name on each agent's local storage, not writable for user work."""
     run_on_all(f"mkdir {FOLDER}")
     yield
     run_on_all(f"rmdir {FOLDER}")
@@ -30,7 +30,7 @@ def storage() -> Iterator[None]:
 
 @pytest.fixture
 def writable_storage() -> Iterator[None]:
-    """Let user work write there for a while."""
+    """Make the folder writable for user work for a while."""
     run_on_all(f"chmod 1777 {FOLDER}")
     yield
     run_on_all(f"chmod 755 {FOLDER}")
@@ -38,7 +38,7 @@ def writable_storage() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
-    """Four containers over three agents, of two engines."""
+    """Four containers on three agents with two engine versions."""
     with started_session(tmp_path_factory.mktemp("verify"), **FOUR, mounts=MOUNTS) as session:
         yield session
 
@@ -95,7 +95,7 @@ def test_unreachable_agent_is_a_finding(four: StartedSession, unreachable_agent2
 
 
 def break_everything(four: list[Kernel]) -> dict[str, list[str]]:
-    """Make one fault of each kind, none of which hides another; return what names them, by agent."""
+    """Inject one fault of each kind, none of which hides another; return the expected messages by agent."""
     by_agent = {agent: [container for container in four if container["agent"] == agent] for agent in AGENTS}
     first = max(AGENTS, key=lambda agent: len(by_agent[agent]))
     second, third = (agent for agent in AGENTS if agent != first)

@@ -1,6 +1,6 @@
-"""What outsiders reach is found out from outside, and told: nothing of agents, and of gateways what is expected.
+"""Probes from outside and their report: nothing on agents is open, and on gateways only expected ports.
 
-Each case takes the fewest ports and hosts that show it: the order of the first two is that of fault and repair.
+Each test probes as few ports and hosts as possible. The first two belong in this order: fault, then repair.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.integration.sessions import Sessions
 
 pytestmark = pytest.mark.isolation
 
-#: Where something listens or could, what is published of sessions, and some where nothing is.
+#: Ports of services, published ports of sessions, and some unused ones.
 PORTS = "20-30,80,111,443,2375-2377,8070-8100,30000-32000"
 LISTENING = 8077
 FOREIGN = "verify-isolation-foreign"
@@ -31,7 +31,7 @@ LEFTOVERS = "ip route show proto 186; ip -6 route show proto 186"
 
 
 def verify(folder: Path, *options: str, ports: str = PORTS, **variables: object) -> Run:
-    """Run ``verify_isolation`` on fewer ports than all, and see that it leaves no route on the outsider."""
+    """Run ``verify_isolation`` on some ports, and check that it leaves no route on the probe host."""
     extra_vars = {f"firewall_{name}": value for name, value in variables.items()}
     run = run_playbook("verify_isolation", folder, {"firewall_probe_ports": ports, **extra_vars}, *options)
     assert run_on("user1", LEFTOVERS) == ""
@@ -39,19 +39,19 @@ def verify(folder: Path, *options: str, ports: str = PORTS, **variables: object)
 
 
 def findings_of(run: Run, host: str) -> list[dict[str, Any]]:
-    """Return what was found of a host that must not be."""
+    """Return the findings of a host."""
     return [finding for finding in run.record["findings"] if finding["target"] == host]
 
 
 def open_ports(run: Run, host: str) -> set[tuple[str, str, int]]:
-    """Return the single ports that were found open."""
+    """Return the open ports among the findings of a host."""
     opened = (finding for finding in findings_of(run, host) if finding["state"] == "open")
     return {(finding["address"], finding["protocol"], finding["port"]) for finding in opened}
 
 
 @contextmanager
 def without_rules(host: str) -> Iterator[None]:
-    """Take the rules of a host unreachable_run for a while."""
+    """Remove the rules of a host for a while."""
     with reconcile_paused(host, unit=RECONCILE_AGENT if host in AGENTS else RECONCILE_FIREWALL):
         run_on(host, f"nft delete table {TABLE}")
         yield
@@ -59,7 +59,7 @@ def without_rules(host: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
-    """Return the addresses of containers of agent1: those of a session, and one of somebody else that is published."""
+    """Return the addresses of agent1's containers: those of a session, and a foreign one with a published port."""
     foreign = (
         f"docker run --detach --name {FOREIGN} --publish {PUBLISHED}:{PUBLISHED} lab/python:1"
         f" python3 -m http.server {PUBLISHED}"
@@ -90,7 +90,7 @@ def test_agent_without_rules_is_reported_open(containers: set[str], tmp_path: Pa
 
 
 def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[str], tmp_path: Path) -> None:
-    """Closed again with the rules that were unreachable_run: nothing is found of agent1 either."""
+    """The rules that were removed are restored, so agent1 has no findings either."""
     run = verify(tmp_path)
     probed = {(entry["target"], entry["address"]): entry for entry in run.record["tried"]}
     assert (run.code, run.record["ok"]) == (0, True), run.output
@@ -114,12 +114,12 @@ def test_only_the_gateway_is_open_and_all_addresses_are_probed(containers: set[s
 def test_unexpected_gateway_port_is_reported_as_by_nmap(tmp_path: Path) -> None:
     gateway = address("gateway1")
     try:
-        run_on("gateway1", f"systemd-run --unit verify-door python3 -m http.server {LISTENING}")
+        run_on("gateway1", f"systemd-run --unit verify-listener python3 -m http.server {LISTENING}")
         with without_rules("gateway1"):
             run = verify(tmp_path, "--limit", "localhost,gateway1,user1")
             scanned = scan([gateway], PORTS)
     finally:
-        run_on("gateway1", "systemctl stop verify-door", check=False)
+        run_on("gateway1", "systemctl stop verify-listener", check=False)
     expected = {port["port"] for port in run.record["expected"] if port["open"]}
     ours = {port for host, _protocol, port in open_ports(run, "gateway1") if host == gateway} | expected
     assert run.code != 0
@@ -132,17 +132,17 @@ def test_unexpected_gateway_port_is_reported_as_by_nmap(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def unreachable_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """What is found where agent2 cannot be asked, and agent3 is at an address that nobody has."""
-    folder = tmp_path_factory.mktemp("unreachable_run")
+    """The run with agent2 unreachable, and agent3 at an unused address."""
+    folder = tmp_path_factory.mktemp("unreachable")
     unused = {"ansible_host": unused_address(), "ansible_ssh_timeout": UNREACHABLE["ansible_ssh_timeout"]}
-    # A route that a killed run has left goes with the next.
+    # The next run removes a route left by a killed one.
     run_on("user1", f"ip route add 198.18.0.1 via {address('agent1')} proto 186")
     assert run_on("user1", LEFTOVERS) != ""
     return verify(folder, *inventory_options(folder, agent2=UNREACHABLE, agent3=unused), ports="22")
 
 
 def unused_address() -> str:
-    """Return an address of the agents' network that nobody has."""
+    """Return an unused address of the agents' network."""
     return address("agent3").rpartition(".")[0] + ".250"
 
 

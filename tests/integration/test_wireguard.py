@@ -1,4 +1,4 @@
-"""WireGuard under the tunnels of sessions: nothing goes beside it, nobody gets in, and it comes and goes as a whole."""
+"""WireGuard under the tunnels of sessions: no plain traffic, no spoofed packets, enabled on all agents or none."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ PEERS = f"wg show {WIREGUARD_DEVICE} peers"
 
 
 class Encrypted(NamedTuple):
-    """Three containers on three agents with WireGuard, and all that was printed on the way there."""
+    """Three containers on three agents with WireGuard, and the output of the runs that created them."""
 
     session: StartedSession
     output: str
 
 
 def with_wireguard(folder: Path, *agents: str) -> list[str]:
-    """Return the options with which some agents have WireGuard, by the lab's inventory."""
+    """Return the options of the lab's inventory with WireGuard on some agents."""
     return inventory_options(folder, **{agent: {"agent_underlay_encryption": "wireguard"} for agent in agents})
 
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
-    """Switch encryption on and start a session; in the end, nothing of either is left."""
+    """Enable encryption and start a session; afterwards both are removed."""
     folder = tmp_path_factory.mktemp("wireguard")
     before = agent_state()
     options = [*with_wireguard(folder, *AGENTS), "-vvv", "--diff"]
@@ -76,7 +76,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
 
 
 def sniff_ports(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tuple[int, int]]:
-    """Run lines on hosts and return the UDP ports (IP version, port) that were sent to across an agent's interface."""
+    """Run lines on hosts and return the UDP ports (IP version, port) addressed on an agent's interface meanwhile."""
     listening = ssh(agent, run_line("sniff", "eth0", seconds))
     with subprocess.Popen(listening, stdout=subprocess.PIPE, text=True) as tap:
         assert tap.stdout
@@ -86,7 +86,7 @@ def sniff_ports(agent: str, seconds: float, *lines: tuple[str, str]) -> set[tupl
 
 
 def copy_command(source: Kernel, target: Kernel) -> tuple[str, str]:
-    """Return the host and the line on it that brings some traffic from one container to another."""
+    """Return a host and a shell line that sends traffic from one container to another."""
     read = shlex.join(["ssh", "-o", "ConnectTimeout=3", target["hostname"], "head -c 300000 /dev/zero"])
     return source["agent"], f"docker exec --user work {source['container']} {read} | wc -c"
 
@@ -110,7 +110,7 @@ def test_private_keys_are_readable_by_root_only_and_not_logged(encrypted: Encryp
 
 def test_a_second_run_changes_nothing(encrypted: Encrypted, tmp_path: Path) -> None:
     options = [*with_wireguard(tmp_path, *AGENTS), "--diff"]
-    # One agent of each suite.
+    # One agent of each Debian release.
     provisioned = run_playbook("provision_agents", tmp_path, {}, *options, "--limit", "agent1,agent3")
     again = encrypted.session.create_again(*options)
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
@@ -153,7 +153,7 @@ def test_spoofed_peer_datagrams_are_dropped(encrypted: Encrypted) -> None:
         assert listening.stdout.readline() == "ready\n"
         ports = sniff_ports("agent1", 3, forging, hello)
         received = json.loads(listening.communicate(timeout=TIMEOUT)[0])
-    assert {(4, TUNNEL), (6, TUNNEL)} <= ports, "the forged datagrams did not even come to the agent"
+    assert {(4, TUNNEL), (6, TUNNEL)} <= ports, "the forged datagrams did not reach the agent"
     assert received == ["a peer"]
 
 
@@ -162,7 +162,7 @@ def test_without_the_device_nothing_is_sent_unencrypted(encrypted: Encrypted) ->
     with reconcile_paused("agent1"):
         run_on("agent1", f"systemctl stop {UNIT_WIREGUARD}")
         ports = sniff_ports("agent1", 4, copy_command(session.container_on("agent1"), session.container_on("agent3")))
-        # Peers may go on with their handshakes; what is carried does not go around the device.
+        # Handshakes of peers may continue; session traffic does not bypass the device.
         assert {port for _version, port in ports if port == TUNNEL} == set()
     wait_until(lambda: all_can_log_in(session.kernels))
     journal = run_on("agent1", f"journalctl --unit {RECONCILE_AGENT} --no-pager --since -2min")
@@ -191,7 +191,7 @@ def test_rebooted_agent_rejoins_the_mesh(encrypted: Encrypted) -> None:
     is_back = reboot("agent3")
     wait_until(lambda: is_back() and engine_answers("agent3"))
     seconds = wait_until(lambda: all_can_log_in(encrypted.session.kernels))
-    print(f"whole {seconds:.1f} s after the engine was up")
+    print(f"restored {seconds:.1f} s after the engine was up")
 
 
 def test_mixed_encryption_is_refused(encrypted: Encrypted, tmp_path: Path) -> None:

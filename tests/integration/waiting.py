@@ -1,4 +1,4 @@
-"""Waiting for what comes by itself."""
+"""Waits for conditions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 180, pause: float = 0.3) -> float:
-    """Look again and again until something holds, at most for so many seconds; return how many it took."""
+    """Poll a condition until it is true, at most for ``seconds``; return how many seconds that took."""
     started_at = time.monotonic()
     while not (result := condition()):
         assert time.monotonic() - started_at < seconds, (
-            f"it did not come about within {seconds} s; last seen: {result!r}"
+            f"the condition was not true within {seconds} s; last result: {result!r}"
         )
         time.sleep(pause)
     return time.monotonic() - started_at

@@ -1,6 +1,6 @@
 """Sum numbers over all containers of a session with PyTorch: `all_reduce.py COUNT`, started by torchrun.
 
-Each process prints, as JSON, where it runs, its rank, how many they are, and whether the sum is right.
+Each process prints as JSON: its host, its rank, the number of processes, and whether the sum is correct.
 """
 
 from __future__ import annotations

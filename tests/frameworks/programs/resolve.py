@@ -1,4 +1,4 @@
-"""Print, as JSON, which cluster TensorFlow finds, and its own place there."""
+"""Print as JSON the cluster that TensorFlow resolves, and the process's own task."""
 
 from __future__ import annotations
 

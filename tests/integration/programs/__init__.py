@@ -1,4 +1,4 @@
-"""Programs that tests run on hosts and in containers: each is one file that needs nothing but Python."""
+"""Programs that tests run on hosts and in containers: single files that need only Python."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def source(name: str) -> str:
 
 
 def run_line(name: str, *arguments: object) -> str:
-    """Return the shell line that runs the program ``name`` where its file is not."""
+    """Return the shell line that runs the program ``name`` from its source, without a file."""
     return shlex.join(["python3", "-c", source(name), *map(str, arguments)])

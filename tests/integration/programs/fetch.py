@@ -1,4 +1,4 @@
-"""Print what is at each URL: `fetch.py URL…`."""
+"""Print the content of each URL: `fetch.py URL…`."""
 
 from __future__ import annotations
 

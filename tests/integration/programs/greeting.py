@@ -1,4 +1,4 @@
-"""Print the first line that a TCP server says by itself: `greeting.py ADDRESS PORT`."""
+"""Print the banner of a TCP server: `greeting.py ADDRESS PORT`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Hold a TCP connection to port 22 of a host while rules change: `hold_connection.py ADDRESS`.
 
-Prints `open` once it is there. After a line on standard input it sends something, and prints what comes back, or
+Prints `open` once connected. After a line on standard input it sends data, and prints the response, or
 `silence`.
 """
 

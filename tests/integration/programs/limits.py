@@ -1,4 +1,4 @@
-"""Print what a container lets its user have, as JSON: cores, memory, shared memory, open files, locked memory."""
+"""Print the limits inside a container as JSON: cores, memory, shared memory, open files, locked memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Listen at a UDP port for some seconds, IPv4 and IPv6: `listen.py PORT SECONDS`.
+"""Listen on a UDP port for some seconds, IPv4 and IPv6: `listen.py PORT SECONDS`.
 
-Prints `ready` when it listens, and at the end all texts that came, as JSON.
+Prints `ready` when it listens, and at the end all payloads received, as JSON.
 """
 
 from __future__ import annotations

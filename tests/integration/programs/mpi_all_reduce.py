@@ -1,6 +1,6 @@
 """Sum numbers over four processes of Open MPI: `mpi_all_reduce.py COUNT`.
 
-Each prints, as JSON: its host, its rank, the exit code of the sum, whether the sum is right.
+Each prints as JSON: its host, its rank, the return code of the reduction, whether the sum is correct.
 """
 
 from __future__ import annotations

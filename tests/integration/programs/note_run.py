@@ -1,6 +1,6 @@
-"""Stands in for ansible-playbook: notes how it was run in the file `notes` beside it.
+"""A fake ansible-playbook: appends its arguments and environment to the file `notes` beside it.
 
-The file `conduct` beside it, if any, says how many seconds a run takes, and its exit code.
+The optional file `conduct` beside it contains the duration of a run in seconds, and its exit code.
 """
 
 from __future__ import annotations

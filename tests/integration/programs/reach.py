@@ -1,6 +1,6 @@
-"""Try targets, `[protocol, address, port]` each, all at once: `reach.py '[["tcp", "192.0.2.7", 22], …]'`.
+"""Probe targets, `[protocol, address, port]` each, concurrently: `reach.py '[["tcp", "192.0.2.7", 22], …]'`.
 
-Prints those that answer, as JSON. Whatever comes back counts: a connection, a refusal, an ICMP error.
+Prints those that respond, as JSON. Any response counts: a connection, a refusal, an ICMP error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KINDS = {"tcp": (socket.SOCK_STREAM, 0), "udp": (socket.SOCK_DGRAM, 0), "icmp": 
 
 
 def answers(target: list[str | int]) -> bool:
-    """Tell whether anything comes back from a target."""
+    """Tell whether a target sends any response."""
     protocol, address, port = target
     with socket.socket(socket.AF_INET, *KINDS.get(str(protocol), (socket.SOCK_RAW, UNUSED_PROTOCOL))) as probe:
         probe.settimeout(TIMEOUT)

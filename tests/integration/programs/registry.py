@@ -1,7 +1,7 @@
-"""A small registry that images are pulled from: ``python3 registry.py ARCHIVE [--login FILE] [--rate BYTES]``.
+"""A minimal image registry: ``python3 registry.py ARCHIVE [--login FILE] [--rate BYTES]``.
 
-It serves the images of a file that `docker save` could have written, on port 5000 of the loopback interface, where
-engines take plain HTTP. It prints its process id once it listens, and goes on in the background. It needs nothing but
+It serves the images of a file in the format of `docker save`, on port 5000 of the loopback interface, where
+engines accept plain HTTP. It prints its process id once it listens, and continues in the background. It needs only
 Python, since it runs on an agent. (https://distribution.github.io/distribution/spec/api/)
 """
 
@@ -21,13 +21,13 @@ from typing import Any
 ADDRESS = ("127.0.0.1", 5000)
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
-# As it is: other versions of zlib would give other bytes, and so another digest.
+# Uncompressed: other versions of zlib would produce other bytes, and so another digest.
 LAYER = "application/vnd.docker.image.rootfs.diff.tar"
 CHUNK = 16 << 10
 
 
 class Content:
-    """What the registry has: blobs and manifests by digest, and the digests of the manifests by tag."""
+    """The registry's content: blobs and manifests by digest, and the digests of the manifests by tag."""
 
     def __init__(self, archive: Path) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -52,7 +52,7 @@ class Content:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for one connection; its attributes are the registry's."""
+    """Request handler; its class attributes configure the registry."""
 
     protocol_version = "HTTP/1.1"
     content: Content
@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def log_message(self, *_said: object) -> None:
-        """Say nothing: nobody reads it."""
+        """Suppress the log."""
 
     def _answer(self, *, body: bool) -> None:
         expected = "Basic " + base64.b64encode(self.login.encode()).decode()
@@ -107,11 +107,11 @@ def _digest(content: bytes) -> str:
 
 
 def main() -> None:
-    """Serve until it is killed."""
+    """Serve until killed."""
     parser = argparse.ArgumentParser(description="A registry to pull from.")
     parser.add_argument("archive", type=Path, help="the file of the images")
-    parser.add_argument("--login", type=Path, help="a file with USERNAME:PASSWORD, who alone may pull")
-    parser.add_argument("--rate", type=int, default=0, help="bytes in a second for each connection, 0 for all it takes")
+    parser.add_argument("--login", type=Path, help="a file with the USERNAME:PASSWORD required to pull")
+    parser.add_argument("--rate", type=int, default=0, help="bytes per second of each connection, 0 for no limit")
     options = parser.parse_args()
     Handler.content, Handler.rate = Content(options.archive), options.rate
     Handler.login = options.login.read_text().strip() if options.login else ""

@@ -1,6 +1,6 @@
-"""Sign a token as a gateway does: `sign_token.py KEY`; an empty KEY stands for one that nobody knows.
+"""Sign a token as a gateway does: `sign_token.py KEY`; with an empty KEY, a new random key is used.
 
-Standard input has the header and the claims, as JSON.
+Reads the header and the claims from standard input, as JSON.
 """
 
 from __future__ import annotations

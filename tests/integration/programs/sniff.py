@@ -1,6 +1,6 @@
-"""See which UDP ports are sent to across an interface: `sniff.py INTERFACE SECONDS`.
+"""Capture the UDP destination ports on an interface: `sniff.py INTERFACE SECONDS`.
 
-Prints `ready` when it looks, and at the end the pairs of IP version and port, as JSON.
+Prints `ready` when it captures, and at the end the pairs of IP version and port, as JSON.
 """
 
 from __future__ import annotations

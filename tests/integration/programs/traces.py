@@ -1,6 +1,6 @@
-"""Print what a session could leave behind on an agent, in a form that can be compared: `traces.py STATE_FOLDER`.
+"""Print what a session could leave behind on an agent, as text that can be compared: `traces.py STATE_FOLDER`.
 
-The engine is asked directly, since its command line costs ten times as much.
+It queries the engine's API directly, because the command line takes ten times as long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENGINE = "/var/run/docker.sock"
 
 
 def ask_engine(path: str) -> Any:
-    """Return what the engine answers to a GET request."""
+    """Return the engine's response to a GET request."""
     with socket.socket(socket.AF_UNIX) as engine:
         engine.connect(ENGINE)
         engine.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
@@ -29,11 +29,11 @@ def ask_engine(path: str) -> Any:
 
 
 def files(folder: Path) -> Iterator[str]:
-    """Yield all that is in a folder, with modes, owners and sizes."""
+    """Yield all files in a folder, with modes, owners and sizes."""
     for path in (folder, *folder.rglob("*")):
-        with contextlib.suppress(FileNotFoundError):  # a file that was only being written
+        with contextlib.suppress(FileNotFoundError):  # a temporary file
             stated = path.lstat()
-            # A folder keeps the size that it needed once.
+            # A directory does not shrink.
             size = 0 if stat.S_ISDIR(stated.st_mode) else stated.st_size
             yield f"{path.relative_to(folder)} {stated.st_mode & 0o7777:o} {stated.st_uid} {size}"
 

@@ -1,7 +1,7 @@
 """A web app for tests, in one file without dependencies: `web_app.py ADDRESS PORT NAME`.
 
-It says what it was asked, as JSON; `/slow/SECONDS` thinks first, a WebSocket gets back what it sends, a header `Want-X`
-comes back as `X`.
+It returns each request as JSON; `/slow/SECONDS` waits first, a WebSocket is echoed, a request header `Want-X`
+is returned as `X`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 async def serve(name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request."""
+    """Handle one request."""
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     method, path, _version = lines[0].split(" ")
     headers = [line.split(": ", 1) for line in lines[1:] if line]
@@ -36,7 +36,7 @@ async def serve(name: str, reader: asyncio.StreamReader, writer: asyncio.StreamW
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: str) -> None:
-    """Accept a WebSocket, and send back each short frame until the client goes."""
+    """Accept a WebSocket, and echo each short frame until the client disconnects."""
     accept = base64.b64encode(hashlib.sha1((key + MAGIC).encode()).digest()).decode()
     writer.write(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -1,8 +1,8 @@
-"""A user's client for tests, in one file without dependencies: asks what standard input says as JSON, tells what came.
+"""A web client for tests, in one file without dependencies: reads a job as JSON from standard input, prints results.
 
-`{"host": …, "requests": [{"path": …, "headers": {…}, "name": …}]}` asks one after the other. With
-`{"host": …, "load": {"path": …, "headers": …, "at_once": 500, "seconds": …, "socket": …}}`, so many requests are always
-in flight for that long, and a WebSocket at the path `socket` says something every 50 ms.
+`{"host": …, "requests": [{"path": …, "headers": {…}, "name": …}]}` sends the requests one after the other. With
+`{"host": …, "load": {"path": …, "headers": …, "at_once": 500, "seconds": …, "socket": …}}`, that many requests are
+in flight for that long, and a WebSocket at the path `socket` sends a frame every 50 ms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TLS.verify_mode = ssl.CERT_NONE
 
 
 async def call(host: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Send one request on a connection of its own; return status, headers and body."""
+    """Send one request over a new connection; return status, headers and body."""
     reader, writer = await asyncio.open_connection(host, 443, ssl=TLS)
     headers = {"Host": request.get("name", host), "Connection": "close", **request.get("headers", {})}
     head = f"{request.get('method', 'GET')} {request['path']} HTTP/1.1\r\n"
@@ -53,7 +53,7 @@ class WebSocket:
         self.status = int(head.split(b" ")[1])
 
     async def say(self, text: bytes) -> bytes:
-        """Send a short text and return what comes back."""
+        """Send a short text and return the reply."""
         mask = os.urandom(4)
         coded = bytes(byte ^ mask[place % 4] for place, byte in enumerate(text))
         self._writer.write(bytes([0x81, 0x80 | len(text)]) + mask + coded)
@@ -63,7 +63,7 @@ class WebSocket:
 
 
 async def chat(host: str, load: dict[str, Any], until: float) -> int:
-    """Keep one WebSocket open and busy until then; return how many answers it got. It fails when it is cut."""
+    """Keep one WebSocket open and busy until then; return the number of replies. Raises when it is disconnected."""
     socket = WebSocket()
     await socket.open(host, load["socket"], load["headers"])
     if socket.status != 101:
@@ -71,13 +71,13 @@ async def chat(host: str, load: dict[str, Any], until: float) -> int:
     while time.monotonic() < until:
         payload = os.urandom(8)
         if await socket.say(payload) != payload:
-            raise RuntimeError("another answer")
+            raise RuntimeError("unexpected reply")
         await asyncio.sleep(0.05)
     return socket.frames
 
 
 async def repeat_request(host: str, load: dict[str, Any], until: float, results: Counter[str]) -> None:
-    """Ask again and again until then, and count what comes of it."""
+    """Repeat a request until then, and count the results."""
     while time.monotonic() < until:
         try:
             results[str((await call(host, load))["status"])] += 1
@@ -86,12 +86,12 @@ async def repeat_request(host: str, load: dict[str, Any], until: float, results:
 
 
 async def run_load(host: str, load: dict[str, Any]) -> dict[str, Any]:
-    """Keep many requests in flight; return what came of them, by status or error, and the WebSocket's frames."""
+    """Keep many requests in flight; return the count of each status or error, and of the WebSocket's frames."""
     until, results = time.monotonic() + load["seconds"], Counter[str]()
     frames, *_rest = await asyncio.gather(
         chat(host, load, until), *(repeat_request(host, load, until, results) for _number in range(load["at_once"]))
     )
-    return {"seen": dict(results), "frames": frames}
+    return {"results": dict(results), "frames": frames}
 
 
 async def main() -> None:
@@ -102,7 +102,7 @@ async def main() -> None:
         socket = WebSocket()
         await socket.open(job["host"], job["socket"]["path"], job["socket"]["headers"])
         received = (await socket.say(b"hello")).decode() if socket.status == 101 else None
-        print(json.dumps({"status": socket.status, "heard": received}))
+        print(json.dumps({"status": socket.status, "received": received}))
     else:
         print(json.dumps([await call(job["host"], request) for request in job["requests"]]))
 
