@@ -1,6 +1,6 @@
-"""The benchmark: what sessions cost, beside what the same containers cost otherwise. Never a test with a limit.
+"""The benchmark: the cost of sessions compared with that of the same containers created by other means.
 
-It calls the collection's own code too, which the checkout has as an installed collection in its environment.
+It never fails because of a figure. It also calls the collection's code, which is installed in the environment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure everything side by side, in one run, and write docs/bench.json and the tables that are made of it."""
+"""Measure everything in one run, and write docs/bench.json and the tables generated from it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Samples = dict[str, list[float]]
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What measures the figures of a part in so many rounds, and how many those are unless others are chosen."""
+    """The function that measures the figures of a part, given a number of rounds, and the default of that number."""
 
     measure: Callable[[int], Samples]
     rounds: int = ROUNDS
     needs_lab: bool = True
 
 
-# What has no rounds is measured once. Slow parts have fewer, so that all of them take 20 minutes at most.
+# Parts without rounds are measured once. Slow parts have fewer, so that all together take 20 minutes at most.
 PARTS = {
     "code": Part(lambda _rounds: code_size.measure(), needs_lab=False),
     "planner": Part(lambda _rounds: planner.measure(), needs_lab=False),
@@ -53,7 +53,7 @@ PARTS = {
 
 
 def measure(names: Sequence[str], rounds: int | None, samples: Samples) -> list[str]:
-    """Add the figures of parts to ``samples`` and return why parts failed; one that fails stops no other."""
+    """Add the figures of parts to ``samples`` and return the errors; a failed part does not stop the others."""
     failures: list[str] = []
     for name in names:
         part, began = PARTS[name], time.monotonic()
@@ -61,7 +61,7 @@ def measure(names: Sequence[str], rounds: int | None, samples: Samples) -> list[
         try:
             values = part.measure(rounds or part.rounds)
             if values.keys() != figures.of_part(name):
-                raise BenchError(f"{sorted(values.keys() ^ figures.of_part(name))} is too much, or missing")
+                raise BenchError(f"{sorted(values.keys() ^ figures.of_part(name))} are unexpected or missing")
             samples |= values
         except (BenchError, AssertionError) as error:
             failures.append(f"{name}: {error}")
@@ -70,7 +70,7 @@ def measure(names: Sequence[str], rounds: int | None, samples: Samples) -> list[
 
 
 def write(context: report.Context, samples: Samples) -> None:
-    """Write what was measured into the report and the tables, and print it."""
+    """Write the measured figures into the report and the tables, and print them."""
     merged = report.merge(report.load(), context, samples)
     report.save(merged)
     tables.write(merged)
@@ -79,11 +79,11 @@ def write(context: report.Context, samples: Samples) -> None:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options; ``only`` is a list of parts, all of them where none is chosen."""
+    """Return the options; ``only`` is a list of parts, by default all of them."""
     parser = argparse.ArgumentParser(prog="tests/bench/run", description=__doc__)
     parts = ", ".join(PARTS)
-    parser.add_argument("--only", metavar="PART,…", help=f"measure these and keep all other figures: {parts}")
-    parser.add_argument("--rounds", type=int, help=f"how often each is measured (default: {ROUNDS}, slow parts fewer)")
+    parser.add_argument("--only", metavar="PART,…", help=f"measure only these and keep all other figures: {parts}")
+    parser.add_argument("--rounds", type=int, help=f"number of rounds (default: {ROUNDS}, slow parts fewer)")
     options = parser.parse_args(arguments)
     options.only = options.only.split(",") if options.only else list(PARTS)
     unknown = [name for name in options.only if name not in PARTS]
@@ -95,11 +95,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; its exit code says only whether everything worked, not whether a figure is as wanted."""
+    """Run the benchmark; the exit code is 1 if a part failed, regardless of whether figures reach their bounds."""
     options = parse(arguments)
     if any(PARTS[name].needs_lab for name in options.only) and not lab.is_up():
         sys.exit("bench: the lab is not up: run `make lab`")
-    # Whatever ends it, what was made is removed.
+    # Everything is removed after SIGTERM too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     context = report.read_context(options.rounds or ROUNDS)
     print(f"bench: {context.machine['cores']} cores, load average {context.load} before")
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         failures = measure(options.only, options.rounds, samples)
     finally:
-        # Also what was measured before somebody interrupted it.
+        # Also after an interrupt.
         if samples:
             write(context, samples)
     for failure in failures:

@@ -1,4 +1,4 @@
-"""How long it takes until a container has its session's network, ours and Docker Swarm's, as the engine sees it."""
+"""Measures the time to attach a container to a session's network and to a Docker Swarm overlay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def attach_to_session_network() -> tuple[float, float]:
 
 
 def attach_to_swarm() -> tuple[float, float]:
-    """Return the same of an overlay of a swarm that this agent has not seen yet."""
+    """Return the same for a Swarm overlay that is new on this agent."""
     make_overlay(NAME)
     try:
         return _attach("true", "", "true")
@@ -41,11 +41,11 @@ def attach_to_swarm() -> tuple[float, float]:
 
 
 def _attach(make: str, default: str, undo: str) -> tuple[float, float]:
-    """Time both on the far agent. An overlay joins its containers to a second network by itself, ours is told to."""
+    """Time both on the far agent. Overlays connect containers to a second network automatically, ours explicitly."""
     container = f"--label {LABEL}=attach {SLEEP}"
     join = f"docker network connect {default} {NAME}-1 && " if default else ""
     create = f"docker create --name {NAME}-1 --network {NAME} {container}"
-    # What an earlier run left is removed first, and what this one made at the end, however it ends.
+    # Leftovers of an earlier run are removed first, and those of this one at the end, even if it fails.
     clean = f"{{ docker rm --force {NAME}-1 {NAME}-2; {undo}; }} >/dev/null 2>&1"
     script = f"""
         {clean}

@@ -1,4 +1,4 @@
-"""What sessions are compared with: parallel ``docker run``, a loop of ``community.docker``, and an empty playbook."""
+"""The baselines: parallel ``docker run``, a loop of ``community.docker``, and an empty playbook."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def empty_playbook() -> Cost:
 
 
 def docker_run(workload: Workload) -> Cost:
-    """Return the cost of ``docker run`` for all containers at once, over an open SSH connection to each agent.
+    """Return the cost of ``docker run`` for all containers in parallel, over an open SSH connection to each agent.
 
-    Nothing but the containers is made: no network, no names, no keys, no check that anything works.
+    Only the containers are created: no network, no names, no keys, no check that anything works.
     """
     # A connection that has expired is opened again before the clock starts.
     lab.run_on_each(dict.fromkeys(workload.agents, "true"))
@@ -54,7 +54,7 @@ def community_docker(workload: Workload) -> Cost:
 
 
 def remove_all(agents: Iterable[str]) -> None:
-    """Remove every container and network that the benchmark has made by itself; those of a swarm go with the swarm."""
+    """Remove every container and local network of the benchmark; those of a swarm are removed with the swarm."""
     selection = f"--filter label={LABEL} --quiet"
     line = (
         f"docker ps --all {selection} | xargs --no-run-if-empty docker rm --force --volumes >/dev/null && "
@@ -64,7 +64,7 @@ def remove_all(agents: Iterable[str]) -> None:
 
 
 def _docker_runs(count: int) -> str:
-    """Return a shell line that runs that many containers at once, and fails where one of them does."""
+    """Return a shell line that runs that many containers in parallel, and fails if one of them does."""
     options = f"--label {LABEL}=run --memory {MEMORY} --memory-swap {MEMORY}"
     runs = "".join(
         f"docker run --detach --cpuset-cpus {index % 2} {options} {IMAGE} sleep infinity >/dev/null & p{index}=$!; "

@@ -1,4 +1,4 @@
-"""How much code there is: lines and modules of the plugins that git tracks."""
+"""Counts code: lines and modules of the plugins that git tracks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create eight containers in every way, create the session again, and end it."""
+"""Create eight containers by each means, run the creation again, and terminate the session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = f"{sessions.PREFIX}creation"
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """What everything cost in one round, with one workload."""
+    """All costs of one round, with one workload."""
 
     empty_playbook: Cost
     docker_run: Cost
@@ -28,12 +28,12 @@ class Costs:
     terminate: Cost
 
 
-# What is done with eight containers.
+# Measured with eight containers.
 COMMANDS = ("docker_run", "community_docker", "create", "again", "terminate")
 
 
 def measure(count: int) -> dict[str, list[float]]:
-    """Return the figures of each round, and print what the creations spent their time with."""
+    """Return the figures of each round, and print the task times of the median creations."""
     ensure_other_ansible()
     costs: dict[str, list[Costs]] = {workload.name: [] for workload in WORKLOADS}
     creations: dict[str, list[Run]] = {workload.name: [] for workload in WORKLOADS}
@@ -45,7 +45,7 @@ def measure(count: int) -> dict[str, list[float]]:
                 creations[workload.name].append(creation)
     for name, runs in creations.items():
         median = sorted(runs, key=lambda run: run.cost.wall)[len(runs) // 2]
-        print(f"\ncreate_session, {name}: each task began, took, and was done on each host after (seconds)\n")
+        print(f"\ncreate_session, {name}: start and duration of each task, and of each host (seconds)\n")
         print("\n".join(task_times.table(median)))
     return figures(costs)
 
@@ -75,7 +75,7 @@ def _beyond_start(cost: Costs, command: Cost) -> float:
 
 
 def _take_turns(workload: Workload) -> tuple[Costs, Run]:
-    """Measure everything once. Raises :class:`BenchError` where the session is not where the other containers were."""
+    """Measure everything once. Raises :class:`BenchError` if the session is not placed like the other containers."""
     empty_playbook = baselines.empty_playbook()
     docker_run = baselines.docker_run(workload)
     baselines.remove_all(workload.agents)
@@ -84,7 +84,7 @@ def _take_turns(workload: Workload) -> tuple[Costs, Run]:
     created = sessions.create(NAME, workload.variables)
     placed = Counter(kernel["agent"] for kernel in created.record["kernels"])
     if placed != workload.agents:
-        raise BenchError(f"{NAME} lies on {dict(placed)}, where {workload.agents} was expected")
+        raise BenchError(f"{NAME} is placed on {dict(placed)}, expected {workload.agents}")
     again = sessions.create(NAME, workload.variables).run
     terminate = sessions.terminate(NAME)
     costs = (docker_run, community_docker, created.run.cost, again.cost, terminate.cost)

@@ -1,4 +1,4 @@
-"""Time one decision over many agents."""
+"""Measure the time of one decision over many agents."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ SESSIONS: Sequence[Sequence[Group]] = (equal_containers(16), (Group("main", PLAI
 
 
 def milliseconds(agents: Sequence[AgentFacts], groups: Sequence[Group], *, room: bool) -> float:
-    """Return the median CPU time of a decision; raises :class:`RuntimeError` where it is not the expected one."""
+    """Return the median CPU time of a decision; raises :class:`RuntimeError` if it is not the expected one."""
     times = []
     for _round in range(ROUNDS):
         began = time.process_time()
         placed = place(agents, groups, single_node=False, selection="concentrated")
         times.append(time.process_time() - began)
         if isinstance(placed, Unschedulable) == room:
-            raise RuntimeError(f"room was expected: {room}, and this was decided: {placed}")
+            raise RuntimeError(f"expected capacity: {room}, decision: {placed}")
     return statistics.median(times) * 1000
 
 
 def slowest(size: int) -> float:
-    """Return the milliseconds of the slowest kind of decision over so many agents.
+    """Return the milliseconds of the slowest kind of decision over that many agents.
 
-    Half as many sessions as there are agents hold 90 % of GPUs, or all of them.
+    Half as many sessions as agents hold 90 % of the GPUs, or all of them.
     """
     times = []
     for load, room in ((0.9, True), (1.0, False)):
         agents = cluster(size, load, random.Random(size))
-        # As after a start, where the facts have just been read: no garbage of an earlier size.
+        # As after a start: no garbage of an earlier size.
         gc.collect()
         times += [milliseconds(agents, groups, room=room) for groups in SESSIONS]
     return max(times)

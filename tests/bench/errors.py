@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class BenchError(Exception):
-    """A command that is measured failed, or did something else than what is to be measured; one message."""
+    """A measured command failed, or did not do what is to be measured."""

@@ -1,4 +1,4 @@
-"""The lab as the benchmark uses it: the one file here that knows the helpers of the integration tests."""
+"""The lab for the benchmark: the only file here that uses helpers of the integration tests."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def is_up() -> bool:
 
 
 def run_playbook(name: str, variables: Mapping[str, Any]) -> timing.Run:
-    """Run a playbook of the collection; several may run at once. Raises :class:`BenchError` when it fails."""
+    """Run a playbook of the collection; several may run at once. Raises :class:`BenchError` if it fails."""
     command = laboratory.command(name, make_folder(), variables)
     return timing.run(command, ROOT, laboratory.environment())
 
 
 def run_play(play: Mapping[str, Any], ansible_playbook: str = "ansible-playbook") -> timing.Run:
-    """Run a play, by default with the Ansible of the project. Raises :class:`BenchError` when it fails."""
+    """Run a play, by default with the Ansible of the project. Raises :class:`BenchError` if it fails."""
     path = make_folder() / "playbook.json"
     path.write_text(json.dumps([{"name": "Benchmark", "gather_facts": False, **play}]))
     return timing.run([ansible_playbook, "-i", str(laboratory.INVENTORY), str(path)], ROOT, laboratory.environment())
@@ -56,7 +56,7 @@ def ssh_command(host: str, line: str) -> list[str]:
 
 
 def run_on(host: str, line: str, text: str = "") -> str:
-    """Run a shell line with ``text`` as its input and return what it prints. Raises :class:`BenchError`."""
+    """Run a shell line with ``text`` as its input and return its output. Raises :class:`BenchError`."""
     process = subprocess.run(ssh_command(host, line), input=text, capture_output=True, text=True, check=False)
     if process.returncode:
         raise BenchError(f"{host}: {line!r} ended with {process.returncode}: {process.stdout}{process.stderr}")
@@ -64,12 +64,12 @@ def run_on(host: str, line: str, text: str = "") -> str:
 
 
 def run_on_each(lines: Mapping[str, str]) -> None:
-    """Run a shell line on each host, all at once. Raises :class:`BenchError` when one of them fails."""
+    """Run a shell line on each host in parallel. Raises :class:`BenchError` if one of them fails."""
     in_parallel([partial(run_on, host, line) for host, line in lines.items()])
 
 
 def in_parallel(calls: Iterable[Callable[[], T]], at_most: int = 16) -> list[T]:
-    """Make all calls at once, or as many as that, and return their results in order."""
+    """Make calls in parallel, at most that many, and return their results in order."""
     with ThreadPoolExecutor(at_most) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
@@ -80,27 +80,27 @@ def host_variables(host: str) -> dict[str, Any]:
 
 
 def underlay_address(agent: str) -> str:
-    """Return the address at which an agent meets its peers."""
+    """Return the underlay address of an agent."""
     return str(host_variables(agent)["agent_underlay_address"])
 
 
 def memory_share(parts: int) -> int:
-    """Return the memory, in bytes, of which each agent has room for ``parts`` containers and no more."""
+    """Return the memory per container, in bytes, with which exactly ``parts`` containers fit on each agent."""
     return laboratory.memory_share(parts)
 
 
 def firewall(**variables: Any) -> AbstractContextManager[None]:
-    """Give the agents other firewall rules, ``firewall_*`` variables without their prefix, for a while."""
+    """Apply other firewall rules for a while, given ``firewall_*`` variables without their prefix."""
     return firewalls.temporary_firewall(**variables)
 
 
 def agent_state() -> dict[str, str]:
-    """Return what a session can leave behind on each agent, as text that can be compared."""
+    """Return everything that a session can leave behind on each agent, as text that can be compared."""
     return laboratory.agent_state()
 
 
 def live_sessions() -> list[tuple[str, str, bool]]:
-    """Return the id and name of each session, and whether it only waits."""
+    """Return the id and name of each session, and whether it is pending."""
     queued = [entry for entry in laboratory.queue_entries().values() if entry["state"] != "ended"]
     plans = [stored["plan"] for sessions in laboratory.stored_sessions().values() for stored in sessions]
     sessions = {plan["id"]: (plan["id"], plan["name"], False) for plan in plans}
@@ -109,11 +109,11 @@ def live_sessions() -> list[tuple[str, str, bool]]:
 
 
 def history() -> set[str]:
-    """Return the ids of the ended sessions that the queue remembers."""
+    """Return the ids of the ended sessions in the queue's history."""
     return {entry["id"] for entry in laboratory.queue_entries().values() if entry["state"] == "ended"}
 
 
 def forget(session_ids: Iterable[str]) -> None:
-    """Remove ended sessions from the queue's memory."""
+    """Remove ended sessions from the queue's history."""
     for session_id in session_ids:
         (laboratory.QUEUE / f"{session_id}.json").unlink()

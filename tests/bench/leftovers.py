@@ -1,4 +1,4 @@
-"""Each part of the benchmark begins in an empty lab and leaves it as it was."""
+"""Checks that each part of the benchmark starts in an empty lab and restores it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.bench.errors import BenchError
 
 @contextlib.contextmanager
 def clean_lab() -> Iterator[None]:
-    """Remove what the benchmark makes, before and after, also what an earlier run left that was killed.
+    """Remove everything of the benchmark, before and after, including leftovers of a killed run.
 
-    Raises :class:`BenchError` where there are other sessions, or where something is left behind.
+    Raises :class:`BenchError` if there are other sessions, or if something is left behind.
     """
     _clear()
     others = sorted({name for _id, name, _waiting in lab.live_sessions()})
     if others:
-        raise BenchError(f"other sessions would be measured too: end {', '.join(others)} first")
+        raise BenchError(f"other sessions would be measured too: terminate {', '.join(others)} first")
     before, history = lab.agent_state(), lab.history()
     try:
         yield
@@ -27,7 +27,7 @@ def clean_lab() -> Iterator[None]:
     lab.forget(lab.history() - history)
     differences = list(_differences(before, lab.agent_state()))
     if differences:
-        raise BenchError("the agents are not as they were before:\n" + "\n".join(differences))
+        raise BenchError("the agents were not restored:\n" + "\n".join(differences))
 
 
 def _clear() -> None:

@@ -1,4 +1,4 @@
-"""List the sessions while one of eight containers over three agents is there."""
+"""Measure list_sessions with one session of eight containers on three agents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measure(count: int) -> dict[str, list[float]]:
             empty = baselines.empty_playbook()
             run, records = sessions.list_all()
             if [(record["name"], record["status"]) for record in records] != [(NAME, "RUNNING")]:
-                raise BenchError(f"{NAME} alone should be in the list, RUNNING: {records}")
+                raise BenchError(f"expected only {NAME} in the list, RUNNING: {records}")
             figures["list"].append(run.cost.wall / empty.wall)
             figures["seconds_list"].append(run.cost.wall)
             figures["cpu_list"].append(run.cost.cpu)

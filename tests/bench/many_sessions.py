@@ -1,7 +1,7 @@
-"""Create many single-node sessions of two containers on one agent, end them, and compare the last with the first.
+"""Create and remove many single-node sessions of two containers on one agent; compare the last with the first.
 
-Ansible's own time is left out: it does not depend on how many sessions there are, but is longer than what does. The
-agent does all the rest, with the code that the modules call, over one SSH connection.
+Ansible's own time is excluded: it does not depend on the number of sessions, but is longer than the rest. The
+agent does everything, with the code that the modules call, over one SSH connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGENT = "agent1"
 COUNT, BLOCK = 100, 20
 CONTAINERS, MEMORY = 2, "16m"
 
-# What runs on the agent: what drives it, the code of agents, and of the control node what plans (pure Python).
+# Code that runs on the agent: the driver, the agents' code, and the control node's planner (pure Python).
 PROGRAM = "tests/bench/agent_program"
 COLLECTION = "ansible_collections/backendai/cluster"
 CONTROL_NODE_PACKAGES = ("_placement", "_planner", "_report", "_request")
@@ -39,7 +39,7 @@ Parts = dict[str, float]
 
 
 def measure() -> dict[str, list[float]]:
-    """Return the cost of the last block of sessions as a multiple of the first, of creating and of removing them."""
+    """Return the cost of creating and removing the last block of sessions, as a multiple of the first."""
     with clean_lab():
         parts = _run_on_agent(COUNT)
     for kind, sessions in parts.items():
@@ -49,7 +49,7 @@ def measure() -> dict[str, list[float]]:
 
 
 def growth(sessions: Sequence[Parts]) -> float:
-    """Return the median of the last block of sessions, as a multiple of that of the first."""
+    """Return the median of the last block of sessions as a multiple of that of the first."""
     first, last = (statistics.median(map(_total, block)) for block in (sessions[:BLOCK], sessions[-BLOCK:]))
     return last / first
 
@@ -66,7 +66,7 @@ def table(sessions: Sequence[Parts]) -> Iterator[str]:
 
 
 def archive() -> bytes:
-    """Return the program that creates and removes the sessions, as an archive that Python runs."""
+    """Return the program that creates and removes the sessions, as a zipapp."""
     files = {Path(PROGRAM): PROGRAM, **{Path(folder): f"{COLLECTION}/{folder}" for folder in PACKED}}
     sources = {
         f"{inside}/{path.relative_to(lab.ROOT / folder)}": path.read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def archive() -> bytes:
 
 
 def request(count: int, host: dict[str, Any]) -> dict[str, Any]:
-    """Return the program's input: options of a session, and variables of an agent with room for so many of them."""
+    """Return the program's input: options of a session, and variables of an agent with capacity for that many."""
     problems = ValidationErrors()
     session = {
         "session_name": "bench-many",
@@ -108,7 +108,7 @@ def _defaults(role: str) -> dict[str, Any]:
 
 
 def _run_on_agent(count: int) -> dict[str, list[Parts]]:
-    """Return the seconds of each part of each session that was created and removed."""
+    """Create and remove the sessions; return the seconds of each part of each session."""
     path = "/run/backendai-bench.pyz"
     input_json = shlex.quote(json.dumps(request(count, lab.host_variables(AGENT))))
     line = f"trap 'rm -f {path}' EXIT; cat > {path} && python3 {path} {input_json}"
@@ -125,10 +125,12 @@ def _run_on_agent(count: int) -> dict[str, list[Parts]]:
             if len(kind) % BLOCK == 0:
                 print(f"bench: {report['kind']} {len(kind)} of {count}", flush=True)
     if run.returncode or len(parts["removed"]) != count:
-        raise BenchError(f"{len(parts['created'])} of {count} sessions were created, then it ended: see above")
+        raise BenchError(
+            f"{len(parts['created'])} of {count} sessions were created before the program exited: see above"
+        )
     return parts
 
 
 def _total(parts: Parts) -> float:
-    """Return the seconds of a session; indented parts are within others."""
+    """Return the seconds of a session; indented parts are included in others."""
     return sum(seconds for name, seconds in parts.items() if not name.startswith(" "))

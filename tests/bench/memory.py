@@ -1,4 +1,4 @@
-"""Measure how much memory the facts of many agents take, in this process."""
+"""Measure the memory of the facts of many agents, in this process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from tests.bench.nodes import agent, nodes, session
 
 AGENTS = 100_000
-# How many sessions each agent has a part of, each of eight containers on two agents.
+# Sessions per agent, each of eight containers on two agents.
 SESSIONS = 2
 NODES = nodes()
 
 
 def read_facts(number: int) -> AgentFacts:
-    """Return the facts of one agent as they come over the wire."""
+    """Return the facts of one agent, parsed from JSON."""
     name, other = (f"agent{index}.cluster.example.org" for index in (number, number ^ 1))
     sessions = [
         session(f"session-{number | 1}-{index}", 1.8e9 + number, {name: 4, other: 4}) for index in range(SESSIONS)
@@ -29,7 +29,7 @@ def read_facts(number: int) -> AgentFacts:
 
 
 def main() -> None:
-    """Print the most memory that this process has taken, in GiB, as JSON."""
+    """Print the peak memory of this process, in GiB, as JSON."""
     _facts = [read_facts(number) for number in range(AGENTS)]
     # Kilobytes on Linux.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)

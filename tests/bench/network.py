@@ -1,4 +1,4 @@
-"""Compare networks between two agents side by side, in turns: throughput, round trips, and attaching a container.
+"""Compare networks between two agents in turns: throughput, round trips, and attaching a container.
 
 Round trips are of one byte over TCP, 2000 in a row.
 """
@@ -20,7 +20,7 @@ PORT, SERVED_SECONDS = 7001, 3600
 ROUND_TRIPS, STREAM_SECONDS = 2000, 3
 FILTERING = "net.bridge.bridge-nf-call-iptables"
 
-# What is measured, each over every path: the words for the program, and the factor to microseconds or Gb/s.
+# Metrics measured over every path: arguments of the program, and the factor to microseconds or Gb/s.
 METRICS: dict[str, tuple[tuple[object, ...], float]] = {
     "round_trip": (("echo", ROUND_TRIPS), 1e6),
     "stream": (("stream", 1, STREAM_SECONDS), 1e-9),
@@ -29,7 +29,7 @@ METRICS: dict[str, tuple[tuple[object, ...], float]] = {
 
 Samples = dict[tuple[str, str], list[float]]
 
-# Each figure by what is measured, over which path, and over which other path it is divided by.
+# Ratios by figure: metric, path, and the path to divide by.
 RATIOS = {
     "network_stream": ("stream", "session", "swarm"),
     "network_streams": ("streams", "session", "swarm"),
@@ -43,14 +43,14 @@ RATIOS = {
     "firewall_streams": ("streams", "session", "unguarded"),
     "firewall_round_trip": ("round_trip", "session", "unguarded"),
 }
-# What is given for each of these paths as it is.
+# Metrics reported as absolute values.
 ABSOLUTE = {"stream": "gbps", "round_trip": "microseconds"}
 ABSOLUTE_PATHS = ("underlay", "swarm", "session", "wireguard")
 
 
 def measure(count: int) -> dict[str, list[float]]:
     """Return the figures of each round."""
-    # The underlay itself is measured too, and Swarm uses another port than its default.
+    # For measuring the underlay itself, and for Swarm's non-default port.
     ports = [{"ports": [PORT]}, {"protocol": "udp", "ports": [SWARM_PORT]}]
     with clean_lab(), lab.firewall(allow=ports), contextlib.ExitStack() as stack:
         plain = stack.enter_context(session(f"{sessions.PREFIX}plain", {}))
@@ -72,7 +72,7 @@ def measure(count: int) -> dict[str, list[float]]:
 
 
 def figures(samples: Samples) -> dict[str, list[float]]:
-    """Return ratios within each round, and what single paths have, given what was measured of each path."""
+    """Return ratios within each round, and absolute values of single paths, given the samples."""
     result = {
         name: [ours / theirs for ours, theirs in zip(samples[metric, path], samples[metric, other], strict=True)]
         for name, (metric, path, other) in RATIOS.items()
@@ -83,7 +83,7 @@ def figures(samples: Samples) -> dict[str, list[float]]:
 
 
 class Network:
-    """All paths, and what was measured of them: samples by metric and path."""
+    """All paths and their samples, by metric and path."""
 
     def __init__(self, paths: Mapping[str, NetworkPath]) -> None:
         self._paths = paths
@@ -92,7 +92,7 @@ class Network:
 
     @contextlib.contextmanager
     def running_servers(self) -> Iterator[None]:
-        """Have a server at the far end of every path."""
+        """Run a server at the far end of every path."""
         far = {path.far: path for path in self._paths.values()}
         with contextlib.ExitStack() as stack:
             for path in far.values():
@@ -105,7 +105,7 @@ class Network:
             yield
 
     def take_turns(self) -> None:
-        """Measure everything once, one path after the other."""
+        """Measure everything once, path by path."""
         for metric, (words, factor) in METRICS.items():
             for name, path in self._paths.items():
                 with _agents_changed_for(name):
@@ -127,14 +127,14 @@ class Network:
 
 
 def _inside(pid: int, *words: object) -> str:
-    """Return the line that runs the program, which it reads from its input, in a network namespace."""
+    """Return the line that runs the program, read from standard input, in a network namespace."""
     enter = f"nsenter --net=/proc/{pid}/ns/net " if pid else ""
     return f"{enter}python3 - {' '.join(map(str, words))}"
 
 
 @contextlib.contextmanager
 def _agents_changed_for(path: str) -> Iterator[None]:
-    """Change both agents for as long as a path is measured, where that is what makes the path."""
+    """Change both agents while a path is measured, if the path requires it."""
     changes = {"unguarded": _without_firewall, "unfiltered": _without_bridged_filtering}
     with changes[path]() if path in changes else contextlib.nullcontext():
         yield
@@ -142,7 +142,7 @@ def _agents_changed_for(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_firewall() -> Iterator[None]:
-    """Accept everything on both agents: the difference is what the firewall costs a session's datagrams."""
+    """Accept everything on both agents: the difference is the cost of the firewall for a session's datagrams."""
     try:
         _on_both("systemctl stop backendai-reconcile.timer; nft flush chain inet backendai ingress")
         yield
@@ -152,7 +152,7 @@ def _without_firewall() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_bridged_filtering() -> Iterator[None]:
-    """Switch bridged filtering off on both agents: the difference is what it costs a session's frames."""
+    """Disable bridged filtering on both agents: the difference is its cost for a session's frames."""
     before = {agent: lab.run_on(agent, f"sysctl --values {FILTERING}") for agent in (NEAR, FAR)}
     try:
         _on_both(f"sysctl --quiet --write {FILTERING}=0")

@@ -1,4 +1,4 @@
-"""Clusters of the shapes of real nodes, as a public trace of accelerators has them."""
+"""Clusters with the node shapes of a public accelerator trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.builders import agent_facts, bare_session
 GIB = 1 << 30
 GPU = "cuda.device"
 
-# How many nodes there are of so many cores, GiB of memory and GPUs; 8 nodes of its 1,213 are of other shapes.
+# Number of nodes by cores, GiB of memory and GPUs; 8 of the trace's 1,213 nodes have other shapes.
 SHAPES = (
     (549, 96, 384, 8),
     (387, 104, 512, 2),
@@ -32,7 +32,7 @@ SHAPES = (
 ORDINARY = agent_facts("agent0", images={}, underlay=None, addresses=())
 CORES = tuple(range(max(cores for _count, cores, _mem, _gpus in SHAPES)))
 
-# What goes with each GPU: the proportion of the smallest nodes, so that GPUs are what is scarce.
+# CPU and memory per GPU: the proportion of the smallest nodes, so that GPUs are scarcest.
 CPU_OF_ONE, MEM_OF_ONE = 8, 32 * GIB
 
 
@@ -42,24 +42,24 @@ def nodes() -> list[tuple[int, int, int]]:
 
 
 def request(gpus: int) -> dict[str, int]:
-    """Return what a container of so many GPUs asks."""
+    """Return the resource request of a container with that many GPUs."""
     return {"cpu": gpus * CPU_OF_ONE, "mem": gpus * MEM_OF_ONE, GPU: gpus}
 
 
 def equal_containers(size: int, gpus: int = 1) -> list[Group]:
-    """Return the groups of a session of containers that all ask the same."""
+    """Return the groups of a session of equal containers."""
     groups = [Group("main", request(gpus), 1), Group("sub", request(gpus), size - 1)]
     return [group for group in groups if group.count]
 
 
 def session(name: str, created_at: float, containers: Mapping[str, int], gpus: int = 1) -> HeldSession:
-    """Return a session with so many containers on each agent, of so many GPUs each."""
+    """Return a session with that many containers on each agent, with that many GPUs each."""
     demand = request(gpus)
     return bare_session(name, created_at, {agent: [demand] * count for agent, count in containers.items()})
 
 
 def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequence[HeldSession]) -> AgentFacts:
-    """Return the facts of an agent on such a node, so many of its GPUs taken with what goes with them."""
+    """Return the facts of an agent on such a node, with that many GPUs allocated with their CPU and memory."""
     cpu, mem, gpus = node
     return dataclasses.replace(
         ORDINARY,
@@ -73,7 +73,7 @@ def agent(name: str, node: tuple[int, int, int], gpus_taken: int, sessions: Sequ
 
 
 def cluster(size: int, load: float, rng: random.Random) -> list[AgentFacts]:
-    """Return that many agents, of whose GPUs that part is taken by half as many sessions, most of them on several."""
+    """Return that many agents with that share of GPUs allocated to half as many sessions, most on several agents."""
     drawn = rng.choices(nodes(), k=size)
     parts: list[list[tuple[int, int]]] = []
     hosts: dict[int, dict[str, int]] = {}

@@ -1,6 +1,6 @@
-"""An Ansible with community.docker, in a virtual environment of its own.
+"""Installs an Ansible with community.docker in a separate virtual environment.
 
-Never in the project's own one: the package ``ansible`` brings a folder of collections along that would hide ours.
+It cannot be in the project's own: the package ``ansible`` contains a folder of collections that would hide ours.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from tests.bench.lab import ROOT
 
 FOLDER = ROOT / ".cache" / "bench-venv"
-# The release whose core is the one in requirements/runtime.txt.
+# The release with the core in requirements/runtime.txt.
 PACKAGE = "ansible==12.*"
 
 
 def ensure_other_ansible() -> Path:
-    """Return the ``ansible-playbook`` that knows community.docker, having installed it where it is missing."""
+    """Return the ``ansible-playbook`` with community.docker; install it if it is missing or outdated."""
     ready = FOLDER / "ready"
     requirements = [ROOT / "requirements" / name for name in ("runtime.txt", "constraints.txt")]
     if not ready.exists() or any(path.stat().st_mtime > ready.stat().st_mtime for path in requirements):

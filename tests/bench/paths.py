@@ -1,4 +1,4 @@
-"""The paths between two agents that are compared, each made for as long as it is measured."""
+"""The compared paths between two agents, each created for the time of its measurement."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NEAR, FAR = "agent1", "agent2"
 SLEEP = f"{lab.BUSYBOX} /bin/busybox sleep 3600"
 
 OVERLAY, OVERLAY_CONTAINER = "bench-overlay", "bench-swarm"
-# Docker's default port for overlays is that of our tunnels, and both exist at once.
+# Docker's default port for overlays is that of our tunnels, and both exist at the same time.
 SWARM_PORT = 4790
 WIREGUARD = {"agent_underlay_encryption": "wireguard"}
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPath:
-    """Processes whose network namespaces are meant (0: the agent's own), and the address at the far end."""
+    """Processes in the network namespaces of both ends (0: the agent's own), and the address of the far end."""
 
     near: int
     far: int
@@ -33,13 +33,13 @@ class NetworkPath:
 
 
 def underlay() -> NetworkPath:
-    """Return the path that agents have anyway."""
+    """Return the path over the agents' own network."""
     return NetworkPath(0, 0, lab.underlay_address(FAR))
 
 
 @contextlib.contextmanager
 def session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]:
-    """Make a session of two containers, one on each agent; ``variables`` go to the playbooks too."""
+    """Create a session of two containers, one on each agent; ``variables`` are passed to the playbooks too."""
     request = {
         "session_image": lab.BUSYBOX,
         "session_cluster_size": 2,
@@ -58,19 +58,19 @@ def session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]
 
 
 @contextlib.contextmanager
-def encrypted_session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]:
-    """Make a session over WireGuard, the agents provisioned for it meanwhile; ``variables`` are those of the agents."""
+def encrypted_session(name: str) -> Iterator[NetworkPath]:
+    """Provision the agents with WireGuard for a while, and create a session over it."""
     try:
-        lab.run_playbook("provision_agents", {**variables, **WIREGUARD})
+        lab.run_playbook("provision_agents", WIREGUARD)
         with session(name, WIREGUARD) as path:
             yield path
     finally:
-        lab.run_playbook("provision_agents", {**variables, "agent_underlay_encryption": ""})
+        lab.run_playbook("provision_agents", {"agent_underlay_encryption": ""})
 
 
 @contextlib.contextmanager
 def swarm() -> Iterator[NetworkPath]:
-    """Make a swarm of the two agents, with an overlay and a container on each."""
+    """Create a swarm of the two agents, with an overlay and a container on each."""
     leave_swarm()
     before = {agent: lab.run_on(agent, "docker network ls --format '{{.Name}}'").split() for agent in (NEAR, FAR)}
     near, far = lab.underlay_address(NEAR), lab.underlay_address(FAR)
@@ -93,24 +93,24 @@ def swarm() -> Iterator[NetworkPath]:
 
 
 def make_overlay(name: str) -> None:
-    """Make an overlay that containers can be attached to; the other agent hears of it when one is."""
+    """Create an attachable overlay; the other agent learns of it with its first container there."""
     lab.run_on(NEAR, f"docker network create --driver overlay --attachable --label {LABEL}=swarm {name}")
 
 
 def leave_swarm() -> None:
-    """Remove the benchmark's swarm, also one that an earlier run left. Raises :class:`BenchError` for another one."""
+    """Remove the benchmark's swarm, also that of an earlier run. Raises :class:`BenchError` for another one."""
     state = "docker info --format '{{.Swarm.LocalNodeState}}'"
     members = [agent for agent in (FAR, NEAR) if lab.run_on(agent, state) != "inactive"]
     containers = f"docker ps --all --quiet --filter label={LABEL}=swarm"
     networks = f"docker network ls --quiet --filter label={LABEL}=swarm"
     if members and not any(lab.run_on(agent, f"{containers}; {networks}") for agent in members):
         where = " and ".join(members)
-        raise BenchError(f"a swarm is on {where} already: `docker swarm leave --force` there, if nobody needs it")
+        raise BenchError(f"{where} is in a swarm already: run `docker swarm leave --force` there if it is not needed")
     for agent in members:
         remove = f"{containers} | xargs --no-run-if-empty docker rm --force >/dev/null"
         lab.run_on(agent, f"{remove}; docker swarm leave --force")
 
 
 def _pid(agent: str, container: str) -> int:
-    """Return the process id of a container's first process."""
+    """Return the id of a container's first process."""
     return int(lab.run_on(agent, f"docker inspect --format '{{{{.State.Pid}}}}' {shlex.quote(container)}"))

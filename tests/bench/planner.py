@@ -1,6 +1,6 @@
-"""Measure the planner, without a lab: how good its placements are, how fast they come, how much memory facts take.
+"""Measure the planner, without a lab: quality and speed of placements, and memory of facts.
 
-Each part runs in a process of its own, on one core, and prints its figures as JSON; times are of CPU.
+Each part runs in its own process, on one core, and prints its figures as JSON; times are CPU time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replay sessions of a public trace's sizes on its nodes, and hold every placement against an exact count."""
+"""Replay sessions of a public trace's sizes on its nodes, and compare every placement with an exact count."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.held_sess
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable, place
 from tests.bench.nodes import CPU_OF_ONE, GIB, MEM_OF_ONE, agent, equal_containers, nodes, request, session
 
-# How often the trace has gangs of so many containers.
+# Number of gangs in the trace by number of containers.
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
-# The GPUs of a session of one container, as often each; a container of a larger one has one.
+# GPUs of a session of one container, equally often; containers of larger sessions have one.
 GPUS_OF_ONE = (1, 2, 4, 8)
 
-# The part of all GPUs that is taken.
+# The share of allocated GPUs.
 LOAD = 0.95
 SESSIONS, SEED = 20_000, 1
 
 
 @dataclasses.dataclass
 class Counts:
-    """What was counted of the decisions; ``seconds`` is the CPU time of placing alone."""
+    """Counted errors of decisions; ``seconds`` is the CPU time of placement alone."""
 
     broken_rule: int = 0
     wrongly_refused: int = 0
@@ -35,7 +35,7 @@ class Counts:
 
 
 class Cluster:
-    """The trace's nodes while sessions come and go."""
+    """The trace's nodes and the sessions on them."""
 
     def __init__(self) -> None:
         self._nodes = nodes()
@@ -51,12 +51,12 @@ class Cluster:
         self.taken = 0
 
     def capacities(self, gpus: int) -> list[int]:
-        """Return how many containers of so many GPUs each node can hold: counted here, not taken from the planner."""
+        """Return how many containers with that many GPUs fit on each node, counted independently of the planner."""
         cpu, mem, _gpus = request(gpus).values()
         return [min(free[0] // cpu, free[1] // mem, free[2] // gpus) for free in self._free]
 
     def start(self, name: str, hosts: tuple[str, ...], gpus: int, now: float) -> None:
-        """Have a session on its agents."""
+        """Add a session to its agents."""
         counts = Counter(hosts)
         held_session = session(name, now, counts, gpus)
         for host, count in counts.items():
@@ -67,7 +67,7 @@ class Cluster:
         self._update_facts(self._sessions[name])
 
     def end_one(self, rng: random.Random) -> None:
-        """End any one of the sessions."""
+        """Remove a random session."""
         name = rng.choice(list(self._sessions))
         ended = self._sessions.pop(name)
         self.taken -= sum(self._gpus[number].pop(name) for number in ended)
@@ -84,7 +84,7 @@ class Cluster:
 
 
 def replay(sessions: int, seed: int) -> Counts:
-    """Return what came of so many sessions that arrive one after the other, others ending as they need the room."""
+    """Place that many sessions one after the other, removing others when capacity is needed; return the counts."""
     rng, cluster, counts = random.Random(seed), Cluster(), Counts()
     sizes = rng.choices(list(SIZES), weights=list(SIZES.values()), k=sessions)
     for number, size in enumerate(sizes):
@@ -110,7 +110,7 @@ def replay(sessions: int, seed: int) -> Counts:
 
 
 def figures(counts: Counts, sessions: int) -> dict[str, list[float]]:
-    """Return the figures of a replay of so many sessions."""
+    """Return the figures of a replay of that many sessions."""
     return {
         "placements_not_on_one_agent": [counts.broken_rule],
         "placements_on_surplus_agents": [counts.not_fewest],

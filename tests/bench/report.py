@@ -1,4 +1,4 @@
-"""The report of the benchmark, ``docs/bench.json``: the medians of the last run, or of the last run of each part."""
+"""The benchmark's report, ``docs/bench.json``: the medians of the last run of each part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.bench.figures import FIGURES, reaches
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "bench.json"
-# What the benchmark writes itself does not make a checkout dirty.
+# Files that the benchmark writes do not make a checkout dirty.
 GENERATED = ("docs/bench.json", "docs/performance.md", "README.md")
 
 Report = dict[str, Any]
@@ -24,7 +24,7 @@ Report = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Of which commit, on which machine and under which load a run measured; ``rounds`` is the usual number."""
+    """The commit, load and machine of a run; ``rounds`` is the default number."""
 
     commit: str
     load: float
@@ -33,7 +33,7 @@ class Context:
 
 
 def read_context(rounds: int) -> Context:
-    """Return the context of a run that begins now."""
+    """Return the context of a run that starts now."""
     machine = {
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30), 1),
@@ -44,7 +44,7 @@ def read_context(rounds: int) -> Context:
 
 
 def load(path: Path = PATH) -> Report | None:
-    """Return the last report, or None where there is none."""
+    """Return the last report, or None if there is none."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
@@ -54,9 +54,9 @@ def save(report: Report, path: Path = PATH) -> None:
 
 
 def merge(previous: Report | None, context: Context, samples: Mapping[str, Sequence[float]]) -> Report:
-    """Return the report after a run that measured these figures, given the values of each round.
+    """Return the report after a run that measured these figures, given the values of all rounds.
 
-    A run of all figures replaces the report. One of some replaces these, each with what differs of its context.
+    A run of all figures replaces the report. A partial run replaces its figures, each with differences of its context.
     """
     head = dataclasses.asdict(context)
     kept: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def _entry(name: str, values: Sequence[float], context: Context, head: Mapping[s
 
 
 def lines(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each figure, with what is wanted of it and whether it is reached."""
+    """Yield a line for each figure, with its bounds and whether it reaches the first."""
     yield f"{'figure':<38}{'value':>10} {'unit':<9}{'wanted':>10}{'moonshot':>10}"
     for name, figure in figures.items():
         bounds = "".join(f"{bound(figure, kind):>10}" for kind in ("wanted", "moonshot"))
@@ -86,24 +86,24 @@ def lines(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def is_reached(figure: Mapping[str, Any]) -> bool:
-    """Return whether a figure with a bound is as wanted."""
+    """Return whether a figure reaches its bound ``wanted``."""
     return reaches(figure["value"], figure["wanted"], figure["better"])
 
 
 def bound(figure: Mapping[str, Any], kind: str) -> str:
-    """Return a bound as text, such as ``<= 1.6``; an empty one where there is none."""
+    """Return a bound as text, such as ``<= 1.6``, or an empty text."""
     if kind not in figure:
         return ""
     return f"{'<=' if figure['better'] == 'lower' else '>='} {number(figure[kind])}"
 
 
 def number(value: float) -> str:
-    """Return a number with three significant digits, or as a whole one."""
+    """Return a number as text with three significant digits, or as an integer."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _rounded(value: float) -> float:
-    """Return four significant digits, and all of a whole number."""
+    """Round to four significant digits; integers stay exact."""
     return value if value == int(value) else float(f"{value:.4g}")
 
 

@@ -1,4 +1,4 @@
-"""Sessions of the collection, made by its playbooks."""
+"""Creates, lists and terminates sessions by the collection's playbooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tests.bench import lab
 from tests.bench.timing import Run
 
-# What all names of the benchmark's sessions begin with.
+# Prefix of the names of all sessions of the benchmark.
 PREFIX = "bench-"
 
 
@@ -25,14 +25,14 @@ class Created:
 
 
 def create(name: str, variables: Mapping[str, Any]) -> Created:
-    """Create a session, or run the creation of an existing one again. Raises :class:`BenchError` when that fails."""
+    """Create a session, or run the creation of an existing one again. Raises :class:`BenchError` if that fails."""
     record = lab.make_folder() / "record.json"
     run = lab.run_playbook("create_session", {"session_name": name, "session_record_path": str(record), **variables})
     return Created(run, json.loads(record.read_text()))
 
 
 def terminate(name: str, variables: Mapping[str, Any] | None = None) -> Run:
-    """End a session; it need not exist."""
+    """Terminate a session; it need not exist."""
     return lab.run_playbook("terminate_session", {"session_name": name, **(variables or {})})
 
 
@@ -45,7 +45,7 @@ def list_all() -> tuple[Run, list[dict[str, Any]]]:
 
 @contextlib.contextmanager
 def session(name: str, variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Have a session for a while, and yield its record."""
+    """Create a session, yield its record, and terminate it."""
     try:
         yield create(name, variables).record
     finally:
@@ -53,7 +53,7 @@ def session(name: str, variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]
 
 
 def end_all() -> None:
-    """End the benchmark's sessions; those that wait go first, so that none of them starts in the others' place."""
+    """Terminate the benchmark's sessions; pending ones first, so that none of them starts meanwhile."""
     for waiting in (True, False):
         ids = [
             session_id

@@ -1,7 +1,7 @@
-"""What the entrypoint adds to the start of a container: both are started again and again, ours and a bare one.
+"""The start-up time added by the entrypoint: a container of a session and a bare one are started in turns.
 
-A bare container with Docker's init makes its mark as its first act. The time of a start counts from the first process
-that the engine makes, before it sets up the network, to the mark.
+A bare container with Docker's init first writes its marker file. The start is measured from the first process
+that the engine creates, before it sets up the network, to the marker file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BARE = (
 
 
 def measure(count: int) -> dict[str, list[float]]:
-    """Return, for each image and engine, the seconds that a start takes longer than a bare container's, each round."""
+    """Return, for each image and engine, the additional seconds of a start over a bare container, in each round."""
     with clean_lab():
         return {
             f"start_{name}_{engine}": _overheads(image, agent, count)
@@ -64,8 +64,8 @@ def _overheads(image: str, agent: str, count: int) -> list[float]:
 
 
 def _start(agent: str, container: str, mark: str) -> float:
-    """Return the seconds from a container's first process to its mark."""
+    """Restart a container; return the seconds from its first process to its marker file."""
     output = lab.run_on(agent, SCRIPT.format(container=container, mark=mark))
     ready, uptime, now, ticks = map(float, output.split())
-    # The kernel reports its start in whole seconds only; uptime and clock, read together, are more exact.
+    # The kernel reports its boot time only in whole seconds; uptime and clock, read together, are more precise.
     return ready - (now - uptime + ticks / 100)

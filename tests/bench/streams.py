@@ -1,11 +1,11 @@
 """Throughput and round trips over TCP, between any two network namespaces.
 
-This file runs on an agent, inside a namespace; its text goes to ``python3 - WORDS``, so nothing is installed.
+This file runs on an agent, inside a namespace; its source is piped to ``python3 - WORDS``, so nothing is installed.
 
-``serve PORT SECONDS``: take what comes, and give echoes, for so many seconds at most, or until it is told to quit.
-``stream ADDRESS PORT COUNT SECONDS``: print the bits per second that arrive over so many connections together.
-``echo ADDRESS PORT COUNT``: print the median of so many round trips of one byte, in seconds.
-``quit ADDRESS PORT``: let the server end.
+``serve PORT SECONDS``: receive streams and send echoes, for at most that many seconds, or until ``quit``.
+``stream ADDRESS PORT COUNT SECONDS``: print the total bits per second over that many connections.
+``echo ADDRESS PORT COUNT``: print the median of that many round trips of one byte, in seconds.
+``quit ADDRESS PORT``: stop the server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIMEOUT = 10.0
 
 
 def serve(port: int, seconds: int) -> None:
-    """Answer every connection in a thread of its own."""
+    """Serve every connection in its own thread."""
     signal.alarm(seconds)
     with socket.create_server(("", port), backlog=64) as listening:
         while True:
@@ -36,7 +36,7 @@ def serve(port: int, seconds: int) -> None:
 
 
 def stream(address: str, port: int, count: int, seconds: float) -> float:
-    """Return the bits per second that ``count`` connections bring to the other end together."""
+    """Return the total bits per second received over ``count`` connections."""
     rates: list[float] = []
     until = time.monotonic() + seconds
     threads = [threading.Thread(target=_fill, args=(address, port, until, rates)) for _number in range(count)]
@@ -57,12 +57,12 @@ def echo(address: str, port: int, count: int) -> float:
 
 
 def quit_server(address: str, port: int) -> None:
-    """Let the server end."""
+    """Stop the server."""
     _connect(address, port, QUIT).close()
 
 
 def _fill(address: str, port: int, until: float, rates: list[float]) -> None:
-    """Send until the time is over, and learn how many bits came a second."""
+    """Send until the deadline, and append the bits per second that the server received."""
     with _connect(address, port, SINK) as connection:
         block = bytes(CHUNK)
         while time.monotonic() < until:
@@ -91,7 +91,7 @@ def _round_trip(connection: socket.socket) -> float:
     began = time.perf_counter()
     connection.sendall(b"\0")
     if not connection.recv(1):
-        raise ConnectionError("the other end is gone")
+        raise ConnectionError("the server closed the connection")
     return time.perf_counter() - began
 
 
@@ -105,11 +105,11 @@ def _connect(address: str, port: int, kind: bytes) -> socket.socket:
             connection.sendall(kind)
             return connection
         time.sleep(0.05)
-    raise ConnectionError(f"nobody answers at {address}:{port}")
+    raise ConnectionError(f"no response from {address}:{port}")
 
 
 def main(words: list[str]) -> None:
-    """Do what the words say."""
+    """Run the command in ``words``."""
     command, *arguments = words
     if command == "serve":
         serve(int(arguments[0]), int(arguments[1]))

@@ -1,4 +1,4 @@
-"""Write the tables of the benchmark's report into README.md and docs/performance.md, or check that they are there."""
+"""Write the tables of the benchmark's report into README.md and docs/performance.md, or check them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench.figures import FIGURES, HEADLINES, PARTS, of_part
 
 BEGIN, END = "<!-- benchmark: begin (written by tests/bench) -->", "<!-- benchmark: end -->"
 
-# Units that the sentence of a figure names already.
+# Units that the text of a figure already contains.
 COUNTED = ("ratio", "lines", "modules", "sessions")
 
 Figures = Mapping[str, Mapping[str, Any]]
@@ -42,7 +42,7 @@ DOCUMENTS: dict[Path, Callable[[report.Report | None], Iterator[str]]] = {
 
 
 def with_table(text: str, lines: Iterable[str]) -> str:
-    """Return a document with these lines between its markers. Raises :class:`ValueError` where it has none."""
+    """Return a document with these lines between its markers. Raises :class:`ValueError` if it has none."""
     before, begin, rest = text.partition(BEGIN)
     _old, end, after = rest.partition(END)
     if not begin or not end:
@@ -51,7 +51,7 @@ def with_table(text: str, lines: Iterable[str]) -> str:
 
 
 def outdated_documents(data: report.Report | None) -> dict[Path, str]:
-    """Return the documents whose tables are not those of a report, with the text that they should have."""
+    """Return the documents with outdated tables, with their new text."""
     texts = {path: with_table(path.read_text(encoding="utf-8"), render(data)) for path, render in DOCUMENTS.items()}
     return {path: text for path, text in texts.items() if text != path.read_text(encoding="utf-8")}
 
@@ -78,7 +78,7 @@ def _table(names: Iterable[str], figures: Figures) -> Iterator[str]:
 
 
 def _value(figure: Mapping[str, Any]) -> str:
-    """Return the value with its unit and spread; bold where it is as wanted."""
+    """Return the value with its unit and spread; bold if it reaches its bound."""
     if "value" not in figure:
         return "-"
     text = f"{report.number(figure['value'])}{_unit(figure)}"
@@ -95,7 +95,7 @@ def _bound(figure: Mapping[str, Any], kind: str) -> str:
 
 
 def _unit(figure: Mapping[str, Any]) -> str:
-    """Return the unit behind a number; none where the sentence says what is counted."""
+    """Return the unit after a number; none if the text of the figure contains it."""
     return "" if figure["unit"] in COUNTED else f" {figure['unit']}"
 
 
@@ -110,15 +110,15 @@ def _context(data: report.Report | None) -> str:
 
 
 def _short(commit: str) -> str:
-    """Return the first digits of a commit, and that it was dirty."""
+    """Return the first digits of a commit, with the suffix of a dirty one."""
     digits, _dash, dirty = commit.partition("-")
     return f"`{digits[:10]}{'-' if dirty else ''}{dirty}`"
 
 
 def main(arguments: list[str]) -> int:
-    """Write the tables; with ``--check`` only say whether they are up to date, which is the exit code."""
+    """Write the tables; with ``--check`` only report whether they are up to date, also by the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.tables", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, and fail where a table is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail if a table is out of date")
     options = parser.parse_args(arguments)
     last = report.load()
     if not options.check:

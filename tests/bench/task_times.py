@@ -1,4 +1,4 @@
-"""What a playbook spends its time with, task by task, read from when it printed what."""
+"""Times of a playbook's tasks, derived from the times of its output lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RESULT = re.compile(r"^(?:ok|changed|skipping|fatal): \[(?P<host>[^\]]+)\]")
 
 @dataclasses.dataclass(frozen=True)
 class TaskTime:
-    """One task: when it began, how long it took, and for each host after how long it was done, in seconds."""
+    """One task: its start, its duration, and the time until each host was done, in seconds."""
 
     name: str
     began: float
@@ -36,7 +36,7 @@ def task_times(run: Run) -> list[TaskTime]:
 
 
 def table(run: Run) -> Iterator[str]:
-    """Yield a line for each task: when it began, how long it took, and after how long each host was done."""
+    """Yield a line for each task: its start, its duration, and the time until each host was done."""
     for task in task_times(run):
         hosts = "  ".join(f"{host} {seconds:.2f}" for host, seconds in sorted(task.hosts.items()))
         yield f"{task.began:6.2f} {task.seconds:6.2f}  {task.name:<38} {hosts}".rstrip()

@@ -1,4 +1,4 @@
-"""Create ten sessions at once where there is room for six."""
+"""Create ten sessions in parallel with capacity for six."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure(count: int) -> dict[str, list[float]]:
 
 
 def _await_statuses() -> None:
-    """Wait until six sessions run and four wait. Raises :class:`BenchError` when that does not come about."""
+    """Wait until six sessions are RUNNING and four PENDING. Raises :class:`BenchError` on timeout."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         _run, records = sessions.list_all()
@@ -42,4 +42,4 @@ def _await_statuses() -> None:
         if statuses == EXPECTED:
             return
         if time.monotonic() > deadline:
-            raise BenchError(f"{dict(EXPECTED)} was expected of {COUNT} sessions, and there are {dict(statuses)}")
+            raise BenchError(f"expected {dict(EXPECTED)} of {COUNT} sessions, got {dict(statuses)}")

@@ -1,7 +1,7 @@
-"""Wall time and CPU time of what is measured.
+"""Measures wall time and CPU time.
 
 All agents, their engines and the control node are on this machine, so the CPU time of a command is that of the whole
-machine while it runs. Other load distorts it; each round therefore begins with a look at how much there is.
+machine while it runs. Other load distorts it, so it is measured and printed before each round.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STAT = Path("/proc/stat")
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Wall time, and CPU time of the whole machine meanwhile, both in seconds."""
+    """Wall time, and CPU time of the whole machine during it, both in seconds."""
 
     wall: float
     cpu: float
@@ -28,7 +28,7 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A command that succeeded, and every line of its output with the seconds after which it came."""
+    """A command that succeeded, and every line of its output with its time in seconds."""
 
     cost: Cost
     lines: list[tuple[float, str]]
@@ -41,14 +41,14 @@ def cpu_seconds(stat: str) -> float:
 
 
 def cost_of(action: Callable[[], object]) -> Cost:
-    """Return what an action costs until it returns."""
+    """Run an action and return its cost."""
     began, cpu = time.monotonic(), cpu_seconds(STAT.read_text())
     action()
     return Cost(time.monotonic() - began, cpu_seconds(STAT.read_text()) - cpu)
 
 
 def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Run:
-    """Run a command to its end. Raises :class:`BenchError` with its output when it fails."""
+    """Run a command to completion. Raises :class:`BenchError` with its output if it fails."""
     lines: list[tuple[float, str]] = []
     cost = cost_of(lambda: lines.extend(_output(command, cwd, environment)))
     return Run(cost, lines)
@@ -73,7 +73,7 @@ def _output(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -
 
 
 def rounds(count: int) -> Iterator[int]:
-    """Yield the numbers of rounds; before each, print how much CPU is in use although the benchmark does nothing."""
+    """Yield the numbers of rounds; before each, print the CPU use of the idle machine."""
     for number in range(1, count + 1):
         idle = cost_of(lambda: time.sleep(1))
         print(f"bench: round {number} of {count}; idle CPU use {idle.cpu / idle.wall:.2f} s/s", flush=True)

@@ -1,4 +1,4 @@
-"""What is created: eight equal containers, on one agent and on three."""
+"""The workloads: eight equal containers, on one agent and on three."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 COUNT = 8
 CPU, MEMORY = 1, "64m"
 IMAGE = "lab/python:1"
-# Marks every container and network that the benchmark makes itself.
+# The label of every container and network that the benchmark creates itself.
 LABEL = "backendai-bench"
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """How many containers each agent gets, and the variables by which a session is placed so."""
+    """The number of containers on each agent, and the session variables for that placement."""
 
     name: str
     agents: dict[str, int]

@@ -1,4 +1,4 @@
-"""Render the documentation of every plugin and role with ansible-doc; a warning is a failure."""
+"""Render the documentation of every plugin and role with ansible-doc; fail on warnings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 COLLECTION = "backendai.cluster"
 FOLDERS = {"module": "plugins/modules", "inventory": "plugins/inventory", "connection": "plugins/connection"}
-"""Where each file is one plugin that ansible-doc has to list."""
+"""Folders in which each file is a plugin that ansible-doc has to list."""
 KINDS = ("module", "inventory", "filter", "lookup", "test", "callback", "connection", "role")
 
 
 def ansible_doc(*arguments: str) -> str:
-    """Return what ansible-doc prints; end the gate when it fails or complains."""
+    """Return the output of ansible-doc; exit if it fails or prints a warning."""
     process = subprocess.run(["ansible-doc", *arguments], capture_output=True, text=True, check=False)
     if process.returncode or process.stderr.strip():
         sys.exit(f"ansible-doc {' '.join(arguments)}:\n{process.stderr}{process.stdout}")
@@ -22,7 +22,7 @@ def ansible_doc(*arguments: str) -> str:
 
 
 def undocumented(kind: str, documented: set[str]) -> set[str]:
-    """Return the plugins or roles that the checkout holds and ansible-doc does not list."""
+    """Return the plugins or roles of the checkout that ansible-doc does not list."""
     if kind in FOLDERS:
         names = {path.stem for path in Path(FOLDERS[kind]).glob("*.py")}
     elif kind == "role":

@@ -18,13 +18,13 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def option_faults(role: str, name: str, option: dict[str, Any], default: object) -> Iterator[str]:
-    """Yield what is wrong with one option of a role, whose value in the defaults file is `default`."""
+    """Yield the faults of one option of a role; `default` is its value in the defaults file."""
     documented = option.get("default", ABSENT)
     if not name.startswith(f"{role}_"):
         yield f"{name} does not begin with {role}_"
     if option.get("required"):
         if default is not ABSENT or documented is not ABSENT:
-            yield f"{name} is required, and has a default"
+            yield f"{name} is required but has a default"
     elif default is ABSENT:
         yield f"{name} is neither required nor in defaults/main.yml"
     elif documented is ABSENT:
@@ -34,7 +34,7 @@ def option_faults(role: str, name: str, option: dict[str, Any], default: object)
 
 
 def role_faults(role: Path) -> Iterator[str]:
-    """Yield what is wrong with the options of a role."""
+    """Yield the faults of a role's options."""
     defaults = load(role / "defaults" / "main.yml")
     entries = load(role / "meta" / "argument_specs.yml").get("argument_specs", {})
     if "main" not in entries:
@@ -46,7 +46,7 @@ def role_faults(role: Path) -> Iterator[str]:
         for name, option in options.items():
             yield from option_faults(role.name, name, option, defaults.get(name, ABSENT))
     for name in sorted(defaults.keys() - documented):
-        yield f"{name} is in defaults/main.yml, and not in meta/argument_specs.yml"
+        yield f"{name} is in defaults/main.yml but not in meta/argument_specs.yml"
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Run every gate, and say at the end how each went and how long it took.
+"""Run every gate, and print the result and the duration of each at the end.
 
-Tests against the lab take longest, and wait for their hosts as often as they compute: the gates that need no lab run
-beside them, in the time that they leave. The lab is taken down at the end, unless it was there before.
+Tests against the lab take longest, and wait for their hosts as often as they compute: the gates without a lab run
+in parallel, at low priority. The lab is removed at the end, unless it existed before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Outcome:
 
 
 class Gates:
-    """Targets of the Makefile that run; none goes on when this program ends."""
+    """Running targets of the Makefile; all are stopped when this program exits."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -40,7 +40,7 @@ class Gates:
         self._ended = False
 
     def run(self, gate: str) -> Outcome:
-        """Run one target, as a make of its own, to its end; then show what it printed."""
+        """Run one target to completion in its own make; then print its output."""
         log = LOGS / f"{gate}.log"
         began = time.monotonic()
         verdict = "failed" if self._make(gate, log) else "ok"
@@ -51,7 +51,7 @@ class Gates:
         return Outcome(gate, verdict, seconds)
 
     def lane(self, gates: Sequence[str]) -> list[Outcome]:
-        """Run gates one after the other; those on the lab are not run without one."""
+        """Run gates one after the other; skip those on the lab if it could not be built."""
         outcomes: list[Outcome] = []
         for gate in gates:
             ready = all(outcome.verdict == "ok" for outcome in outcomes if outcome.gate == "lab")
@@ -59,7 +59,7 @@ class Gates:
         return outcomes
 
     def end(self) -> None:
-        """Take down what runs, and start nothing more."""
+        """Stop all running targets and start no others."""
         with self._lock:
             self._ended = True
             for process in self._running:
@@ -86,7 +86,7 @@ class Gates:
 
 
 def run_all(gates: Gates) -> Iterator[Outcome]:
-    """Run every gate; one that fails does not stop the others, save those that need it."""
+    """Run every gate; a failed one stops only those that depend on it."""
     setup = gates.run("setup")
     yield setup
     if setup.verdict != "ok":

@@ -37,7 +37,7 @@ class Campaign:
         return cls(new.seed, rounds, path)
 
     def rounds_of(self, test: str) -> Iterator[random.Random]:
-        """Yield the random generator of each round that is still to run; a round has passed when the next is requested."""
+        """Yield the random generator of each round still to run; a round has passed when the next one is requested."""
         for number in range(self.done.get(test, 0), self.rounds):
             print(f"\n{test}: round {number + 1} of {self.rounds}, --seed {self.seed}", flush=True)
             yield random.Random(f"{self.seed} {test} {number}")

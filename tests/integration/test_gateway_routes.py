@@ -216,9 +216,7 @@ def test_no_request_is_lost_while_50_other_sessions_come_and_go(
             output, _nothing = asking.communicate(timeout=120)
         assert output.startswith("{"), output
         result = json.loads(output)
-        print(
-            f"{result['results']} requests while routes changed {changes} times; {result['frames']} frames of a WebSocket"
-        )
+        print(f"{result['results']} requests during {changes} route changes; {result['frames']} WebSocket frames")
         assert changes >= 4
         assert set(result["results"]) == {"200"}
         assert result["results"]["200"] >= 1500

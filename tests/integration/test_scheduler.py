@@ -33,7 +33,7 @@ Provision = Callable[..., Run]
 
 @pytest.fixture
 def provision(tmp_path: Path) -> Iterator[Provision]:
-    """Run ``provision_scheduler`` with ``scheduler_*`` variables without their prefix; everything is removed afterwards."""
+    """Run ``provision_scheduler`` with ``scheduler_*`` variables without their prefix; afterwards remove everything."""
 
     def run(*options: str, **variables: object) -> Run:
         options_by_name = {"inventory": f"{FOLDER}/hosts.yml", "command": PROGRAM, "interval": "1s", **variables}

@@ -35,7 +35,7 @@ from tests.lab.session_images import load_session_images
 
 
 def up(lab: Lab) -> int:
-    """Build what is missing of the lab, start what does not run, and write the inventory."""
+    """Build and start whatever is missing of the lab, and write the inventory."""
     require("ip", "ssh-keygen")
     state = load_state(lab) or _create_state(lab)
     engine = ensure_engine(lab, state)
@@ -46,7 +46,7 @@ def up(lab: Lab) -> int:
     ensure_images(engine, state)
     with step("hosts"):
         new = ensure_hosts(engine, state)
-        if new:  # a host made anew is bare again
+        if new:  # a new host is not provisioned
             (lab.folder / "provisioned").unlink(missing_ok=True)
             remove_outdated_images(engine)
         await_hosts(engine, state, new)
@@ -57,7 +57,7 @@ def up(lab: Lab) -> int:
 
 
 def _create_state(lab: Lab) -> State:
-    """Decide once, and remember, what stays the same for the life of a lab; start from a clean place."""
+    """Remove leftovers, then choose and save the settings that stay the same for the life of a lab."""
     _clear(lab)
     kind = engine_kind()
     state = State(engine=kind, subnet=str(choose_subnet(lab)), docker_host=docker_host(lab, kind))
@@ -84,14 +84,14 @@ def status(lab: Lab) -> int:
 
 
 def down(lab: Lab) -> int:
-    """Remove the lab and everything it left."""
+    """Remove the lab and everything that it created."""
     with step("down"):
         _clear(lab)
     return 0
 
 
 def _existing(lab: Lab) -> tuple[Engine, State]:
-    """Return the engine of a lab that runs."""
+    """Return the engine and the state of a running lab."""
     state = load_state(lab)
     if state:
         engine = Engine(lab, state.docker_host)
@@ -101,7 +101,7 @@ def _existing(lab: Lab) -> tuple[Engine, State]:
 
 
 def _clear(lab: Lab) -> None:
-    """Remove whatever bears the lab's id, whether or not there still is a record of it."""
+    """Remove everything with the lab's id, even without a saved state."""
     machine = Engine(lab, docker_host(lab, "machine"))
     if machine.answers():
         remove_hosts(machine)
@@ -112,7 +112,7 @@ def _clear(lab: Lab) -> None:
 
 @contextmanager
 def _exclusive(lab: Lab) -> Iterator[None]:
-    """Hold the checkout's folder locked: one command at a time, and no lock file to leave behind."""
+    """Lock the checkout's folder, so that one command runs at a time without a lock file."""
     folder = os.open(lab.checkout, os.O_RDONLY)
     try:
         for attempt in range(600):
@@ -131,19 +131,19 @@ def _exclusive(lab: Lab) -> Iterator[None]:
 
 
 def main() -> int:
-    """Run one command; say in one sentence what went wrong."""
+    """Run one command; print errors as one sentence."""
     commands = {"up": up, "images": images, "status": status, "down": down}
-    parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of five real hosts.")
+    parser = argparse.ArgumentParser(prog="python3 -m tests.lab", description="The lab of five hosts.")
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in commands.items():
         subparsers.add_parser(name, help=command.__doc__)
     command_name = parser.parse_args().command
     lab = Lab(Path(__file__).resolve().parents[2])
-    os.environ["PATH"] += ":/usr/sbin:/sbin"  # where `su` does not look
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # missing in the PATH of `su`
     try:
         if os.geteuid() != 0:
-            raise LabError("this needs root: it makes network namespaces and starts a Docker engine")
-        if command_name == "status":  # looks only, also while another command works
+            raise LabError("this requires root, to create network namespaces and start a Docker engine")
+        if command_name == "status":  # read-only, so allowed while another command runs
             return status(lab)
         with _exclusive(lab):
             return commands[command_name](lab)
@@ -151,7 +151,7 @@ def main() -> int:
         print(f"lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("lab: interrupted; run `up` again to go on, or `down`", file=sys.stderr)
+        print("lab: interrupted; run `up` again to continue, or `down`", file=sys.stderr)
         return 130
 
 

@@ -1,7 +1,7 @@
-"""Routes that keep the lab's traffic from ever leaving this machine.
+"""Blackhole routes that keep the lab's traffic on this machine.
 
-A session subnet or an underlay address that is not up at the moment would otherwise follow the default route out. The
-routes carry the lab's own metric, so that several labs can hold, and remove, each their own.
+Packets to a session subnet or an underlay address that is down would otherwise follow the default route. The
+routes carry the lab's own metric, so that each of several labs can recognise its own.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tests.lab.routes import Route, machine_routes
 
 
 def ensure_blackholes(lab: Lab, subnet: IPv4Network) -> None:
-    """Swallow the session pool and the underlay, except the addresses that the machine itself needs."""
+    """Route the session pool and the underlay into blackholes, except the addresses that the machine itself needs."""
     existing = own_blackholes(lab)
     needed = addresses_in_use(lab)
-    # The underlay's route is added last: where it is held, so is the rest. This path asks no name server.
+    # The underlay's route is added last: if it exists, the others do too. This path needs no name server.
     if subnet in existing and not any(address in network for address in needed for network in existing):
         return
     needed |= package_source_addresses()
@@ -31,14 +31,14 @@ def ensure_blackholes(lab: Lab, subnet: IPv4Network) -> None:
     pool = subtract(SESSION_POOL, [*other_networks(lab), *map(IPv4Network, excluded)])
     if excluded:
         reasons = ", ".join(f"{address} ({needed[address]})" for address in excluded)
-        report(f"this machine needs {reasons} inside {SESSION_POOL}: the blackhole routes leave that out")
+        report(f"this machine needs {reasons} inside {SESSION_POOL}: the blackhole routes exclude that")
     _change_routes(lab, "delete", existing - pool)
     _change_routes(lab, "add", pool - existing)
     _change_routes(lab, "add", {subnet})
 
 
 def remove_blackholes(lab: Lab) -> None:
-    """Remove every route that bears the lab's metric."""
+    """Remove every route with the lab's metric."""
     _change_routes(lab, "delete", own_blackholes(lab))
 
 
@@ -48,7 +48,7 @@ def own_blackholes(lab: Lab) -> set[IPv4Network]:
 
 
 def other_networks(lab: Lab) -> list[IPv4Network]:
-    """Return the networks that the machine has a use for: not this lab's, not the default, no lab's session pool."""
+    """Return the networks that the machine uses, without those of this lab, the default and any lab's session pool."""
     return [
         route.destination
         for route in machine_routes()
@@ -60,7 +60,7 @@ def other_networks(lab: Lab) -> list[IPv4Network]:
 
 
 def subtract(whole: IPv4Network, holes: list[IPv4Network]) -> set[IPv4Network]:
-    """Return the fewest networks that cover ``whole`` except the holes; a hole around all of it leaves nothing."""
+    """Return the fewest networks that cover ``whole`` except the holes."""
     parts = [whole]
     for hole in holes:
         rest: list[IPv4Network] = []
@@ -74,10 +74,10 @@ def subtract(whole: IPv4Network, holes: list[IPv4Network]) -> set[IPv4Network]:
 
 
 def addresses_in_use(lab: Lab) -> dict[IPv4Address, str]:
-    """Return the addresses outside its own networks that this machine is talking to, each with the reason.
+    """Return the addresses outside the lab that this machine communicates with, each with the reason.
 
-    Seen on a build machine: the name server was inside the session pool, and one plain route would have cut it off.
-    Above all the SSH connection of the person who typed `make lab` has to stay.
+    Name servers have been seen inside the session pool, where a single route would cut them off. Above all, the SSH
+    connection that runs `make lab` must not be cut.
     """
     routes = machine_routes()
     addresses = {route.gateway: "gateway" for route in routes if route.gateway}
@@ -93,7 +93,7 @@ def addresses_in_use(lab: Lab) -> dict[IPv4Address, str]:
 
 
 def package_source_addresses() -> dict[IPv4Address, str]:
-    """Return the addresses of the proxies and the mirror through which this machine fetches packages."""
+    """Return the addresses of the proxies and the mirror from which this machine fetches packages."""
     names = {"http_proxy", "https_proxy", "all_proxy", "pip_index_url"}
     urls = [value for name, value in os.environ.items() if name.lower() in names]
     urls += filter(None, [mirror()])
@@ -101,7 +101,7 @@ def package_source_addresses() -> dict[IPv4Address, str]:
 
 
 def _resolve(url: str) -> list[IPv4Address]:
-    """Return the IPv4 addresses of a URL's host; none when it does not resolve."""
+    """Return the IPv4 addresses of a URL's host; none if it does not resolve."""
     host = urlsplit(url if "//" in url else f"//{url}").hostname
     if not host:
         return []
@@ -117,7 +117,7 @@ def _is_own_blackhole(lab: Lab, route: Route) -> bool:
 
 
 def _change_routes(lab: Lab, verb: str, networks: set[IPv4Network]) -> None:
-    """Add or delete blackhole routes in one go; adding one that is there is no error."""
+    """Add or delete blackhole routes in one batch; adding an existing one is no error."""
     verb = "replace" if verb == "add" else verb
     if networks:
         lines = "".join(f"route {verb} blackhole {network} metric {lab.metric}\n" for network in sorted(networks))

@@ -1,4 +1,4 @@
-"""Running the machine's commands, and telling what happens."""
+"""Runs commands of the machine and prints progress."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Result = TypeVar("Result")
 
 
 class LabError(Exception):
-    """What went wrong, as one sentence for the person at the terminal."""
+    """An error of the lab; its message is one sentence."""
 
 
 def output(
     *argv: str, stdin: bytes | IO[bytes] | None = None, env: Mapping[str, str] | None = None, timeout: float = 120
 ) -> str:
-    """Return the standard output of a command that has to succeed.
+    """Run a command that has to succeed and return its standard output.
 
-    Raises LabError with the command's own last words when it fails, is missing, or takes more than ``timeout`` seconds.
+    Raises LabError with the command's last output if it fails, is missing, or takes longer than ``timeout`` seconds.
     """
     source = subprocess.PIPE if isinstance(stdin, bytes) else stdin or subprocess.DEVNULL
     try:
@@ -35,12 +35,12 @@ def output(
         raise LabError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s") from None
     if process.returncode != 0:
         words = stderr.strip() or stdout.strip()
-        raise LabError(f"'{' '.join(argv)}' failed ({process.returncode}): {words[-600:] or 'it said nothing'}")
+        raise LabError(f"'{' '.join(argv)}' failed ({process.returncode}): {words[-600:] or 'no output'}")
     return stdout
 
 
 def _communicate(process: subprocess.Popen[bytes], feed: bytes | None, timeout: float) -> tuple[str, str]:
-    """Return what a process said and complained; one that takes too long is ended."""
+    """Return the output and the errors of a process; kill it on timeout."""
     with process:
         try:
             stdout, stderr = process.communicate(feed, timeout)
@@ -51,7 +51,7 @@ def _communicate(process: subprocess.Popen[bytes], feed: bytes | None, timeout: 
 
 
 def succeeds(*argv: str, timeout: float = 30) -> bool:
-    """Tell whether a command ends with exit code 0; a missing command or a timeout means no."""
+    """Tell whether a command exits with 0; false for a missing command or a timeout."""
     try:
         output(*argv, timeout=timeout)
     except LabError:
@@ -60,7 +60,7 @@ def succeeds(*argv: str, timeout: float = 30) -> bool:
 
 
 def run_logged(log: Path, *argv: str, env: Mapping[str, str] | None = None, timeout: float = 900) -> None:
-    """Run a long command with its output appended to ``log``; a failure quotes the end of that log."""
+    """Run a long command with its output appended to ``log``; a failure includes the end of that log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         sink.write(f"+ {' '.join(argv)}\n".encode())
@@ -79,19 +79,19 @@ def run_logged(log: Path, *argv: str, env: Mapping[str, str] | None = None, time
 
 
 def in_parallel(*calls: Callable[[], Result]) -> list[Result]:
-    """Run the calls at the same time and return their results in order; the first failure is raised once all ended."""
+    """Make calls at the same time and return their results in order; raise the first failure after all have ended."""
     with ThreadPoolExecutor(max_workers=max(1, len(calls))) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Print one line with the seconds that a step took, when it ends well."""
+    """Print one line with the seconds that a step took, if it succeeds."""
     started_at = time.monotonic()
     yield
     report(f"{name}: {time.monotonic() - started_at:.1f} s")
 
 
 def report(line: str) -> None:
-    """Print one line at once, also when standard output is a pipe."""
+    """Print one line immediately, also if standard output is a pipe."""
     print(f"lab: {line}", file=sys.stdout, flush=True)

@@ -1,4 +1,4 @@
-"""This machine as a Debian machine: its tools, its package mirror, its way to fetch packages."""
+"""The machine's Debian packages: required tools, package mirror, apt settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.lab.command import LabError, output, step, succeeds
 
-#: Command on the machine → Debian package that brings it.
+#: Debian packages by the commands that they provide.
 PACKAGE_OF = {
     "docker": "docker.io",
     "dockerd": "docker.io",
@@ -22,23 +22,23 @@ PACKAGE_OF = {
     "nsenter": "util-linux",
     "ssh-keygen": "openssh-client",
 }
-#: Since Debian 13 the docker command has its own package, unknown before.
+#: Since Debian 13 the docker command is in this package, which earlier releases do not have.
 DOCKER_COMMAND_PACKAGE = "docker-cli"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-#: apt settings that say how this machine reaches packages, and whether an old mirror is good enough for it.
+#: apt settings for access to packages, and for whether outdated mirrors are accepted.
 _FETCHING = re.compile(r'^Acquire::(https?::(?!.*Auto-Detect)|Check-|Retries|ForceIPv).* "[^"]+";$')
 
 
 def require(*commands: str) -> None:
-    """Install the packages of those commands that this machine lacks."""
+    """Install the packages of missing commands."""
     missing = {PACKAGE_OF[command] for command in commands if not shutil.which(command)}
     if "mmdebstrap" in commands and not KEYRING.exists():
         missing.add("debian-archive-keyring")
     if not missing:
         return
     if not shutil.which("apt-get"):
-        raise LabError(f"please install {', '.join(sorted(missing))}: this machine has no apt-get to do it with")
+        raise LabError(f"install {', '.join(sorted(missing))}: this machine has no apt-get")
     with step(f"installed {', '.join(sorted(missing))}"):
         _install(sorted(missing))
         if "docker" in commands and not shutil.which("docker"):
@@ -46,24 +46,24 @@ def require(*commands: str) -> None:
 
 
 def _install(packages: list[str]) -> None:
-    """Install packages without starting, now or at the next boot, the daemons that they bring."""
+    """Install packages without starting their daemons, now or at the next boot."""
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    # Another apt-get may be at work; it is waited for.
+    # Wait for another running apt-get.
     install = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-q", "--no-install-recommends", *packages)
     with _no_service_starts():
         try:
             output(*install, env=env, timeout=600)
-        except LabError:  # the package lists are missing or old
+        except LabError:  # package lists missing or outdated
             output("apt-get", "update", "-q", env=env, timeout=300)
             output(*install, env=env, timeout=600)
     if "docker.io" in packages:
-        # The lab's engine is private: the machine's own must not come up with the next boot, and stay.
+        # The lab's engine is private: the machine's own must not start at the next boot.
         succeeds("systemctl", "disable", "docker.service", "docker.socket", "containerd.service")
 
 
 @contextlib.contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Forbid package scripts to start services, through the file that Debian has for it."""
+    """Forbid package scripts to start services, by Debian's policy-rc.d."""
     policy = Path("/usr/sbin/policy-rc.d")
     if policy.exists():
         yield
@@ -78,9 +78,9 @@ def _no_service_starts() -> Iterator[None]:
 
 @functools.cache
 def mirror() -> str | None:
-    """Return the URL of the Debian mirror that this machine uses, or None when it is not a Debian machine.
+    """Return the URL of the machine's Debian mirror, or None if it is not a Debian machine.
 
-    ``LAB_DEBIAN_MIRROR`` in the environment comes first.
+    ``LAB_DEBIAN_MIRROR`` in the environment takes precedence.
     """
     if os.environ.get("LAB_DEBIAN_MIRROR"):
         return os.environ["LAB_DEBIAN_MIRROR"]

@@ -1,4 +1,4 @@
-"""The Docker engine that runs the hosts: the machine's own where one answers, else a private one."""
+"""The Docker engine that runs the hosts: the machine's own if it responds, else a private one."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MACHINE_SOCKET = Path("/var/run/docker.sock")
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to talk to one engine."""
+    """A client of one engine."""
 
     lab: Lab
     docker_host: str
 
     def docker(self, *arguments: str, stdin: bytes | IO[bytes] | None = None, timeout: float = 120) -> str:
-        """Run the docker client and return what it printed.
+        """Run the docker client and return its output.
 
-        The person's own DOCKER_* variables, contexts and proxies (the client would write them into containers) stay
-        out.
+        The user's own DOCKER_* variables, contexts and proxies (the client would write them into containers) are
+        excluded.
         """
         env = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
         env["DOCKER_CONFIG"] = str(self.lab.folder / "docker-client")
@@ -48,7 +48,7 @@ class Engine:
         return True
 
     def answers(self) -> bool:
-        """Tell whether the engine answers."""
+        """Tell whether the engine responds."""
         return socket_answers(Path(self.docker_host.removeprefix("unix://")))
 
 
@@ -66,7 +66,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def socket_answers(path: Path) -> bool:
-    """Tell whether a Docker engine answers behind a socket, without needing a client for it."""
+    """Tell whether a Docker engine responds on a socket, without a docker client."""
     connection = _UnixConnection(path)
     try:
         connection.request("GET", "/_ping")
@@ -78,7 +78,7 @@ def socket_answers(path: Path) -> bool:
 
 
 def engine_kind() -> EngineKind:
-    """Return which engine a new lab is built on."""
+    """Return the kind of engine for a new lab."""
     return "machine" if socket_answers(MACHINE_SOCKET) else "private"
 
 
@@ -88,12 +88,12 @@ def docker_host(lab: Lab, kind: EngineKind) -> str:
 
 
 def ensure_engine(lab: Lab, state: State) -> Engine:
-    """Return the lab's engine, started if it is a private one that does not run."""
+    """Return the lab's engine; start it if it is a private one that does not run."""
     engine = Engine(lab, state.docker_host)
     if state.engine == "machine":
         require("docker")
         if not engine.answers():
-            raise LabError(f"the engine that this lab was built on does not answer at {state.docker_host}: start it")
+            raise LabError(f"the engine of this lab does not respond at {state.docker_host}: start it")
     else:
         require("docker", "dockerd", "ip", "iptables", "nsenter")
         if not (_runs_in_namespace(lab) and engine.answers()):
@@ -104,28 +104,28 @@ def ensure_engine(lab: Lab, state: State) -> Engine:
 
 
 def _restart(lab: Lab, engine: Engine) -> None:
-    """Start the private engine in a clean place; if it cannot live with the disks that a crash left, without them."""
+    """Restart the private engine without leftovers; if it fails with its old data, start it without them."""
     clear_private_engine(lab)
     try:
         _start(lab, engine)
     except LabError as error:
         if not (lab.folder / "engine" / "data").exists():
             raise
-        report(f"starting again without the engine's old data, because: {error}")
+        report(f"starting the engine without its old data, because: {error}")
         clear_private_engine(lab)
         remove_folder(lab.folder / "engine")
         _start(lab, engine)
 
 
 def clear_private_engine(lab: Lab) -> None:
-    """End what is left of a private engine; its images and its hosts' disks in ``.lab`` stay."""
+    """Remove a private engine's processes and namespace; its images and its hosts' disks in ``.lab`` remain."""
     end_processes(lab)
     remove_namespace(lab)
     remove_folder(lab.run_folder)
 
 
 def _runs_in_namespace(lab: Lab) -> bool:
-    """Tell whether the engine's process runs, in the namespace that now bears the lab's name."""
+    """Tell whether the engine's process runs in the namespace that currently has the lab's name."""
     try:
         return holds_process(lab, int((lab.run_folder / "docker.pid").read_text()))
     except (OSError, ValueError):
@@ -133,7 +133,7 @@ def _runs_in_namespace(lab: Lab) -> bool:
 
 
 def _start(lab: Lab, engine: Engine) -> None:
-    """Start the private engine, in its own namespaces and cgroup, so that it outlives this command."""
+    """Start the private engine in its own namespaces and cgroup, as a daemon."""
     make_namespace(lab)
     home = lab.folder / "engine"
     home.mkdir(parents=True, exist_ok=True)
@@ -162,11 +162,11 @@ def _start(lab: Lab, engine: Engine) -> None:
 
 
 def _start_script(lab: Lab) -> str:
-    """Return the script in which the engine is born.
+    """Return the script that starts the engine.
 
-    In its own mount namespace it sees the lab's folder as /run: socket, pid file, containerd, shims and their sockets
-    (which containerd puts in /run/containerd whatever its settings) are the lab's, and no mount of a host is ever
-    visible outside, so none can be left behind. /opt is hidden because containerd makes a folder there.
+    In its mount namespace the lab's folder is /run: socket, pid file, containerd, shims and their sockets
+    (which containerd puts in /run/containerd regardless of its settings) are the lab's, and no mount of a host is
+    visible outside or left behind. /opt is hidden because containerd creates a folder there.
     """
     return f"""
         {join_cgroup_line(lab, "engine")}
@@ -180,7 +180,7 @@ def _start_script(lab: Lab) -> str:
 
 
 def _settings(lab: Lab) -> dict[str, object]:
-    """Return the private engine's settings: a plain switch between hosts, no filter, no address translation."""
+    """Return the private engine's settings: a plain bridge between hosts, no packet filter, no NAT."""
     return {
         "data-root": str(lab.folder / "engine" / "data"),
         "hosts": ["unix:///run/docker.sock"],
@@ -195,7 +195,7 @@ def _settings(lab: Lab) -> dict[str, object]:
 
 
 def _ensure_network(engine: Engine, state: State) -> None:
-    """Make the underlay in the engine: ``internal``, so that the machine's engine opens no way out of it."""
+    """Create the underlay network: ``internal``, so that the machine's engine does not route out of it."""
     lab = engine.lab
     if engine.has("network", lab.name):
         return

@@ -17,7 +17,7 @@ from tests.lab.session_images import make_session_images, session_images_made
 from tests.lab.trees import BUILDERS, Tree
 
 HOST_FILES = Path(__file__).with_name("host_files")
-#: What a Debian server has from its installation. The engine is not among it.
+#: Packages of a Debian server after its installation, without the engine.
 HOST_PACKAGES = (
     "ca-certificates",
     "dbus",
@@ -30,8 +30,8 @@ HOST_PACKAGES = (
     "systemd",
     "systemd-sysv",
 )
-#: What roles and tests may install on the hosts. Recommended packages that are not here are unknown to the hosts' apt,
-#: which then does without them.
+#: Packages that roles and tests may install on the hosts. Recommended packages missing here are unknown to the hosts'
+#: apt, which then omits them.
 ARCHIVE_PACKAGES = (
     "busybox-static",
     "curl",
@@ -53,7 +53,7 @@ ARCHIVE_PACKAGES = (
 )
 #: In Debian 13 the docker command is no longer in docker.io, which recommends it.
 ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli",)}
-#: Units without a meaning here: no consoles, no network to fetch updates from; the kernel is the machine's.
+#: Units without a purpose here: no consoles, no network for updates; the kernel is the machine's.
 MASKED = (
     "apt-daily-upgrade.timer",
     "apt-daily.timer",
@@ -65,7 +65,7 @@ MASKED = (
 
 
 def image_tag(lab: Lab, suite: str) -> str:
-    """Return the image's name; its tag changes whenever the recipe, these files, does."""
+    """Return the image's name; its tag is a digest of the files that build it."""
     digest = hashlib.sha256()
     recipe = [Path(__file__), Path(__file__).with_name("trees.py")]
     for path in [*recipe, *sorted(path for path in HOST_FILES.rglob("*") if path.is_file())]:
@@ -76,7 +76,7 @@ def image_tag(lab: Lab, suite: str) -> str:
 def ensure_images(engine: Engine, state: State) -> None:
     """Build the images that are missing: those of the hosts in the engine, those of sessions in ``.lab/images``."""
     lab = engine.lab
-    end_processes(lab, BUILDERS)  # a killed run may have left its builders, and half a tree
+    end_processes(lab, BUILDERS)  # of a killed run
     remove_folder(lab.folder / "build")
     hosts = {suite: not engine.has("image", image_tag(lab, suite)) for suite in SUITES}
     sessions = {suite: suite == SUITES[0] and not session_images_made(lab) for suite in SUITES}
@@ -92,19 +92,19 @@ def ensure_images(engine: Engine, state: State) -> None:
 
 
 def remove_images(engine: Engine, keep: set[str] | None = None) -> None:
-    """Remove the hosts' images from the engine, except those to keep."""
+    """Remove the hosts' images from the engine, except those in ``keep``."""
     for image in engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").split():
         if image.startswith(f"{engine.lab.name}/") and image not in (keep or set()):
             engine.docker("rmi", image)
 
 
 def remove_outdated_images(engine: Engine) -> None:
-    """Remove the images of earlier recipes, once no host is made of them any more."""
+    """Remove the images of earlier builds, which no host uses any more."""
     remove_images(engine, keep={image_tag(engine.lab, suite) for suite in SUITES})
 
 
 def _build(engine: Engine, suite: str, pull: bool, host: bool, sessions: bool) -> None:
-    """Build on one base, at the same time, what is missing of the host image of a suite and the session images."""
+    """Build the host image of a suite and the session images, if missing, in parallel on one base."""
     tree = Tree(engine.lab, suite)
     with step(f"  {suite}: base"):
         tree.create_base(engine, pull)
@@ -117,14 +117,14 @@ def _build(engine: Engine, suite: str, pull: bool, host: bool, sessions: bool) -
 
 
 def _make_host_image(engine: Engine, tree: Tree) -> None:
-    """Grow a tree into a host and give it to the engine."""
+    """Install a host into a tree and import it into the engine."""
     _install_host(tree)
     tree.import_into(engine, image_tag(engine.lab, tree.suite), 'CMD ["/usr/local/sbin/lab-init"]')
     remove_folder(tree.root)
 
 
 def _install_host(tree: Tree) -> None:
-    """Install the host's packages, then replace the outer package sources by an archive inside."""
+    """Install the host's packages, then replace the package sources by a local archive."""
     tree.apt("install", *HOST_PACKAGES)
     tree.apt("clean")
     tree.apt("install", "--download-only", *ARCHIVE_PACKAGES, *ARCHIVE_PACKAGES_OF_SUITE[tree.suite])
@@ -159,9 +159,9 @@ def package_index(folder: Path) -> str:
 
 
 def _keep_network_sysctls(root: Path) -> None:
-    """Keep of the distribution's kernel settings those of the network, which each host has for itself.
+    """Keep only the network settings of the distribution's sysctls, which are per network namespace.
 
-    The others (kernel.*, vm.*, fs.*) belong to the machine, and a host that boots must not change them.
+    The others (kernel.*, vm.*, fs.*) would change the machine when a host boots.
     """
     for vendor in (root / "usr/lib/sysctl.d").glob("*.conf"):
         lines = vendor.read_text().splitlines()

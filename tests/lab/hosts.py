@@ -1,4 +1,4 @@
-"""The five hosts: containers that run systemd and sshd, keep their address, and can reboot."""
+"""The five hosts: containers with systemd and sshd, which keep their address and can reboot."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.lab.host_image import image_tag, remove_images
 from tests.lab.identity import HOSTS, LABEL, Host, Lab, State
 
 SPEC_LABEL = f"{LABEL}.spec"
-#: All that a host needs and a machine without CAP_SYS_RESOURCE can give; --privileged would ask for more. The clock
-#: stays the machine's. With its own cgroup namespace, a host's engine makes its cgroups below the host's own.
+#: The rights that a host needs, available on a machine without CAP_SYS_RESOURCE, unlike --privileged. The clock
+#: stays the machine's. With its own cgroup namespace, a host's engine creates its cgroups below the host's.
 RIGHTS = (
     "--cap-add=ALL",
     "--cap-drop=SYS_RESOURCE",
@@ -28,7 +28,7 @@ RIGHTS = (
     "--security-opt=apparmor=unconfined",
     "--cgroupns=private",
 )
-#: Overlay does not work on overlay, so a host's engine keeps its data in volumes, which end with the host.
+#: Overlayfs does not work on overlayfs, so a host's engine keeps its data in volumes, which are removed with the host.
 DISKS = ("--tmpfs=/run", "--tmpfs=/tmp:exec,mode=1777", "--volume=/var/lib/docker", "--volume=/var/lib/containerd")
 
 
@@ -38,7 +38,7 @@ def container_name(state: State, lab: Lab, host: Host) -> str:
 
 
 def ensure_hosts(engine: Engine, state: State) -> list[str]:
-    """Make each host exist, be of the current make, and run. Return the names of the hosts that are new."""
+    """Create or recreate each host as specified, and start it. Return the names of new hosts."""
     present = _list_containers(engine)
     expected = {container_name(state, engine.lab, host) for host in HOSTS}
     for unexpected in present.keys() - expected:
@@ -48,20 +48,20 @@ def ensure_hosts(engine: Engine, state: State) -> list[str]:
 
 
 def host_states(engine: Engine, state: State) -> dict[str, str]:
-    """Return what the engine says of each host (running, exited, missing, …)."""
+    """Return the engine's status of each host (running, exited, missing, …)."""
     present = _list_containers(engine)
     return {host.name: present.get(container_name(state, engine.lab, host), ("missing", ""))[0] for host in HOSTS}
 
 
 def _list_containers(engine: Engine) -> dict[str, tuple[str, str]]:
-    """Return the lab's containers by name: what they do, and which specification they were made from."""
+    """Return the status and the digest of the specification of the lab's containers, by name."""
     shape = f'{{{{.Names}}}}\t{{{{.State}}}}\t{{{{.Label "{SPEC_LABEL}"}}}}'
     lines = engine.docker("ps", "--all", "--filter", f"label={LABEL}={engine.lab.id}", "--format", shape)
     return {name: (status, spec) for name, status, spec in (line.split("\t") for line in lines.splitlines())}
 
 
 def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tuple[str, str]]) -> str | None:
-    """Bring one host to life; return its name when it had to be made."""
+    """Start one host; return its name if it had to be created."""
     name = container_name(state, engine.lab, host)
     arguments = _arguments(engine.lab, state, host)
     spec = hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:12]
@@ -80,7 +80,7 @@ def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tu
 
 
 def _arguments(lab: Lab, state: State, host: Host) -> list[str]:
-    """Return the arguments of `docker create` that make a host what it is."""
+    """Return the arguments of `docker create` for a host."""
     neighbours = [f"--add-host={other.name}:{state.address(other)}" for other in HOSTS if other != host]
     devices = [f"--device={path}" for path in devices_of_hosts()]
     modules = ["--volume=/lib/modules:/lib/modules:ro"] if Path("/lib/modules").is_dir() else []
@@ -89,9 +89,9 @@ def _arguments(lab: Lab, state: State, host: Host) -> list[str]:
         f"--network={lab.name}",
         f"--ip={state.address(host)}",
         f"--label={LABEL}={lab.id}",
-        # A reboot from the inside ends the container, and this brings it back; `docker stop` keeps it down.
+        # A reboot from inside stops the container, and this restarts it; `docker stop` keeps it stopped.
         "--restart=unless-stopped",
-        "--stop-signal=SIGRTMIN+3",  # systemd's word for: halt
+        "--stop-signal=SIGRTMIN+3",  # makes systemd halt
         "--stop-timeout=20",
         "--env=container=docker",
         *neighbours,
@@ -104,7 +104,7 @@ def _arguments(lab: Lab, state: State, host: Host) -> list[str]:
 
 
 def devices_of_hosts() -> list[str]:
-    """Return the harmless devices of the machine that every host has, where the machine has them."""
+    """Return the harmless devices that every host gets, if the machine has them."""
     return [path for path in ("/dev/net/tun", "/dev/fuse") if Path(path).exists()]
 
 
@@ -122,7 +122,7 @@ def _authorized_keys_archive(lab: Lab) -> bytes:
 
 
 def ensure_login_key(lab: Lab) -> None:
-    """Make the lab's own SSH key pair."""
+    """Create the lab's SSH key pair if it is missing."""
     lab.key.parent.mkdir(mode=0o700, exist_ok=True)
     if lab.key.exists() and lab.key.with_suffix(".pub").exists():
         return
@@ -131,7 +131,7 @@ def ensure_login_key(lab: Lab) -> None:
 
 
 def await_hosts(engine: Engine, state: State, new: list[str]) -> None:
-    """Wait until sshd greets on each host, and write down the hosts' keys as the engine shows them."""
+    """Wait until sshd responds on each host, and write known_hosts with the keys read through the engine."""
     in_parallel(*(partial(_await_ssh, state.address(host), host.name) for host in HOSTS))
     lines = in_parallel(*(partial(_known_host, engine, state, host) for host in HOSTS))
     engine.lab.known_hosts.write_text("".join(lines))
@@ -140,7 +140,7 @@ def await_hosts(engine: Engine, state: State, new: list[str]) -> None:
 
 
 def ssh_answers(address: IPv4Address) -> bool:
-    """Tell whether an SSH server greets at an address."""
+    """Tell whether an SSH server responds at an address."""
     try:
         with socket.create_connection((str(address), 22), timeout=2) as connection:
             return connection.recv(4) == b"SSH-"
@@ -153,18 +153,18 @@ def _await_ssh(address: IPv4Address, name: str) -> None:
         if ssh_answers(address):
             return
         time.sleep(0.25)
-    raise LabError(f"{name} was started, but no SSH server answers at {address}")
+    raise LabError(f"{name} was started, but no SSH server responds at {address}")
 
 
 def _known_host(engine: Engine, state: State, host: Host) -> str:
-    """Return the host's line for known_hosts: its key comes through the engine, so nothing is trusted on first use."""
+    """Return the host's line of known_hosts; its key is read through the engine, so there is no trust on first use."""
     name = container_name(state, engine.lab, host)
     kind, key = engine.docker("exec", name, "cat", "/etc/ssh/ssh_host_ed25519_key.pub").split()[:2]
     return f"{state.address(host)},{host.name} {kind} {key}\n"
 
 
 def _report_failed_units(engine: Engine, container: str, host: Host) -> None:
-    """Say which units of a new host failed, if any: a host that is not whole should not surprise a test."""
+    """Print the failed units of a new host, so that they are noticed before a test fails."""
     engine.docker("exec", container, "sh", "-c", "systemctl is-system-running --wait || true")
     failed = engine.docker("exec", container, "systemctl", "list-units", "--failed", "--plain", "--no-legend")
     for line in failed.splitlines():

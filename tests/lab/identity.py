@@ -1,6 +1,6 @@
-"""What a lab is called and where it keeps its things: all derived from the checkout's path.
+"""Names and paths of a lab, all derived from the checkout's path.
 
-Two checkouts have two ids, so nothing that one lab makes can be mistaken for the other's.
+Two checkouts have two ids, so the resources of two labs cannot be confused.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Literal
 
 EngineKind = Literal["machine", "private"]
 
-#: The addresses that session networks are cut from (the collection's default pool).
+#: The pool of session networks (the collection's default).
 SESSION_POOL = IPv4Network("10.128.0.0/9")
-#: Each lab's underlay is one /24 of this.
+#: The pool of underlays; each lab uses a /24.
 UNDERLAY_POOL = IPv4Network("10.77.0.0/16")
-#: Label on everything that the lab makes in an engine.
+#: The label of everything that the lab creates in an engine.
 LABEL = "backendai.lab"
 
 
 @dataclass(frozen=True)
 class Host:
-    """One host of the lab. ``offset`` is its place in the underlay's /24."""
+    """One host of the lab. ``offset`` is its address in the underlay's /24."""
 
     name: str
     group: str
@@ -56,22 +56,22 @@ class Lab:
 
     @property
     def folder(self) -> Path:
-        """Where all state lives."""
+        """The folder of all state."""
         return self.checkout / ".lab"
 
     @property
     def logs(self) -> Path:
-        """Where the long commands write."""
+        """The folder of the logs of long commands."""
         return self.folder / "logs"
 
     @property
     def images(self) -> Path:
-        """Where the session images wait as tar files."""
+        """The folder of the session images' archive."""
         return self.folder / "images"
 
     @property
     def key(self) -> Path:
-        """The private key that opens the hosts."""
+        """The private SSH key for the hosts."""
         return self.folder / "ssh" / "id_ed25519"
 
     @property
@@ -81,7 +81,7 @@ class Lab:
 
     @property
     def run_folder(self) -> Path:
-        """/run as the private engine sees it. Outside ``.lab``: a socket's path ends after 108 bytes."""
+        """The private engine's /run. Outside ``.lab``, because a socket's path is limited to 108 bytes."""
         return Path("/run") / self.name
 
     @property
@@ -91,7 +91,7 @@ class Lab:
 
     @property
     def veth(self) -> str:
-        """The control node's own interface on the underlay of a private engine."""
+        """The control node's interface on the underlay of a private engine."""
         return f"bl{self.id}r"
 
     @property
@@ -101,13 +101,13 @@ class Lab:
 
     @property
     def metric(self) -> int:
-        """Metric of the lab's blackhole routes: it marks them as this lab's, and ranks behind any usual route."""
+        """The metric of the lab's blackhole routes: it identifies them, and is higher than that of usual routes."""
         return 0x80000000 | int(self.id, 16) & 0x7FFFFFFF
 
 
 @dataclass(frozen=True)
 class State:
-    """What was decided at the first ``up`` and must not change while the lab exists."""
+    """Settings chosen at the first ``up``, which must not change while the lab exists."""
 
     engine: EngineKind
     subnet: str
@@ -119,17 +119,17 @@ class State:
 
     @property
     def router(self) -> IPv4Address:
-        """The bridge's address: the hosts' default gateway, which leads nowhere."""
+        """The bridge's address: the hosts' default gateway, which forwards nothing."""
         return IPv4Network(self.subnet)[1]
 
     @property
     def control_node(self) -> IPv4Address:
-        """The machine's own address on the underlay; it is the bridge itself where the engine is the machine's."""
+        """The machine's address on the underlay; that of the bridge if the engine is the machine's."""
         return IPv4Network(self.subnet)[2 if self.engine == "private" else 1]
 
 
 def load_state(lab: Lab) -> State | None:
-    """Return the lab's state, or None when there is none or a crash has left it half-written."""
+    """Return the lab's saved state, or None if it is missing or corrupt."""
     try:
         return State(**json.loads((lab.folder / "state.json").read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -137,7 +137,7 @@ def load_state(lab: Lab) -> State | None:
 
 
 def save_state(lab: Lab, state: State) -> None:
-    """Write the lab's state so that a crash leaves either the old one or the new one."""
+    """Save the lab's state atomically."""
     lab.folder.mkdir(exist_ok=True)
     draft = lab.folder / "state.json.new"
     draft.write_text(json.dumps({**asdict(state)}, indent=2) + "\n")

@@ -1,7 +1,7 @@
-"""Images as one file that `docker load` takes, written here rather than saved by an engine.
+"""Writes images into one file for `docker load`, without an engine.
 
-So they have the same bytes, and so the same image ids, on every agent, and take no name in an engine that may be the
-machine's own. A layer that several images share is in the file once.
+So they have the same bytes and image ids on every agent, and do not appear in an engine that may be the
+machine's own. A layer shared by several images is in the file once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CREATED = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class Image:
-    """An image: its name, its layers as tar files, lowest first, and what it says of the containers made of it."""
+    """An image: its name, its layers as tar files, lowest first, and the configuration of its containers."""
 
     tag: str
     layers: tuple[Path, ...]
@@ -31,9 +31,9 @@ class Image:
 
 
 def write_archive(archive: Path, images: Sequence[Image]) -> None:
-    """Write images in the format of `docker save`; the file appears whole or not at all.
+    """Write images in the format of `docker save`, atomically.
 
-    An image id is the SHA-256 of its configuration, which holds those of the layers
+    An image id is the SHA-256 of its configuration, which contains those of the layers
     (https://github.com/moby/moby/blob/master/image/spec/v1.2.md).
     """
     digests = {layer: _digest(layer) for image in images for layer in image.layers}
@@ -48,7 +48,7 @@ def write_archive(archive: Path, images: Sequence[Image]) -> None:
     ]
     draft = archive.with_suffix(".new")
     with tarfile.open(draft, "w") as tar:
-        add_file(tar, "manifest.json", json.dumps(manifest).encode())  # first, so that image_ids finds it at once
+        add_file(tar, "manifest.json", json.dumps(manifest).encode())  # first, so that image_ids reads it quickly
         for config in configs:
             add_file(tar, _config_name(config), config)
         for layer, digest in digests.items():
@@ -78,16 +78,16 @@ def _config_name(config: bytes) -> str:
 
 
 def add_file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    """Add a file of root's to a tar file that is being written."""
+    """Add a file owned by root to an open tar file."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = len(content), mode
     tar.addfile(member, io.BytesIO(content))
 
 
 def image_ids(archive: Path) -> dict[str, str]:
-    """Return the ids that an engine gives to the images of a file, by their names."""
+    """Return the ids of the images in a file, by name."""
     with tarfile.open(archive) as tar:
         member = tar.extractfile("manifest.json")
         if member is None:
-            raise LabError(f"{archive} holds no image")
+            raise LabError(f"{archive} contains no image")
         return {image["RepoTags"][0]: f"sha256:{image['Config'].removesuffix('.json')}" for image in json.load(member)}

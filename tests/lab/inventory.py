@@ -21,7 +21,7 @@ all:
       -o IdentitiesOnly=yes
   children:
 """
-#: The lab's archive of packages never changes, so asking apt for news would only cost time. The devices stand for
+#: The lab's package archive never changes, so updating apt's lists would only take time. The devices stand in for
 #: accelerators.
 _AGENT_VARS = """\
       vars:
@@ -32,7 +32,7 @@ _AGENT_VARS = """\
 
 
 def write_inventory(lab: Lab, state: State) -> None:
-    """Write the inventory: agents, gateways, and users, who are trusted by nobody."""
+    """Write the inventory: agents, gateways, and users, which are untrusted."""
     devices = ", ".join(f"[{path}]" for path in sorted(devices_of_hosts()))
     queue = lab.folder / "queue"
     queue.mkdir(exist_ok=True)
@@ -45,7 +45,7 @@ def write_inventory(lab: Lab, state: State) -> None:
 
 
 def _entry(host: Host, state: State) -> str:
-    """Return the lines of one host."""
+    """Return the inventory lines of a host."""
     address = state.address(host)
     lines = f"        {host.name}:\n          ansible_host: {address}\n"
     return lines + (f"          agent_underlay_address: {address}\n" if host.group == "agents" else "")

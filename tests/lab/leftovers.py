@@ -1,8 +1,8 @@
-"""Removing what a lab left on the machine, whole or half: processes, cgroups, mounts, folders.
+"""Removes everything that a lab left on the machine: processes, cgroups, mounts, folders.
 
-Every process that outlives a command of the lab (the private engine, down to the last container inside a host) or might
-(an image being built, when `up` is killed) is born in the cgroup that bears the lab's id. The kernel keeps that record:
-it cannot be lost like a pid file, and unlike a pid it is never given to a stranger.
+Every process that outlives a command of the lab (the private engine and all containers inside hosts), or that might
+(image builds, if `up` is killed), is started in the cgroup with the lab's id. Unlike a pid file, a cgroup cannot be
+lost, and unlike a pid, it is not reused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def cgroup_roots() -> list[Path]:
 
 
 def join_cgroup_line(lab: Lab, part: str) -> str:
-    """Return the line with which a shell script joins a part of the lab's cgroup."""
+    """Return the line that moves a shell script into a part of the lab's cgroup."""
     cgroup = cgroup_roots()[0] / lab.name / part
     return f"mkdir -p '{cgroup}' && echo $$ > '{cgroup}/cgroup.procs'"
 
@@ -44,15 +44,15 @@ def lab_processes(lab: Lab, part: str = "") -> set[int]:
     """Return the ids of all processes of the lab, or of a part of it."""
     pids: set[int] = set()
     for cgroup in lab_cgroups(lab, part):
-        with contextlib.suppress(OSError):  # it ended while we looked
+        with contextlib.suppress(OSError):  # removed meanwhile
             pids.update(int(pid) for pid in (cgroup / "cgroup.procs").read_text().split())
     return pids
 
 
 def end_processes(lab: Lab, part: str = "") -> None:
-    """End everything in the lab's cgroups, or in a part of them, and remove the cgroups.
+    """Kill all processes in the lab's cgroups, or in a part of them, and remove the cgroups.
 
-    Nothing inside is worth a farewell: its disks are about to be removed, or a crash took it already.
+    No process needs a clean shutdown, because its disks are about to be removed.
     """
     for _attempt in range(100):
         alive = lab_processes(lab, part)
@@ -69,7 +69,7 @@ def end_processes(lab: Lab, part: str = "") -> None:
 
 
 def _remove_cgroup(cgroup: Path) -> None:
-    """Remove an empty cgroup; the kernel may need a moment after its last process."""
+    """Remove an empty cgroup; retry, as it stays busy for a moment after its last process."""
     for _attempt in range(50):
         try:
             cgroup.rmdir()
@@ -83,7 +83,7 @@ def _remove_cgroup(cgroup: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of the lab and all in it, after unmounting what is mounted there, and never across a mount."""
+    """Unmount everything below a folder of the lab, and remove it without crossing file systems."""
     if not folder.exists():
         return
     for mount in reversed(_mounts_below(folder)):

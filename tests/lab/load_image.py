@@ -1,6 +1,6 @@
-"""Runs on an agent: ``load_image.py TAG=ID… < FILE`` gives the file to the engine there, unless it has those images.
+"""Runs on an agent: ``load_image.py TAG=ID… < FILE`` loads the file into the engine, unless it has those images.
 
-By the engine's own socket, because Debian 13's docker.io comes without the docker command.
+It uses the engine's socket, because Debian 13's docker.io has no docker command.
 """
 
 import http.client
@@ -18,14 +18,14 @@ class Engine(http.client.HTTPConnection):
         self.sock.connect("/run/docker.sock")
 
     def has(self, tag: str, image_id: str) -> bool:
-        """Tell whether a name stands for a certain image."""
+        """Tell whether a tag refers to an image id."""
         self.request("GET", f"/images/{tag}/json")
         answer = self.getresponse()
         body = answer.read()
         return answer.status == 200 and json.loads(body)["Id"] == image_id
 
     def load(self) -> None:
-        """Load the images of standard input."""
+        """Load the images from standard input."""
         headers = {"Content-Type": "application/x-tar"}
         self.request("POST", "/images/load?quiet=1", body=sys.stdin.buffer, headers=headers)
         answer = self.getresponse()
@@ -35,7 +35,7 @@ class Engine(http.client.HTTPConnection):
 
 
 def main(arguments: list[str]) -> str:
-    """Load what is asked for when any of it is missing; return what was done."""
+    """Load the images if any is missing; return a summary."""
     engine = Engine("localhost")
     missing = [
         tag for tag, _mark, digest in (argument.partition("=") for argument in arguments) if not engine.has(tag, digest)

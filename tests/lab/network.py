@@ -1,7 +1,7 @@
-"""The underlay: a namespace without uplink, its bridge, and the one cable to the control node.
+"""The underlay: a namespace without uplink, its bridge, and the veth pair to the control node.
 
-The engine that a machine already has needs none of this: its ``--internal`` network gives the control node the bridge's
-own address. The functions here serve the private engine, except ``chosen_subnet``.
+With the machine's own engine none of this is needed: its ``--internal`` network gives the control node the bridge's
+address. All functions except ``choose_subnet`` are for the private engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMESPACES = Path("/run/netns")
 
 
 def choose_subnet(lab: Lab) -> IPv4Network:
-    """Return the lab's underlay: the first /24 from a place given by its id that the machine has no other use for."""
+    """Return the lab's underlay: the first unused /24, starting from one that depends on the lab's id."""
     taken = other_networks(lab) + [
         IPv4Network(address) for address in addresses_in_use(lab) | package_source_addresses()
     ]
@@ -33,14 +33,14 @@ def choose_subnet(lab: Lab) -> IPv4Network:
 
 
 def namespace_path(lab: Lab) -> Path:
-    """Return where iproute2 keeps the lab's namespace."""
+    """Return the path of the lab's namespace in iproute2's folder."""
     return NAMESPACES / lab.name
 
 
 def holds_process(lab: Lab, pid: int) -> bool:
     """Tell whether a process lives in the lab's namespace.
 
-    A namespace can be made anew under the same name, so the name alone proves nothing.
+    A namespace may be recreated under the same name, so the name alone is not sufficient.
     """
     try:
         return namespace_path(lab).stat().st_ino == Path(f"/proc/{pid}/ns/net").stat().st_ino
@@ -49,10 +49,10 @@ def holds_process(lab: Lab, pid: int) -> bool:
 
 
 def make_namespace(lab: Lab) -> None:
-    """Make the namespace and a bridge in it, with no way out.
+    """Create the namespace and a bridge in it, without an uplink.
 
-    The bridge's address is the hosts' default gateway (a host without one is not a usual host), and the namespace
-    answers "unreachable" to whatever is not for the underlay: attempts to leave fail at once instead of timing out.
+    The bridge's address is the hosts' default gateway, so that they resemble usual hosts. The namespace
+    rejects packets to other networks as unreachable, so that connections fail at once instead of timing out.
     """
     in_namespace = ("ip", "-n", lab.name)
     output("ip", "netns", "add", lab.name)
@@ -60,7 +60,7 @@ def make_namespace(lab: Lab) -> None:
     output(*in_namespace, "link", "add", lab.bridge, "type", "bridge")
     output(*in_namespace, "link", "set", lab.bridge, "up")
     output(*in_namespace, "route", "add", "unreachable", "default")
-    # Answer each attempt: at the kernel's one answer a second, a second attempt would wait for its own timeout.
+    # Without a rate limit: with the default of one error per second, a second attempt would time out.
     no_limit = "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"
     output("nsenter", f"--net={namespace_path(lab)}", "sh", "-euc", no_limit)
     if Path("/proc/sys/net/ipv6").exists():
@@ -68,7 +68,7 @@ def make_namespace(lab: Lab) -> None:
 
 
 def connect_control_node(lab: Lab, state: State) -> None:
-    """Lay the cable from the control node to the bridge, or mend it."""
+    """Connect the control node to the bridge by a veth pair, or recreate an incomplete one."""
     address = f"{state.control_node}/{IPv4Network(state.subnet).prefixlen}"
     if not _is_connected(lab, address):
         remove_veth(lab)
@@ -82,7 +82,7 @@ def connect_control_node(lab: Lab, state: State) -> None:
 
 
 def _is_connected(lab: Lab, address: str) -> bool:
-    """Tell whether the cable is there, up, and has its address."""
+    """Tell whether the veth interface exists, is up, and has its address."""
     try:
         links = json.loads(output("ip", "-j", "address", "show", "dev", lab.veth))
     except LabError:
@@ -94,27 +94,27 @@ def _is_connected(lab: Lab, address: str) -> bool:
 
 
 def _disable_forwarding(lab: Lab) -> None:
-    """Let nothing that comes over the cable be forwarded, also on a machine that forwards between other interfaces."""
+    """Disable forwarding from the veth interface, also on a machine that forwards between other interfaces."""
     conf = Path("/proc/sys/net/ipv4/conf") / lab.veth
     (conf / "forwarding").write_text("0")
-    # A lab needs IPv4 only, and an unasked fe80:: address would be one more way to reach the machine.
+    # A lab needs only IPv4, and a link-local IPv6 address would expose the machine.
     off = Path("/proc/sys/net/ipv6/conf") / lab.veth / "disable_ipv6"
     if off.exists():
         off.write_text("1")
 
 
 def remove_veth(lab: Lab) -> None:
-    """Remove the control node's interface; its far end goes with it."""
+    """Remove the control node's interface, and with it the peer."""
     if Path("/sys/class/net", lab.veth).exists():
         output("ip", "link", "delete", lab.veth)
 
 
 def remove_namespace(lab: Lab) -> None:
-    """Remove the cable and the namespace, whole or what a power cut left of it (an empty file without its mount)."""
+    """Remove the veth pair and the namespace, even if a crash left only an empty file without its mount."""
     remove_veth(lab)
     if namespace_path(lab).exists():
         output("ip", "netns", "delete", lab.name)
-    # iproute2 makes this folder, and a mount on it, with the first namespace. Behind the last one it is litter.
+    # iproute2 creates this folder and a mount on it with the first namespace, and does not remove them.
     with contextlib.suppress(OSError):
         if not os.listdir(NAMESPACES):
             succeeds("umount", str(NAMESPACES))

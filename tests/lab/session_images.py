@@ -1,8 +1,8 @@
-"""Session images: what images on every agent are made of, and how they get there.
+"""Session images: their recipes, and how they are loaded on agents.
 
 ========================  ========================================================================
 ``lab/python:1``          Debian with Python and no sshd
-``lab/busybox:1``         one static program
+``lab/busybox:1``         a static busybox
 ``lab/mpi:1``             the first, with Open MPI, an ssh and an sshd of its own, which is its command
 ``lab/entrypoint:1``      the first, with an entrypoint, a command and variables of its own
 ========================  ========================================================================
@@ -38,7 +38,7 @@ _OWN_START = {
 
 
 def session_images_made(lab: Lab) -> bool:
-    """Tell whether the file of the images is there, made by this recipe."""
+    """Tell whether the archive of the images exists and is current."""
     return _archive(lab).exists() and _recipe_file(lab).exists() and _recipe_file(lab).read_text() == _recipe()
 
 
@@ -51,12 +51,12 @@ def _recipe_file(lab: Lab) -> Path:
 
 
 def _recipe() -> str:
-    """Return what changes whenever the recipe, these files, does."""
+    """Return a digest of the files that build the images."""
     return hashlib.sha256(Path(__file__).read_bytes() + Path(image_archive.__file__).read_bytes() + _ENTRY).hexdigest()
 
 
 def make_session_images(tree: Tree) -> None:
-    """Write the file of all images, given the base of Debian hosts, which grows and is gone afterwards."""
+    """Write the archive of all images, given the base tree of Debian hosts, which is used up."""
     layers = tree.root.with_name("layers")
     remove_folder(layers)
     layers.mkdir()
@@ -83,14 +83,14 @@ def make_session_images(tree: Tree) -> None:
 
 
 def _pack_mpi(tree: Tree, layer: Path) -> None:
-    """Install Open MPI and both halves of SSH, and write what that added into a layer."""
+    """Install Open MPI, an SSH client and server, and write the added files into a layer."""
     stamp = layer.with_suffix(".stamp")
     stamp.touch()
     tree.apt("update")
     tree.apt("install", *MPI_PACKAGES)
     tree.pack(layer, newer=stamp)
     with tarfile.open(layer, "a") as tar:
-        folder = tarfile.TarInfo("run/sshd")  # the service's unit would make it
+        folder = tarfile.TarInfo("run/sshd")  # normally created by the service's unit
         folder.type, folder.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(folder)
 
@@ -114,7 +114,7 @@ def _pack_busybox(tree: Tree, layer: Path) -> None:
 
 
 def load_session_images(engine: Engine, container_name: Callable[[Host], str]) -> None:
-    """Load the images on each agent that lacks one, or has another one under its name; agents at the same time."""
+    """Load the images on each agent that lacks one or has a different one, in parallel."""
     if not session_images_made(engine.lab):
         raise LabError("the lab is not up: run `python3 -m tests.lab up` first")
     with step("session images on all agents"):

@@ -1,4 +1,4 @@
-"""Debian trees: a small base from packages (or from a pulled image), grown by the machine's own apt."""
+"""Debian root folders: a small base from packages (or from a pulled image), extended by the machine's apt."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.lab.engine import Engine
 from tests.lab.identity import Lab
 from tests.lab.leftovers import join_cgroup_line, remove_folder
 
-#: The part of the lab's cgroup in which trees grow.
+#: The part of the lab's cgroup for image builds.
 BUILDERS = "build"
-#: In every tree: what a session image with Python offers, and what a host has too.
+#: Packages of every tree, for the session image with Python and for hosts.
 BASE_PACKAGES = ("python3", "iproute2", "iputils-ping", "procps")
 
 _APT_OPTIONS = """\
@@ -24,13 +24,13 @@ APT::Install-Recommends "false";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 """
-#: Debian 12 has two packages for one purpose, and apt would take the one that drags in 45 MB of Perl.
+#: Debian 12 has two packages for merged /usr, and apt would choose the one that depends on 45 MB of Perl.
 _PINS = r"Package: usrmerge\nPin: release *\nPin-Priority: -1\n"
 _MERGED_USR = (
     "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
     f"--setup-hook=printf '{_PINS}' > \"$1/etc/apt/preferences.d/lab\"",
 )
-#: Nobody reads manuals in the lab; a power cut that tears a tree only means building it again.
+#: No documentation, and no fsync: a tree damaged by a crash is built again.
 _DPKG_OPTIONS = """\
 path-exclude=/usr/share/doc/*
 path-exclude=/usr/share/man/*
@@ -39,13 +39,13 @@ path-exclude=/usr/share/locale/*
 path-exclude=/usr/share/lintian/*
 force-unsafe-io
 """
-#: Not part of an image: what a container gets from its engine, and what apt can make anew.
+#: Excluded from images: what a container gets from its engine, and apt's caches.
 _EXCLUDED = ("./dev/*", "./proc/*", "./sys/*", "./run/*", "./tmp/*", "./var/cache/apt/*")
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A Debian root folder in the making."""
+    """A Debian root folder that is being built."""
 
     lab: Lab
     suite: str
@@ -53,17 +53,17 @@ class Tree:
 
     @property
     def name(self) -> str:
-        """What the tree's folder and log are called."""
+        """The name of the tree's folder and log."""
         return f"{self.suite}-{self.purpose}"
 
     @property
     def root(self) -> Path:
-        """The folder itself."""
+        """The root folder."""
         return self.lab.folder / "build" / self.name
 
     @property
     def log(self) -> Path:
-        """Where the building commands write."""
+        """The log of the build commands."""
         return self.lab.logs / f"{self.name}.log"
 
     @property
@@ -71,7 +71,7 @@ class Tree:
         return self.root.with_suffix(".apt.conf")
 
     def create_base(self, engine: Engine, pull: bool) -> None:
-        """Make the base, from packages or from a pulled image, in place of whatever an earlier run left there."""
+        """Create the base, from packages or from a pulled image, and replace leftovers of an earlier run."""
         remove_folder(self.root)
         self.root.mkdir(parents=True)
         self._write_settings()
@@ -82,12 +82,12 @@ class Tree:
 
     def _write_settings(self) -> None:
         self.log.unlink(missing_ok=True)
-        # Set before any file of the tree's own /etc/apt is read; dpkg then runs inside the tree.
+        # Read before the tree's own /etc/apt; dpkg then runs inside the tree.
         outside = f'Dir "{self.root}";\nDPkg::Chroot-Directory "{self.root}";\n'
         self._settings.write_text(outside + _APT_OPTIONS + apt_fetch_settings())
 
     def copy(self, purpose: str) -> Tree:
-        """Return a second tree as far as this one has grown."""
+        """Return a copy of this tree in its current state."""
         other = Tree(self.lab, self.suite, purpose)
         remove_folder(other.root)
         output("cp", "-a", str(self.root), str(other.root), timeout=300)
@@ -95,10 +95,10 @@ class Tree:
         return other
 
     def _bootstrap(self) -> None:
-        """Make the base with mmdebstrap: debootstrap's job in half the time and size, as it never unpacks the docs."""
+        """Create the base with mmdebstrap: half the time and size of debootstrap, as it unpacks no documentation."""
         url = mirror()
         if not url:
-            raise LabError("no Debian mirror is configured on this machine: name one in LAB_DEBIAN_MIRROR")
+            raise LabError("no Debian mirror is configured on this machine: set LAB_DEBIAN_MIRROR")
         settings = self.root.with_suffix(".bootstrap.conf")
         settings.write_text(_APT_OPTIONS + apt_fetch_settings())
         excluded = self.root.with_suffix(".dpkg.cfg")
@@ -118,10 +118,10 @@ class Tree:
             f"deb [signed-by={KEYRING}] {url} {self.suite} main",
             env={**os.environ, "TMPDIR": str(self.root.parent)},
         )
-        (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink()  # how this machine fetches is not the hosts' business
+        (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink()  # settings of this machine, not of the hosts
 
     def _pull(self, engine: Engine) -> bool:
-        """Make the base from the distribution's image, if a registry answers soon; its own package sources stay."""
+        """Create the base from the distribution's image, if a registry responds in time; its package sources remain."""
         image = f"debian:{self.suite}-slim"
         was_present = engine.has("image", image)
         try:
@@ -132,16 +132,16 @@ class Tree:
         if not was_present:
             engine.docker("rmi", image)
         for hook in (self.root / "etc/apt/apt.conf.d").glob("docker-*"):
-            hook.unlink()  # they empty apt's cache, and the apt that we run is the machine's
+            hook.unlink()  # they clear apt's cache, which is still needed
         (self.root / "etc/dpkg/dpkg.cfg.d/lab").write_text(_DPKG_OPTIONS)
         self.apt("update")
         self.apt("install", *BASE_PACKAGES)
         return True
 
     def _unpack(self, engine: Engine, image: str) -> None:
-        """Unpack an image into the tree, by way of a container that never runs."""
+        """Unpack an image into the tree, through a container that is never started."""
         name = f"{self.lab.name}-{self.suite}"
-        if engine.has("container", name):  # an earlier run was killed here
+        if engine.has("container", name):  # left by a killed run
             engine.docker("rm", name)
         engine.docker("create", "--name", name, image)
         archive = self.root.with_suffix(".tar")
@@ -151,9 +151,9 @@ class Tree:
         archive.unlink()
 
     def apt(self, *arguments: str) -> None:
-        """Run the machine's apt-get on the tree: package scripts run inside it, downloads need nothing inside it.
+        """Run the machine's apt-get on the tree: package scripts run inside it, downloads outside.
 
-        In its own mount and process namespaces: its /proc and anything that a package starts end with the command.
+        It has its own mount and process namespaces, so its /proc and processes of packages end with the command.
         """
         policy = self.root / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")
@@ -165,26 +165,26 @@ class Tree:
         policy.unlink()
 
     def run_in(self, *argv: str) -> None:
-        """Run a command of the tree inside the tree."""
+        """Run a command inside the tree."""
         self._run("chroot", str(self.root), *argv, env={"PATH": "/usr/sbin:/usr/bin", "LC_ALL": "C"})
 
     def _run(self, *argv: str, env: Mapping[str, str]) -> None:
-        """Run a command where the next `up` finds and ends it, should this one be killed."""
+        """Run a command in the lab's cgroup, so that the next `up` can kill it if this one is killed."""
         run_logged(
             self.log, "sh", "-euc", f'{join_cgroup_line(self.lab, BUILDERS)}; exec "$@"', argv[0], *argv, env=env
         )
 
     def pack(self, archive: Path, newer: Path | None = None) -> None:
-        """Write the tree into a tar file, without the package lists: they are longer than all the rest.
+        """Write the tree into a tar file, without the package lists, which are larger than the rest.
 
-        With ``newer``, only what came or changed since that file was made, and all folders; what went is not told.
+        With ``newer``, only files changed since that file was written, and all folders; removed files are not recorded.
         """
         newer_option = [f"--newer={newer}"] if newer else []
         lists_excluded = "--exclude=./var/lib/apt/lists/*"
         output("tar", *self._tar_options(), lists_excluded, *newer_option, "-cf", str(archive), ".", timeout=300)
 
     def import_into(self, engine: Engine, tag: str, *changes: str) -> None:
-        """Import the tree into the engine as an image, without a file in between."""
+        """Import the tree into the engine as an image, without a temporary file."""
         with subprocess.Popen(["tar", *self._tar_options(), "-c", "."], stdout=subprocess.PIPE) as packing:
             options = [word for change in changes for word in ("--change", change)]
             engine.docker("import", *options, "-", tag, stdin=packing.stdout, timeout=300)

@@ -1,4 +1,4 @@
-"""The seconds that the parts of one piece of work take."""
+"""Measures the seconds of the parts of an operation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class PartTimes:
-    """Seconds by the name of a part; a part that is done more than once counts in total."""
+    """Seconds by the name of a part; repeated parts are summed."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
@@ -35,6 +35,6 @@ class PartTimes:
         return timed
 
     def take(self) -> dict[str, float]:
-        """Return the seconds of all parts, and begin anew."""
+        """Return the seconds of all parts, and reset them."""
         seconds, self._seconds = self._seconds, {}
         return seconds

@@ -13,13 +13,13 @@ YARDSTICK = 1 << 24
 
 
 def yardstick(times: PartTimes) -> None:
-    """Do what costs the same however many sessions there are: how fast the machine is at this moment."""
+    """Do work that is independent of the number of sessions, as a measure of the machine's current speed."""
     with times.measure("  yardstick"):
         hashlib.sha256(bytes(YARDSTICK)).digest()
 
 
 def main() -> None:
-    """Create as many sessions as requested, remove them all, and leave nothing, whatever happens in between."""
+    """Create and remove the requested number of sessions; leave nothing behind, even after an error."""
     request = json.loads(sys.argv[1])
     times = PartTimes()
     time_inner_parts(times)
@@ -40,5 +40,5 @@ def main() -> None:
 
 
 def print_parts(kind: str, times: PartTimes) -> None:
-    """Print the parts as one line and begin anew."""
+    """Print the parts as one line and reset them."""
     print(json.dumps({"kind": kind, "seconds": times.take()}), flush=True)

@@ -1,4 +1,4 @@
-"""Creates and removes sessions as runs of a playbook do: the one file of the benchmark that uses internals for that."""
+"""Creates and removes sessions like playbooks do: the only file of the benchmark that uses internals for that."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.bench.agent_program.parts import PartTimes
 PREFIX = "bench-many-"
 CLAIM_SECONDS, CHECK_SECONDS = 600, 60
 
-# Parts within the steps of a session: name, module and function.
+# Parts included in the steps of a session: name, module and function.
 INNER_PARTS: tuple[tuple[str, Any, str], ...] = (
     ("keys", claim, "_keys"),
     ("rules", apply, "sync_ruleset"),
@@ -47,7 +47,7 @@ INNER_PARTS: tuple[tuple[str, Any, str], ...] = (
 
 
 def time_inner_parts(times: PartTimes) -> None:
-    """Have the time of the inner parts measured."""
+    """Measure the time of the inner parts."""
     for name, module, function in INNER_PARTS:
         setattr(module, function, times.wrap(f"  {name}", getattr(module, function)))
 
@@ -77,7 +77,7 @@ class Sessions:
         return decision.plan
 
     def create(self, number: int) -> None:
-        """Create one session. Raises where it is refused or fails its check."""
+        """Create one session. Raises if it is refused or fails its check."""
         nonce = uuid.uuid4().hex
         spec = self.spec(number)
         with self._times.measure("survey"):
@@ -110,7 +110,7 @@ class Sessions:
 
 
 def _contents(plan: SessionPlan, keys: dict[str, Any]) -> RenderedFiles:
-    """Return what the templates would give."""
+    """Return the files that the templates would produce."""
     hosts = "".join(f"{kernel.address} {kernel.hostname}\n" for kernel in plan.kernels)
     names = " ".join(kernel.hostname for kernel in plan.kernels)
     environments = {kernel.hostname: session_environment(plan, kernel) for kernel in plan.kernels}

@@ -1,4 +1,4 @@
-"""The program that the benchmark runs on an agent has all that it needs, and nothing that an agent lacks."""
+"""The program that the benchmark runs on an agent is complete and needs no package that an agent lacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_archive_runs_without_any_package_but_its_own(tmp_path: Path) -> None:
     place = tmp_path / "bench.pyz"
     place.write_bytes(many_sessions.archive())
     request = json.dumps(many_sessions.request(1, HOST))
-    # Isolated, without site-packages: it gets as far as the engine, whose SDK is not there.
+    # Isolated, without site-packages: it runs until it imports the Docker SDK, which is missing.
     command = [sys.executable, "-I", "-S", str(place), request]
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "the Docker SDK for Python cannot be imported" in process.stderr

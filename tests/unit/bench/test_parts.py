@@ -1,4 +1,4 @@
-"""Each part of the benchmark gives the figures that it should, and the runner puts up with one that fails."""
+"""Each part of the benchmark returns its figures, and the runner tolerates a failed part."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_cost_covers_a_command_and_its_processes() -> None:
 
 def test_a_part_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_rounds: int) -> dict[str, list[float]]:
-        raise BenchError("an agent is away")
+        raise BenchError("an agent is unreachable")
 
     def count(rounds: int) -> dict[str, list[float]]:
         return dict.fromkeys(figures.of_part("list"), [2.0] * rounds)

@@ -1,4 +1,4 @@
-"""What a run of the benchmark leaves in its report."""
+"""The report that a run of the benchmark writes."""
 
 from __future__ import annotations
 
