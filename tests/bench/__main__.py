@@ -56,7 +56,7 @@ def measure(names: Sequence[str], rounds: int | None, samples: Samples) -> list[
     """Add the figures of parts to ``samples`` and return the errors; a failed part does not stop the others."""
     failures: list[str] = []
     for name in names:
-        part, began = PARTS[name], time.monotonic()
+        part, started_at = PARTS[name], time.monotonic()
         print(f"\nbench: {figures.PARTS[name]}", flush=True)
         try:
             values = part.measure(rounds or part.rounds)
@@ -65,7 +65,7 @@ def measure(names: Sequence[str], rounds: int | None, samples: Samples) -> list[
             samples |= values
         except (BenchError, AssertionError) as error:
             failures.append(f"{name}: {error}")
-        print(f"bench: {name} took {time.monotonic() - began:.0f} s", flush=True)
+        print(f"bench: {name} took {time.monotonic() - started_at:.0f} s", flush=True)
     return failures
 
 

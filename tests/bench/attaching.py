@@ -62,5 +62,5 @@ def _attach(make: str, default: str, undo: str) -> tuple[float, float]:
         echo $began $started $joined
         exit 0
     """
-    began, started, joined = map(float, lab.run_on(FAR, "sh -s", script).split())
-    return started - began, joined - started
+    started_at, started, joined = map(float, lab.run_on(FAR, "sh -s", script).split())
+    return started - started_at, joined - started

@@ -25,9 +25,9 @@ def milliseconds(agents: Sequence[AgentFacts], groups: Sequence[Group], *, room:
     """Return the median CPU time of a decision; raises :class:`RuntimeError` if it is not the expected one."""
     times = []
     for _round in range(ROUNDS):
-        began = time.process_time()
+        started_at = time.process_time()
         placed = place(agents, groups, single_node=False, selection="concentrated")
-        times.append(time.process_time() - began)
+        times.append(time.process_time() - started_at)
         if isinstance(placed, Unschedulable) == room:
             raise RuntimeError(f"expected capacity: {room}, decision: {placed}")
     return statistics.median(times) * 1000

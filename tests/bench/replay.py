@@ -92,9 +92,9 @@ def replay(sessions: int, seed: int) -> Counts:
         while cluster.taken + size * gpus > LOAD * cluster.gpus:
             cluster.end_one(rng)
         groups = equal_containers(size, gpus)
-        began = time.process_time()
+        started_at = time.process_time()
         placed = place(cluster.facts, groups, single_node=False, selection="concentrated")
-        counts.seconds += time.process_time() - began
+        counts.seconds += time.process_time() - started_at
         capacities = sorted(cluster.capacities(gpus), reverse=True)
         fewest, capacity = 0, 0
         while capacity < size and fewest < len(capacities) and capacities[fewest] > 0:

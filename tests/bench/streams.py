@@ -38,8 +38,8 @@ def serve(port: int, seconds: int) -> None:
 def stream(address: str, port: int, count: int, seconds: float) -> float:
     """Return the total bits per second received over ``count`` connections."""
     rates: list[float] = []
-    until = time.monotonic() + seconds
-    threads = [threading.Thread(target=_fill, args=(address, port, until, rates)) for _number in range(count)]
+    deadline = time.monotonic() + seconds
+    threads = [threading.Thread(target=_fill, args=(address, port, deadline, rates)) for _number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -61,11 +61,11 @@ def quit_server(address: str, port: int) -> None:
     _connect(address, port, QUIT).close()
 
 
-def _fill(address: str, port: int, until: float, rates: list[float]) -> None:
+def _fill(address: str, port: int, deadline: float, rates: list[float]) -> None:
     """Send until the deadline, and append the bits per second that the server received."""
     with _connect(address, port, SINK) as connection:
         block = bytes(CHUNK)
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             connection.sendall(block)
         connection.shutdown(socket.SHUT_WR)
         rates.append(float(connection.makefile().read()))
@@ -74,10 +74,10 @@ def _fill(address: str, port: int, until: float, rates: list[float]) -> None:
 def _drain(connection: socket.socket) -> None:
     with connection:
         block = bytearray(CHUNK)
-        began, total = time.monotonic(), 0
+        started_at, total = time.monotonic(), 0
         while received := connection.recv_into(block):
             total += received
-        connection.sendall(str(total * 8 / (time.monotonic() - began)).encode())
+        connection.sendall(str(total * 8 / (time.monotonic() - started_at)).encode())
 
 
 def _reply(connection: socket.socket) -> None:
@@ -88,17 +88,17 @@ def _reply(connection: socket.socket) -> None:
 
 
 def _round_trip(connection: socket.socket) -> float:
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     connection.sendall(b"\0")
     if not connection.recv(1):
         raise ConnectionError("the server closed the connection")
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at
 
 
 def _connect(address: str, port: int, kind: bytes) -> socket.socket:
     """Return a connection to the server, which may still be starting."""
-    until = time.monotonic() + TIMEOUT
-    while time.monotonic() < until:
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             connection = socket.create_connection((address, port), timeout=1)
             connection.settimeout(TIMEOUT)

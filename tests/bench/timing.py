@@ -42,9 +42,9 @@ def cpu_seconds(stat: str) -> float:
 
 def cost_of(action: Callable[[], object]) -> Cost:
     """Run an action and return its cost."""
-    began, cpu = time.monotonic(), cpu_seconds(STAT.read_text())
+    started_at, cpu = time.monotonic(), cpu_seconds(STAT.read_text())
     action()
-    return Cost(time.monotonic() - began, cpu_seconds(STAT.read_text()) - cpu)
+    return Cost(time.monotonic() - started_at, cpu_seconds(STAT.read_text()) - cpu)
 
 
 def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Run:
@@ -55,7 +55,7 @@ def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Ru
 
 
 def _output(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> list[tuple[float, str]]:
-    began = time.monotonic()
+    started_at = time.monotonic()
     with subprocess.Popen(
         command,
         cwd=cwd,
@@ -65,7 +65,7 @@ def _output(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
-        lines = [(time.monotonic() - began, line.rstrip("\n")) for line in process.stdout or ()]
+        lines = [(time.monotonic() - started_at, line.rstrip("\n")) for line in process.stdout or ()]
     if process.returncode:
         output = "\n".join(line for _when, line in lines)
         raise BenchError(f"{' '.join(command)} ended with {process.returncode}:\n{output}")

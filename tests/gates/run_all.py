@@ -42,9 +42,9 @@ class Gates:
     def run(self, gate: str) -> Outcome:
         """Run one target to completion in its own make; then print its output."""
         log = LOGS / f"{gate}.log"
-        began = time.monotonic()
+        started_at = time.monotonic()
         verdict = "failed" if self._make(gate, log) else "ok"
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started_at
         with self._lock:
             print(f"\n=== {gate} ===\n{log.read_text(errors='replace')}", end="")
             print(f"=== {gate}: {verdict}, {seconds:.1f} s ===", flush=True)
@@ -102,13 +102,13 @@ def run_all(gates: Gates) -> Iterator[Outcome]:
 def main() -> None:
     os.chdir(Path(__file__).parents[2])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    found_up = Path(".lab/inventory.yml").exists()
+    was_up = Path(".lab/inventory.yml").exists()
     LOGS.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
     try:
         outcomes.extend(run_all(Gates()))
     finally:
-        if Path(".lab").exists() and not found_up:
+        if Path(".lab").exists() and not was_up:
             outcomes.append(Gates().run("lab-down"))
         print("\nSummary")
         for outcome in outcomes:

@@ -113,9 +113,9 @@ def test_printed_ssh_configuration_reaches_all_containers(session: StartedSessio
 
 
 def test_second_run_changes_nothing_and_prints_the_same(session: StartedSession) -> None:
-    again = session.create_again()
-    assert (again.code, again.changed) == (0, 0), again.output
-    assert again.record == session.record
+    rerun = session.create_again()
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
+    assert rerun.record == session.record
 
 
 def test_next_run_adds_missing_gateway_routes(session: StartedSession, token: str) -> None:

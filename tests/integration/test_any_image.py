@@ -35,8 +35,8 @@ ASKED = {
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers of each image, one on each agent; a second run changed nothing."""
     with started_session(tmp_path_factory.mktemp("images"), **ASKED) as session:
-        again = session.create_again()
-        assert (again.code, again.changed) == (0, 0), again.output
+        rerun = session.create_again()
+        assert (rerun.code, rerun.changed) == (0, 0), rerun.output
         yield session
 
 
@@ -57,7 +57,7 @@ def shell(kernel: Kernel, script: str) -> str:
     return run_in(kernel, "sh", "-c", script)
 
 
-def others(session: StartedSession, kernel: Kernel) -> list[str]:
+def other_images(session: StartedSession, kernel: Kernel) -> list[str]:
     """Return the names of other containers, one of each image."""
     by_image = {ROLES[other["role"]]: other["hostname"] for other in session.kernels if other is not kernel}
     return list(by_image.values())
@@ -69,12 +69,12 @@ def test_it_runs_on_every_agent(three: list[Kernel]) -> None:
 
 
 def test_ssh_reaches_every_image_as_work_without_prompts(session: StartedSession, three: list[Kernel]) -> None:
-    def logged_in(kernel: Kernel) -> list[str]:
-        names = " ".join(others(session, kernel))
+    def log_in_to_others(kernel: Kernel) -> list[str]:
+        names = " ".join(other_images(session, kernel))
         return shell(kernel, f"for name in {names}; do ssh $name 'hostname; id -un'; done").split()
 
-    for kernel, words in zip(three, in_parallel(*[partial(logged_in, kernel) for kernel in three]), strict=True):
-        names = others(session, kernel)
+    for kernel, words in zip(three, in_parallel(*[partial(log_in_to_others, kernel) for kernel in three]), strict=True):
+        names = other_images(session, kernel)
         assert words == [word for name in names for word in (name, "work")]
         assert len(names) == len(IMAGES)
 
@@ -105,10 +105,10 @@ def test_scp_copies_files_in_both_directions(session: StartedSession, three: lis
     def copy_both_ways(name: str) -> str:
         sent, returned = f"/tmp/given-{name}", f"/tmp/returned-{name}"
         forth = f"head -c 300000 /dev/urandom > {sent}; scp -q {sent} {name}:/tmp/taken"
-        back = f"scp -q {name}:/tmp/taken {returned}; cmp {sent} {returned} && wc -c < {returned}"
-        return shell(three[0], f"{forth} && {back}").strip()
+        return_copy = f"scp -q {name}:/tmp/taken {returned}; cmp {sent} {returned} && wc -c < {returned}"
+        return shell(three[0], f"{forth} && {return_copy}").strip()
 
-    copies = in_parallel(*[partial(copy_both_ways, name) for name in others(session, three[0])])
+    copies = in_parallel(*[partial(copy_both_ways, name) for name in other_images(session, three[0])])
     assert copies == ["300000"] * len(IMAGES)
 
 

@@ -170,9 +170,7 @@ def test_session_terminates_while_its_bootstrap_script_hangs(sessions: Sessions,
     assert agent_state() == sessions.initial_state
 
 
-def test_apps_run_in_main1_restart_log_and_stop_on_sigterm(
-    agent1_sessions: Sessions,
-) -> None:
+def test_apps_run_in_main1_restart_log_and_stop_on_sigterm(agent1_sessions: Sessions) -> None:
     trap = "trap 'echo stopped; exit 0' TERM; while :; do sleep 0.1; done"
     apps = [
         {"name": "web", "port": 8888, "command": "echo serving; exec python3 -m http.server 8888"},
@@ -225,8 +223,8 @@ def test_command_scope_all_ends_with_the_exit_code_of_main1(sessions: Sessions) 
         assert wait_for_exit(sub) == 0
         assert run_on(sub["agent"], f"docker logs {sub['container']}").strip() == f"done by {sub['hostname']}"
     assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
-    again = sessions.create(**request)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = sessions.create(**request)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
     run_in(main, "touch", "/tmp/end")
     assert wait_for_exit(main) == 5
     record = sessions.list_by_name()[sessions.name]

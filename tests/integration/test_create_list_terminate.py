@@ -57,7 +57,7 @@ def test_multi_node_session_runs_on_all_three_agents(four: StartedSession) -> No
 def test_every_container_logs_in_to_every_other_with_host_keys_checked(four: StartedSession) -> None:
     pairs = [(source, target["hostname"]) for source in four.kernels for target in four.kernels]
     outputs = in_parallel(*[partial(run_in, source, *LOGIN, name, "hostname; id -un") for source, name in pairs])
-    assert [words.split() for words in outputs] == [[name, "work"] for _here, name in pairs]
+    assert [words.split() for words in outputs] == [[name, "work"] for _source, name in pairs]
     assert len(outputs) == 16
 
 
@@ -133,9 +133,9 @@ def test_mount_is_read_only_in_every_container(four: StartedSession) -> None:
 def test_second_run_and_check_mode_report_no_change(four: StartedSession) -> None:
     checked = four.create_again("--check", "--diff")
     assert (checked.code, checked.changed) == (0, 0), checked.output
-    again = four.create_again()
-    assert (again.code, again.changed) == (0, 0), again.output
-    assert again.record == four.record
+    rerun = four.create_again()
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
+    assert rerun.record == four.record
 
 
 def test_different_request_under_the_same_name_is_refused(four: StartedSession) -> None:
@@ -201,5 +201,5 @@ def test_terminate_is_idempotent_and_leaves_nothing(four: StartedSession) -> Non
     assert (ended.code, ended.changed > 0) == (0, True), ended.output
     assert (ended.record["id"], ended.record["status"]) == (four.record["id"], "TERMINATED")
     assert agent_state() == sessions.initial_state
-    again = sessions.terminate(id=four.record["id"])
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = sessions.terminate(id=four.record["id"])
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output

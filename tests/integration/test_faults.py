@@ -45,9 +45,9 @@ def test_next_run_finishes_a_killed_one(sessions: Sessions, tmp_path: Path) -> N
     assert sessions.list_by_name()[sessions.name]["status"] == "CREATING"
     checked = sessions.create("--check", "--diff", **FOUR)
     assert checked.code == 0, checked.output
-    again = sessions.create(**FOUR)
-    assert again.code == 0, again.output
-    assert again.record["status"] == "RUNNING"
+    rerun = sessions.create(**FOUR)
+    assert rerun.code == 0, rerun.output
+    assert rerun.record["status"] == "RUNNING"
 
 
 def test_failure_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:

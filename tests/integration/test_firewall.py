@@ -116,8 +116,8 @@ def assert_nothing_is_open(session: StartedSession, ports: str, ssh_port: int) -
     The gateway is scanned too: its open ports show that the scan works.
     """
     gateway = address("gateway1")
-    doors = {(gateway, "443/open"), (gateway, f"{ssh_port}/open")}
-    assert scan([gateway, *map(address, AGENTS)], ports) == doors
+    expected = {(gateway, "443/open"), (gateway, f"{ssh_port}/open")}
+    assert scan([gateway, *map(address, AGENTS)], ports) == expected
     for agent in AGENTS:
         inner = inner_addresses(session, agent)
         with routes_through(agent, inner):
@@ -127,8 +127,8 @@ def assert_nothing_is_open(session: StartedSession, ports: str, ssh_port: int) -
 
 def ssh_port(access_path: Path) -> int:
     """Return the gateway port of main1's sshd."""
-    (ways_in,) = json.loads(access_path.read_text())
-    return int(ways_in["ssh"]["port"])
+    (access,) = json.loads(access_path.read_text())
+    return int(access["ssh"]["port"])
 
 
 def test_a_scan_from_outside_finds_nothing_but_the_gateway(session: StartedSession, access_path: Path) -> None:
@@ -160,10 +160,10 @@ def test_only_gateways_reach_published_ports_of_main1(session: StartedSession) -
 
 def test_only_control_nodes_reach_sshd_and_gateways_no_other_port() -> None:
     targets = [("tcp", address(agent), port) for agent in AGENTS for port in (22, PUBLISHED)]
-    asking = ("gateway1", "user1", "agent1")
-    others = [[target for target in targets if target[1] != address(host)] for host in asking]
+    sources = ("gateway1", "user1", "agent1")
+    others = [[target for target in targets if target[1] != address(host)] for host in sources]
     assert (
-        in_parallel(*[partial(reachable_from_host, *pair) for pair in zip(asking, others, strict=True)]) == [set()] * 3
+        in_parallel(*[partial(reachable_from_host, *pair) for pair in zip(sources, others, strict=True)]) == [set()] * 3
     )
     pings = [("icmp", address("agent1"), 0)]
     assert reachable_from_host("gateway1", pings) == set(pings)
@@ -175,8 +175,11 @@ def test_ipv6_is_closed_and_firewall_allow_opens_ports() -> None:
     url = f"http://{address('agent1')}:{PUBLISHED}/"
     allow = [{"protocol": "tcp", "ports": [str(PUBLISHED)], "sources": [address("user1")]}]
     try:
-        for host, six in inner.items():
-            run_on(host, f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {six}/64 dev eth0 nodad")
+        for host, ipv6_address in inner.items():
+            run_on(
+                host,
+                f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {ipv6_address}/64 dev eth0 nodad",
+            )
         assert "timed out" in read_banner("user1", inner["agent1"], 22)
         with temporary_firewall(ssh_sources=[control_node_address(), "fd00:77::/64"], allow=allow):
             assert read_banner("user1", inner["agent1"], 22).startswith("SSH-2.0")
@@ -184,8 +187,8 @@ def test_ipv6_is_closed_and_firewall_allow_opens_ports() -> None:
             assert fetch("gateway1", url) == ""
         assert fetch("user1", url) == ""
     finally:
-        for host, six in inner.items():
-            run_on(host, f"ip -6 address del {six}/64 dev eth0", check=False)
+        for host, ipv6_address in inner.items():
+            run_on(host, f"ip -6 address del {ipv6_address}/64 dev eth0", check=False)
 
 
 def dropped(agent: str, chain: str) -> int:

@@ -73,8 +73,8 @@ def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provisione
     run = provision_gateway(folder, "-vvv", "--diff", **variables)
     assert run.code == 0, run.output
     yield Provisioned(variables, run)
-    again = provision_gateway(folder)
-    assert again.code == 0, again.output
+    rerun = provision_gateway(folder)
+    assert rerun.code == 0, rerun.output
     assert "given" not in shown_certificate()
     assert run_on(GATEWAY, f"stat -c %a {GATEWAY_CERTIFICATE}").strip() == "600"
 
@@ -106,8 +106,8 @@ def token(issued: Issued) -> str:
 
 
 def test_second_run_and_check_mode_change_nothing(provisioned: Provisioned, tmp_path: Path) -> None:
-    again = provision_gateway(tmp_path, **provisioned.variables)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = provision_gateway(tmp_path, **provisioned.variables)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
     checked = provision_gateway(tmp_path, "--check", "--diff", **provisioned.variables)
     assert (checked.code, checked.changed) == (0, 0), checked.output
 
@@ -187,8 +187,8 @@ def test_link_with_a_token_sets_a_cookie_for_this_session_only(token: str) -> No
     assert {"Secure", "HttpOnly", "SameSite=Lax", f"Path=/s/{NAME}/"} < set(attributes)
     (age,) = [int(text.removeprefix("Max-Age=")) for text in attributes if text.startswith("Max-Age=")]
     assert 3000 < age <= 3600
-    then = send_request(f"/s/{NAME}/web/lab?x=1&y=2", Cookie=cookie)
-    assert (then["status"], json.loads(then["body"])["path"]) == (200, "/lab?x=1&y=2")
+    second = send_request(f"/s/{NAME}/web/lab?x=1&y=2", Cookie=cookie)
+    assert (second["status"], json.loads(second["body"])["path"]) == (200, "/lab?x=1&y=2")
 
 
 def test_a_host_name_needs_no_prefix(token: str) -> None:
@@ -295,8 +295,10 @@ def test_redirects_and_cookies_of_an_app_stay_below_its_prefix(token: str) -> No
 def test_cross_site_requests_with_the_cookie_are_refused(token: str) -> None:
     path = f"/s/{NAME}/web/"
     origins = [("https://elsewhere.example", 403), ("null", 403), (f"https://{address(GATEWAY)}", 200)]
-    asked = [{"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _told in origins]
-    answers = run_client({"requests": asked})
+    requests = [
+        {"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _status in origins
+    ]
+    answers = run_client({"requests": requests})
     assert [answer["status"] for answer in answers] == [status for _origin, status in origins]
     assert "comes from another site" in answers[0]["body"]
     assert send_request(path, **bearer_header(token), Origin="https://elsewhere.example")["status"] == 200

@@ -112,11 +112,11 @@ def test_only_agents_of_the_session_and_gateways_reach_its_sshds(four: StartedSe
 
 
 def test_sessions_on_one_agent_get_different_ports_and_close_them(four: StartedSession, two: StartedSession) -> None:
-    ours, theirs = ports(two), ports(four)
-    taken = [(agent, port) for session in (ours, theirs) for (agent, _hostname), port in session.items()]
+    ports_of_two, ports_of_four = ports(two), ports(four)
+    taken = [(agent, port) for session in (ports_of_two, ports_of_four) for (agent, _hostname), port in session.items()]
     assert len(set(taken)) == len(taken) == 6
-    again = two.create_again(*ALLOWED)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = two.create_again(*ALLOWED)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
     assert two.sessions.terminate().code == 0
-    for (agent, _hostname), port in ours.items():
+    for (agent, _hostname), port in ports_of_two.items():
         assert str(port) not in run_on(agent, f"ss -ltn; nft list set {TABLE} {SET_SSH_PORTS}")

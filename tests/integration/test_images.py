@@ -94,13 +94,13 @@ def write_file_on(agent: str, path: str, content: bytes) -> None:
 
 
 @pytest.fixture
-def first(tmp_path: Path) -> Path:
+def first_archive(tmp_path: Path) -> Path:
     """Return an archive with the image."""
     return write_image_archive(tmp_path / "first.tar", 1)
 
 
 @pytest.fixture
-def second(tmp_path: Path) -> Path:
+def second_archive(tmp_path: Path) -> Path:
     """Return an archive with another image of the same name."""
     return write_image_archive(tmp_path / "second.tar", 2)
 
@@ -140,14 +140,14 @@ def digests(image: Path) -> set[str]:
 
 
 def test_agents_pull_the_same_image_with_progress_and_hidden_password(
-    serve: Serve, sessions: Sessions, first: Path, second: Path
+    serve: Serve, sessions: Sessions, first_archive: Path, second_archive: Path
 ) -> None:
-    in_parallel(*[partial(serve, agent, first, FILLER // 12) for agent in AGENTS])
+    in_parallel(*[partial(serve, agent, first_archive, FILLER // 12) for agent in AGENTS])
     # Claims are short, so that each pull takes several tasks.
     request = {**ASKED, "cluster_size": 3, "registries": registry_login(), "claim_ttl": 24}
     run = sessions.create("-vvv", **request)
     assert run.code == 0, run.output
-    assert {kernel["image_digest"] for kernel in run.record["kernels"]} == digests(first)
+    assert {kernel["image_digest"] for kernel in run.record["kernels"]} == digests(first_archive)
     shown = re.findall(
         rf"^(agent\d): pulling {NAME}: \d\.\d of (?:at least )?\d\.\d MB, \d of 2 layers$", run.output, re.M
     )
@@ -160,22 +160,22 @@ def test_agents_pull_the_same_image_with_progress_and_hidden_password(
     for output in run_on_all(look, check=False):
         assert {line.rpartition(":")[2] for line in output.splitlines()} == {"0"}, output
 
-    again = sessions.create(**request)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = sessions.create(**request)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
     # An agent without the image gets the one of the others, although its registry has another under that name now.
     assert sessions.terminate().code == 0
     run_on("agent3", FORGET)
-    serve("agent3", write_both(second.with_name("both.tar"), second, first))
+    serve("agent3", write_both(second_archive.with_name("both.tar"), second_archive, first_archive))
     later = sessions.create(**{**request, "name": f"{sessions.name}-b"})
     assert later.code == 0, later.output
-    assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first)
+    assert {kernel["image_digest"] for kernel in later.record["kernels"]} == digests(first_archive)
 
 
 def test_wrong_registry_password_is_an_error_and_leaves_nothing(
-    serve: Serve, agent1_sessions: Sessions, first: Path
+    serve: Serve, agent1_sessions: Sessions, first_archive: Path
 ) -> None:
-    serve("agent1", first)
+    serve("agent1", first_archive)
     run = agent1_sessions.create(image=NAME, designated_agents=["agent1"], registries=registry_login("wrong-horse"))
     assert run.code != 0
     assert run.record["status"] == "ERROR"
@@ -188,34 +188,36 @@ def test_wrong_registry_password_is_an_error_and_leaves_nothing(
 
 
 def test_pending_session_is_pulled_with_the_password_of_the_starting_run(
-    serve: Serve, agent1_sessions: Sessions, first: Path
+    serve: Serve, agent1_sessions: Sessions, first_archive: Path
 ) -> None:
-    serve("agent1", first)
+    serve("agent1", first_archive)
     on_agent1 = {"designated_agents": ["agent1"]}
     assert agent1_sessions.create(image=BUSYBOX, resources={"mem": memory_share(1)}, **on_agent1).code == 0
-    waits: dict[str, Any] = {
+    pending_request: dict[str, Any] = {
         "name": f"{agent1_sessions.name}-b",
         "image": NAME,
         "resources": {"mem": "128m"},
         **on_agent1,
     }
-    pending = agent1_sessions.create(**waits, registries=registry_login("wrong-horse"))
+    pending = agent1_sessions.create(**pending_request, registries=registry_login("wrong-horse"))
     assert pending.record["status"] == "PENDING", pending.output
     assert not [path for path in QUEUE.rglob("*.json") if "wrong-horse" in path.read_text()]
     assert agent1_sessions.terminate(name=agent1_sessions.name, registries=registry_login()).code == 0
-    record = agent1_sessions.list_by_name()[waits["name"]]
-    assert (record["status"], {record["kernels"][0]["image_digest"]}) == ("RUNNING", digests(first))
+    record = agent1_sessions.list_by_name()[pending_request["name"]]
+    assert (record["status"], {record["kernels"][0]["image_digest"]}) == ("RUNNING", digests(first_archive))
 
 
 def test_different_images_under_one_name_are_refused(
-    serve: Serve, sessions: Sessions, first: Path, second: Path
+    serve: Serve, sessions: Sessions, first_archive: Path, second_archive: Path
 ) -> None:
-    serve("agent1", first)
-    serve("agent2", second)
+    serve("agent1", first_archive)
+    serve("agent2", second_archive)
     agents = ["agent1", "agent2"]
     run = sessions.create(**ASKED, designated_agents=agents, registries=registry_login())
     assert run.code != 0
-    (first_digest,), (second_digest,) = ([digest[:19] for digest in digests(image)] for image in (first, second))
+    (first_digest,), (second_digest,) = (
+        [digest[:19] for digest in digests(image)] for image in (first_archive, second_archive)
+    )
     assert (
         f"session_image: '{NAME}' is not the same on all agents: {first_digest}… on agent1, {second_digest}… on agent2;"
         " remove it there (docker rmi) or name it by its digest"
@@ -223,12 +225,12 @@ def test_different_images_under_one_name_are_refused(
 
 
 def test_pull_renews_its_claim_and_stops_with_its_run(
-    serve: Serve, sessions: Sessions, first: Path, tmp_path: Path
+    serve: Serve, sessions: Sessions, first_archive: Path, tmp_path: Path
 ) -> None:
     # The second agent has the image already, so it only has to renew its claim.
-    with first.open("rb") as stream:
+    with first_archive.open("rb") as stream:
         subprocess.run(ssh("agent2", "docker load"), stdin=stream, check=True, capture_output=True, timeout=TIMEOUT)
-    serve("agent1", first, FILLER // 60)
+    serve("agent1", first_archive, FILLER // 60)
     request = {**ASKED, "designated_agents": ["agent1", "agent2"], "registries": registry_login()}
     variables = {**request, "name": sessions.name, "claim_ttl": 6}
     line = command("create_session", tmp_path, {f"session_{key}": value for key, value in variables.items()})

@@ -63,7 +63,7 @@ class SessionPair:
 
     def other_containers(self, kernel: Kernel) -> list[Kernel]:
         """Return the containers of the other session."""
-        return [stranger for stranger in self.kernels if stranger not in self.session_peers(kernel)]
+        return [container for container in self.kernels if container not in self.session_peers(kernel)]
 
     def repair(self) -> Run:
         """Run the creation of the other session again."""
@@ -76,14 +76,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionPair]:
 
     There is no firewall: what keeps sessions pair does so without one.
     """
-    foreign = (
+    start_foreign = (
         f"docker run --detach --restart always --name {FOREIGN} --network {DEFAULT_NETWORK}"
         f" --publish {PUBLISHED}:{PUBLISHED} lab/python:1 python3 -m http.server {PUBLISHED}"
     )
     with temporary_firewall(enabled=False), Sessions(tmp_path_factory.mktemp("isolation")) as sessions:
         try:
             # The tests expect ICMP errors, which hosts rate-limit by default.
-            run_on_all(f"{foreign} && {REFUSALS}=0 && ip route add {METADATA} dev eth0")
+            run_on_all(f"{start_foreign} && {REFUSALS}=0 && ip route add {METADATA} dev eth0")
             run_on("user1", f"ip address add {METADATA}/32 dev eth0 && {REFUSALS}=0")
             wide = sessions.start(**THREE, name=f"{sessions.name}-wide")
             yield SessionPair(wide, sessions.start(**OTHER, name=f"{sessions.name}-other"))
@@ -101,11 +101,11 @@ def neighbour_addresses(pair: SessionPair, kernel: Kernel) -> list[str]:
 
 
 ROWS: dict[str, Callable[[SessionPair, Kernel], list[str]]] = {
-    "their own agent": lambda _apart, kernel: list_addresses(kernel["agent"]),
-    "other agents": lambda _apart, kernel: [address(agent) for agent in AGENTS if agent != kernel["agent"]],
-    "other sessions": lambda pair, kernel: [stranger["address"] for stranger in pair.other_containers(kernel)],
+    "their own agent": lambda _pair, kernel: list_addresses(kernel["agent"]),
+    "other agents": lambda _pair, kernel: [address(agent) for agent in AGENTS if agent != kernel["agent"]],
+    "other sessions": lambda pair, kernel: [container["address"] for container in pair.other_containers(kernel)],
     "neighbours on the default network": neighbour_addresses,
-    "the metadata service": lambda _apart, _kernel: [METADATA],
+    "the metadata service": lambda _pair, _kernel: [METADATA],
 }
 
 
@@ -257,8 +257,8 @@ def reach_own_session(pair: SessionPair) -> list[bool]:
     """Return, for each container, whether it reaches all of its session and an external host by all protocols."""
 
     def reaches_session(kernel: Kernel) -> bool:
-        mates = (mate["address"] for mate in pair.session_peers(kernel))
-        targets = targets_with_ports(external_address()) + all_targets(*mates)
+        addresses = (mate["address"] for mate in pair.session_peers(kernel))
+        targets = targets_with_ports(external_address()) + all_targets(*addresses)
         try:
             return reachable_from_container(kernel, targets) == set(targets)
         except AssertionError:

@@ -32,9 +32,7 @@ def test_session_wait_reports_a_failed_command_and_leaves_nothing(sessions: Sess
     assert_ended_by_command(sessions, sessions.create(command=command, wait=True, **TWO), 3)
 
 
-def test_finished_command_is_listed_and_removed_by_the_next_run(
-    agent1_sessions: Sessions,
-) -> None:
+def test_finished_command_is_listed_and_removed_by_the_next_run(agent1_sessions: Sessions) -> None:
     run = agent1_sessions.create(command="exit 3", **SMALL)
     assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
     assert wait_for_exit(run.record["kernels"][0]) == 3
@@ -64,8 +62,8 @@ def test_failure_policy_restart_restarts_dead_containers(sessions: Sessions) -> 
 def test_failure_policy_terminate_ends_the_session_and_frees_capacity(agent1_sessions: Sessions) -> None:
     whole_agent = {"cluster_size": 2, "designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": memory_share(2)}}
     created = agent1_sessions.create(failure_policy="terminate", **whole_agent)
-    waits = agent1_sessions.create(name=f"{agent1_sessions.name}-later", **whole_agent)
-    assert waits.record["status"] == "PENDING"
+    pending = agent1_sessions.create(name=f"{agent1_sessions.name}-later", **whole_agent)
+    assert pending.record["status"] == "PENDING"
     sub = created.record["kernels"][1]
     run_on(sub["agent"], f"docker kill {sub['container']}")
     run = agent1_sessions.run("schedule_sessions")
@@ -73,7 +71,7 @@ def test_failure_policy_terminate_ends_the_session_and_frees_capacity(agent1_ses
     record = queue_entries()[created.record["id"]]["record"]
     assert (record["status"], record["exit_code"]) == ("TERMINATED", 137)
     assert record["reason"] == "sub1 died with exit code 137 and session_failure_policy is terminate"
-    assert f"Session {waits.record['name']} is RUNNING." in run.text
+    assert f"Session {pending.record['name']} is RUNNING." in run.text
 
 
 def test_session_on_an_unreachable_agent_needs_force_to_terminate(

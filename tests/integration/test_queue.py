@@ -38,26 +38,26 @@ def test_pending_session_keeps_its_request_and_starts_once(
     running = agent1_sessions.create(command=BATCH, **whole_agent)
     assert (running.code, running.record["status"]) == (0, "RUNNING"), running.output
 
-    waits = agent1_sessions.create(name=later, **whole_agent)
-    assert (waits.code, waits.record["status"], waits.record["kernels"]) == (0, "PENDING", []), waits.output
-    assert waits.record["pending"]["shortfall"] == {"mem": whole_agent["resources"]["mem"]}
-    assert f"room comes when these end: {first}" in waits.record["pending"]["reason"]
+    pending = agent1_sessions.create(name=later, **whole_agent)
+    assert (pending.code, pending.record["status"], pending.record["kernels"]) == (0, "PENDING", []), pending.output
+    assert pending.record["pending"]["shortfall"] == {"mem": whole_agent["resources"]["mem"]}
+    assert f"room comes when these end: {first}" in pending.record["pending"]["reason"]
 
-    again = agent1_sessions.create(name=later, **whole_agent)
-    assert (again.code, again.changed, again.record) == (0, 0, waits.record), again.output
+    rerun = agent1_sessions.create(name=later, **whole_agent)
+    assert (rerun.code, rerun.changed, rerun.record) == (0, 0, pending.record), rerun.output
     other = agent1_sessions.create(name=later, **{**whole_agent, "priority": 11})
     assert other.code != 0
     assert f"session_name: '{later}' is taken by a session (PENDING) that differs in session_priority" in other.text
 
     listed = agent1_sessions.run("list_sessions")
-    assert waits.record in listed.record
+    assert pending.record in listed.record
     (row,) = [line for line in listed.output.splitlines() if line.startswith(later)]
     assert row.split()[1:5] == ["Single-node", "1", "PENDING", "-"]
-    assert row.endswith(waits.record["pending"]["reason"])
+    assert row.endswith(pending.record["pending"]["reason"])
 
     unchanged = agent1_sessions.run("schedule_sessions")
     assert (unchanged.code, unchanged.changed) == (0, 0), unchanged.output
-    assert queue_entries()[waits.record["id"]]["record"] == waits.record
+    assert queue_entries()[pending.record["id"]]["record"] == pending.record
 
     end_batch(running)
     both = in_parallel(*[lambda: agent1_sessions.run("schedule_sessions")] * 2)
@@ -65,7 +65,7 @@ def test_pending_session_keeps_its_request_and_starts_once(
     assert sum(f"Session {later} is RUNNING." in run.text for run in both) == 1, both[0].output + both[1].output
     records = agent1_sessions.list_by_name(history=True)
     assert (records[first]["status"], records[first]["exit_code"]) == ("TERMINATED", 0)
-    assert (records[later]["status"], records[later]["id"]) == ("RUNNING", waits.record["id"])
+    assert (records[later]["status"], records[later]["id"]) == ("RUNNING", pending.record["id"])
 
 
 def test_pending_sessions_are_cancelled_time_out_and_start_by_priority(
@@ -106,15 +106,15 @@ def test_killed_run_keeps_pending_sessions(
     assert running.code == 0, running.output
     variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **whole_agent}.items()}
     kill_at_task(TASK_RECORD, command("create_session", tmp_path, variables))
-    (waits,) = [entry for entry in queue_entries().values() if entry["name"] == later]
-    assert waits["state"] == "waiting"
+    (pending,) = [entry for entry in queue_entries().values() if entry["name"] == later]
+    assert pending["state"] == "waiting"
 
     end_batch(running)
     kill_at_task(TASK_CLAIM, command("schedule_sessions", tmp_path, {}))
-    entry = queue_entries()[waits["id"]]
-    assert (entry["state"], entry["spec"]) == ("starting", waits["spec"])
+    entry = queue_entries()[pending["id"]]
+    assert (entry["state"], entry["spec"]) == ("starting", pending["spec"])
     assert agent1_sessions.run("schedule_sessions").code == 0
     record = agent1_sessions.list_by_name()[later]
-    assert (record["id"], record["status"]) == (waits["id"], "RUNNING")
+    assert (record["id"], record["status"]) == (pending["id"], "RUNNING")
     healthy = agent1_sessions.create(name=later, **whole_agent)
     assert (healthy.code, healthy.changed, healthy.record) == (0, 0, record), healthy.output

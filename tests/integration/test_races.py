@@ -114,12 +114,12 @@ def test_fresh_facts_are_reused_and_stale_ones_cause_a_new_plan(sessions: Sessio
     assert sessions.terminate().code == 0
 
     # Another control node, with its own queue, fills the agent that this one considers empty.
-    whole = {"cpu": 1, "mem": memory_share(1)}
+    whole_agent = {"cpu": 1, "mem": memory_share(1)}
     assert sessions.run("schedule_sessions", facts_max_age=300).code == 0
-    elsewhere = {"queue_path": str(tmp_path / "queue"), "designated_agents": [agent]}
-    filled = sessions.create(name=other, resources=whole, **elsewhere)
+    other_control_node = {"queue_path": str(tmp_path / "queue"), "designated_agents": [agent]}
+    filled = sessions.create(name=other, resources=whole_agent, **other_control_node)
     assert (filled.code, filled.record["status"]) == (0, "RUNNING"), filled.output
-    run = sessions.create(name=later, facts_max_age=300, resources=whole)
+    run = sessions.create(name=later, facts_max_age=300, resources=whole_agent)
     assert (run.code, run.record["status"]) == (0, "RUNNING"), run.output
     assert run.record["kernels"][0]["agent"] != agent
     assert run.hosts == {"localhost", *AGENTS, "gateway1"}

@@ -68,9 +68,7 @@ def test_session_without_capacity_is_pending_with_the_shortfall(sessions: Sessio
     assert agent_state() == sessions.initial_state
 
 
-def test_limit_restricts_agents_and_duplicate_names_need_an_id(
-    sessions: Sessions,
-) -> None:
+def test_limit_restricts_agents_and_duplicate_names_need_an_id(sessions: Sessions) -> None:
     first, second = (sessions.create("--limit", f"localhost,{agent}", **SMALL) for agent in AGENTS[:2])
     assert (first.code, second.code) == (0, 0), first.output + second.output
     assert [run.record["kernels"][0]["agent"] for run in (first, second)] == list(AGENTS[:2])

@@ -123,8 +123,8 @@ def test_each_container_gets_exactly_the_requested_resources(sessions: Sessions)
             run_in(kernel, "sh", "-c", ": <> /dev/infiniband/uverbs0; stat -c %U /dev/infiniband/uverbs0") == "work\n"
         )
         assert run_on(kernel["agent"], "stat -c '%U %a' /dev/infiniband/uverbs0") == "root 600\n"
-    again = sessions.create(**request)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = sessions.create(**request)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
 def test_infiniband_is_refused_where_no_agent_has_it(sessions: Sessions) -> None:
@@ -148,5 +148,5 @@ def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions)
     )
     assert (environment["CDI"], environment["NVIDIA_VISIBLE_DEVICES"]) == ("gave", "void")
     assert run_in(main, "sh", "-c", ": <> /dev/fuse; echo opened") == "opened\n"
-    again = sessions.create(**request)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = sessions.create(**request)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output

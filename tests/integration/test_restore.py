@@ -19,7 +19,7 @@ from tests.integration.waiting import wait_until
 pytestmark = pytest.mark.faults
 
 KILL_ENGINE = "kill -9 $(pidof dockerd)"
-LOOK = (
+VIEW_INSIDE = (
     "hostname; cat /proc/net/route | awk '$2 == \"00000000\" {print $1}'; cat /etc/hosts; "
     "cat /sys/class/net/cluster0/address /sys/class/net/cluster0/mtu; "
     "cat ~/.ssh/id_ed25519.pub; sha256sum < ~/.ssh/known_hosts"
@@ -36,33 +36,33 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession
         assert unchanged.record == session.record
 
 
-def look(kernels: Sequence[Kernel]) -> list[str]:
+def view_inside(kernels: Sequence[Kernel]) -> list[str]:
     """Return the view from inside containers: names, addresses, MACs, MTUs, the default route, keys."""
-    return in_parallel(*[partial(run_in, kernel, "sh", "-c", LOOK) for kernel in kernels])
+    return in_parallel(*[partial(run_in, kernel, "sh", "-c", VIEW_INSIDE) for kernel in kernels])
 
 
 @pytest.mark.parametrize("agent", ["agent1", "agent3"])
 def test_reboot_restores_containers_unchanged(session: StartedSession, agent: str) -> None:
     kernels = session.kernels
     others = [kernel for kernel in kernels if kernel["agent"] != agent]
-    before = look(kernels)
+    before = view_inside(kernels)
     is_back = reboot(agent)
     wait_until(lambda: not engine_answers(agent))
     assert all_can_log_in(others), "the agents that did not restart have lost each other"
     wait_until(lambda: is_back() and engine_answers(agent))
     seconds = wait_until(lambda: all_can_log_in(kernels))
     print(f"{agent}: restored {seconds:.1f} s after its engine was up")
-    assert look(kernels) == before
+    assert view_inside(kernels) == before
 
 
 def test_engine_restart_and_kill_restore_containers(session: StartedSession) -> None:
-    before = look(session.kernels)
+    before = view_inside(session.kernels)
     restarts = {"agent1": "systemctl restart docker", "agent2": KILL_ENGINE, "agent3": KILL_ENGINE}
     in_parallel(*[partial(run_on, agent, restart) for agent, restart in restarts.items()])
     wait_until(lambda: all(engine_answers(agent) for agent in restarts))
     seconds = wait_until(lambda: all_can_log_in(session.kernels))
     print(f"restored {seconds:.1f} s after the last engine was up")
-    assert look(session.kernels) == before
+    assert view_inside(session.kernels) == before
 
 
 def test_lost_links_entries_and_rules_are_restored(session: StartedSession) -> None:

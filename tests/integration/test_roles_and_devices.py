@@ -36,9 +36,7 @@ def usable_devices(kernel: Kernel) -> set[str]:
     return set(run_in(kernel, "sh", "-c", script).split())
 
 
-def test_roles_have_their_own_image_environment_and_devices(
-    sessions: Sessions,
-) -> None:
+def test_roles_have_their_own_image_environment_and_devices(sessions: Sessions) -> None:
     request = {"roles": ROLES, "env": {"ALL": "know", "PART": "unknown"}, **SMALL}
     run = sessions.create(**request)
     assert (run.code, run.record["status"], run.record["cluster_size"]) == (0, "RUNNING", 3), run.output
@@ -62,22 +60,22 @@ def test_roles_have_their_own_image_environment_and_devices(
     assert passed_devices(main) == set()
     assert [len(passed_devices(worker)) for worker in workers] == [1, 1]
     assert set.union(*map(passed_devices, workers)) == DEVICES
-    again = sessions.create(**request)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = sessions.create(**request)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
     more: dict[str, Any] = {
         "name": f"{sessions.name}-more",
         "cluster_mode": "multi-node",
         "cluster_size": 2 * len(AGENTS) - 1,
     }
-    waits = sessions.create(**more, resources={"cpu": 1, "mem": "128m", "lab.device": 1})
-    assert (waits.code, waits.record["status"]) == (0, "PENDING"), waits.output
-    assert waits.record["pending"]["shortfall"] == {"lab.device": 1}
+    pending = sessions.create(**more, resources={"cpu": 1, "mem": "128m", "lab.device": 1})
+    assert (pending.code, pending.record["status"]) == (0, "PENDING"), pending.output
+    assert pending.record["pending"]["shortfall"] == {"lab.device": 1}
     ended = sessions.terminate(name=sessions.name)
     assert ended.code == 0, ended.output
-    assert waits.record["id"] not in queue_entries()
+    assert pending.record["id"] not in queue_entries()
     started = sessions.list_by_name()[more["name"]]
-    assert (started["id"], started["status"]) == (waits.record["id"], "RUNNING")
+    assert (started["id"], started["status"]) == (pending.record["id"], "RUNNING")
     pairs = {(kernel["agent"], device) for kernel in started["kernels"] for device in passed_devices(kernel)}
     assert len(pairs) == len(started["kernels"]) == more["cluster_size"]
     assert [usable_devices(kernel) for kernel in started["kernels"]] == [

@@ -61,14 +61,14 @@ def set_behaviour(seconds: float, code: int) -> None:
 
 def notes(count: int) -> list[dict[str, Any]]:
     """Wait for that many runs of the fake program, and return the notes of all runs."""
-    noted: list[str] = []
+    lines: list[str] = []
 
-    def enough() -> bool:
-        noted[:] = run_on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False).splitlines()
-        return len(noted) >= count
+    def has_enough() -> bool:
+        lines[:] = run_on(MANAGER, f"cat '{NOTES}' 2> /dev/null", check=False).splitlines()
+        return len(lines) >= count
 
-    wait_until(enough, 60)
-    return [json.loads(line) for line in noted]
+    wait_until(has_enough, 60)
+    return [json.loads(line) for line in lines]
 
 
 def test_timer_repeats_the_playbook_without_overlap(provision: Provision) -> None:
@@ -86,8 +86,8 @@ def test_timer_repeats_the_playbook_without_overlap(provision: Provision) -> Non
     assert {**expected, "ANSIBLE_SSH_CONTROL_PATH_DIR": CONNECTIONS}.items() <= runs[0]["environment"].items()
     pauses = [later["began"] - earlier["ended"] for earlier, later in itertools.pairwise(runs)]
     assert 0.1 <= min(pauses) <= max(pauses) < 5
-    again = provision(**options)
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = provision(**options)
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
 def test_check_mode_changes_nothing_and_new_interval_applies_at_once(provision: Provision) -> None:
@@ -106,9 +106,7 @@ def test_check_mode_changes_nothing_and_new_interval_applies_at_once(provision: 
     notes(2)
 
 
-def test_failed_runs_are_repeated_and_absent_removes_everything(
-    provision: Provision,
-) -> None:
+def test_failed_runs_are_repeated_and_absent_removes_everything(provision: Provision) -> None:
     set_behaviour(0.5, 3)
     assert provision().code == 0
     notes(2)
@@ -122,8 +120,8 @@ def test_failed_runs_are_repeated_and_absent_removes_everything(
     assert (removed.code, removed.changed) == (0, 2), removed.output
     assert len(notes(0)) > len(before)
     assert run_on(MANAGER, TRACES) == ""
-    again = provision(state="absent")
-    assert (again.code, again.changed) == (0, 0), again.output
+    rerun = provision(state="absent")
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
 def test_all_invalid_options_are_reported_together(provision: Provision) -> None:

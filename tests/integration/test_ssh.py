@@ -139,10 +139,10 @@ def test_repaired_containers_keep_name_address_and_keys(user_session: UserKeySes
     before = [identity(kernel) for kernel in (main, sub)]
     run_on(main["agent"], f"docker kill {main['container']}")
     run_on(sub["agent"], f"docker rm --force {sub['container']}")
-    again = user_session.session.create_again()
-    assert (again.code, again.record["status"]) == (0, "RUNNING"), again.output
-    assert again.changed
-    assert again.record["kernels"] == [main, sub]
+    rerun = user_session.session.create_again()
+    assert (rerun.code, rerun.record["status"]) == (0, "RUNNING"), rerun.output
+    assert rerun.changed
+    assert rerun.record["kernels"] == [main, sub]
     for kernel, expected in zip((main, sub), before, strict=True):
         after = identity(kernel)
         assert {**after, "addresses": ""} == {**expected, "addresses": ""}

@@ -50,8 +50,8 @@ def three(swarm: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterato
     request = {**SWARM, "designated_agents": swarm, "env": {"GLOO_SOCKET_IFNAME": "chosen"}}
     with Sessions(tmp_path_factory.mktemp("three")) as sessions:
         session = sessions.start(**request)
-        again = session.create_again()
-        assert (again.code, again.changed) == (0, 0), again.output
+        rerun = session.create_again()
+        assert (rerun.code, rerun.changed) == (0, 0), rerun.output
         yield session
 
 
@@ -80,7 +80,7 @@ def test_every_container_logs_in_to_every_other_by_name(three: StartedSession) -
     kernels = three.kernels
     pairs = [(source, target["hostname"]) for source in kernels for target in kernels]
     outputs = in_parallel(*[partial(run_in, source, *LOGIN, name, "hostname") for source, name in pairs])
-    assert [hostname.strip() for hostname in outputs] == [name for _here, name in pairs]
+    assert [hostname.strip() for hostname in outputs] == [name for _source, name in pairs]
 
 
 def test_logins_get_the_session_interface(three: StartedSession) -> None:

@@ -53,8 +53,8 @@ def test_a_session_crosses_an_ipv6_underlay(sessions: Sessions, tmp_path: Path, 
     (entry, *rest) = run_on(main["agent"], "bridge fdb show | grep 'dst fd00:'").splitlines()
     assert len(rest) == 1, "each container of another agent has one entry"
     assert any(address in entry for address in ipv6_underlay.values())
-    again = sessions.create(*ipv6_options, **THREE)
-    assert (again.code, again.changed) == (0, 0)
+    rerun = sessions.create(*ipv6_options, **THREE)
+    assert (rerun.code, rerun.changed) == (0, 0)
 
 
 NARROW = "ip link add narrow mtu 1300 type bridge && ip addr add 198.18.0.1/32 dev narrow && ip link set narrow up"

@@ -158,8 +158,10 @@ def test_unreachable_host_is_probed_by_inventory_and_inconclusive(unreachable_ru
 
 
 def test_silence_of_an_unused_address_is_inconclusive(unreachable_run: Run) -> None:
-    doubts = {(entry["target"], entry["address"], entry["why"]) for entry in unreachable_run.record["inconclusive"]}
-    assert ("agent3", unused_address(), "nobody on the segment has this address") in doubts
+    inconclusive = {
+        (entry["target"], entry["address"], entry["why"]) for entry in unreachable_run.record["inconclusive"]
+    }
+    assert ("agent3", unused_address(), "nobody on the segment has this address") in inconclusive
 
 
 def test_unusable_probe_host_is_inconclusive(tmp_path: Path) -> None:

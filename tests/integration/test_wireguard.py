@@ -112,9 +112,9 @@ def test_a_second_run_changes_nothing(encrypted: Encrypted, tmp_path: Path) -> N
     options = [*with_wireguard(tmp_path, *AGENTS), "--diff"]
     # One agent of each Debian release.
     provisioned = run_playbook("provision_agents", tmp_path, {}, *options, "--limit", "agent1,agent3")
-    again = encrypted.session.create_again(*options)
+    rerun = encrypted.session.create_again(*options)
     assert (provisioned.code, provisioned.changed) == (0, 0), provisioned.output
-    assert (again.code, again.changed) == (0, 0), again.output
+    assert (rerun.code, rerun.changed) == (0, 0), rerun.output
 
 
 def test_nothing_but_wireguard_crosses_the_underlay(encrypted: Encrypted) -> None:

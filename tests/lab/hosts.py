@@ -65,10 +65,10 @@ def _ensure_host(engine: Engine, state: State, host: Host, present: dict[str, tu
     name = container_name(state, engine.lab, host)
     arguments = _arguments(engine.lab, state, host)
     spec = hashlib.sha256("\n".join(arguments).encode()).hexdigest()[:12]
-    status, made_from = present.get(name, ("missing", ""))
-    if made_from == spec and status in {"running", "restarting"}:
+    status, current_spec = present.get(name, ("missing", ""))
+    if current_spec == spec and status in {"running", "restarting"}:
         return None
-    if made_from == spec and status in {"created", "exited"}:
+    if current_spec == spec and status in {"created", "exited"}:
         engine.docker("start", name)
         return None
     if status != "missing":

@@ -22,7 +22,7 @@ TLS.check_hostname = False
 TLS.verify_mode = ssl.CERT_NONE
 
 
-async def call(host: str, request: dict[str, Any]) -> dict[str, Any]:
+async def send_request(host: str, request: dict[str, Any]) -> dict[str, Any]:
     """Send one request over a new connection; return status, headers and body."""
     reader, writer = await asyncio.open_connection(host, 443, ssl=TLS)
     headers = {"Host": request.get("name", host), "Connection": "close", **request.get("headers", {})}
@@ -52,44 +52,45 @@ class WebSocket:
         head = await self._reader.readuntil(b"\r\n\r\n")
         self.status = int(head.split(b" ")[1])
 
-    async def say(self, text: bytes) -> bytes:
+    async def send_text(self, text: bytes) -> bytes:
         """Send a short text and return the reply."""
         mask = os.urandom(4)
-        coded = bytes(byte ^ mask[place % 4] for place, byte in enumerate(text))
-        self._writer.write(bytes([0x81, 0x80 | len(text)]) + mask + coded)
+        masked = bytes(byte ^ mask[place % 4] for place, byte in enumerate(text))
+        self._writer.write(bytes([0x81, 0x80 | len(text)]) + mask + masked)
         head = await self._reader.readexactly(2)
         self.frames += 1
         return await self._reader.readexactly(head[1])
 
 
-async def chat(host: str, load: dict[str, Any], until: float) -> int:
+async def run_websocket(host: str, load: dict[str, Any], deadline: float) -> int:
     """Keep one WebSocket open and busy until then; return the number of replies. Raises when it is disconnected."""
     socket = WebSocket()
     await socket.open(host, load["socket"], load["headers"])
     if socket.status != 101:
         raise RuntimeError(f"refused with {socket.status}")
-    while time.monotonic() < until:
+    while time.monotonic() < deadline:
         payload = os.urandom(8)
-        if await socket.say(payload) != payload:
+        if await socket.send_text(payload) != payload:
             raise RuntimeError("unexpected reply")
         await asyncio.sleep(0.05)
     return socket.frames
 
 
-async def repeat_request(host: str, load: dict[str, Any], until: float, results: Counter[str]) -> None:
+async def repeat_request(host: str, load: dict[str, Any], deadline: float, results: Counter[str]) -> None:
     """Repeat a request until then, and count the results."""
-    while time.monotonic() < until:
+    while time.monotonic() < deadline:
         try:
-            results[str((await call(host, load))["status"])] += 1
+            results[str((await send_request(host, load))["status"])] += 1
         except (OSError, IndexError, ValueError) as error:
             results[f"{type(error).__name__}: {error}"] += 1
 
 
 async def run_load(host: str, load: dict[str, Any]) -> dict[str, Any]:
     """Keep many requests in flight; return the count of each status or error, and of the WebSocket's frames."""
-    until, results = time.monotonic() + load["seconds"], Counter[str]()
+    deadline, results = time.monotonic() + load["seconds"], Counter[str]()
     frames, *_rest = await asyncio.gather(
-        chat(host, load, until), *(repeat_request(host, load, until, results) for _number in range(load["at_once"]))
+        run_websocket(host, load, deadline),
+        *(repeat_request(host, load, deadline, results) for _number in range(load["at_once"])),
     )
     return {"results": dict(results), "frames": frames}
 
@@ -101,10 +102,10 @@ async def main() -> None:
     elif "socket" in job:
         socket = WebSocket()
         await socket.open(job["host"], job["socket"]["path"], job["socket"]["headers"])
-        received = (await socket.say(b"hello")).decode() if socket.status == 101 else None
+        received = (await socket.send_text(b"hello")).decode() if socket.status == 101 else None
         print(json.dumps({"status": socket.status, "received": received}))
     else:
-        print(json.dumps([await call(job["host"], request) for request in job["requests"]]))
+        print(json.dumps([await send_request(job["host"], request) for request in job["requests"]]))
 
 
 if __name__ == "__main__":

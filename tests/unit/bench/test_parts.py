@@ -112,7 +112,7 @@ def test_a_part_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(runner, "PARTS", {"create": runner.Part(fail), "list": runner.Part(count, rounds=3)})
     samples: dict[str, list[float]] = {}
-    assert runner.measure(["create", "list"], None, samples) == ["create: an agent is away"]
+    assert runner.measure(["create", "list"], None, samples) == ["create: an agent is unreachable"]
     assert samples == count(3)
     assert runner.measure(["list"], 16, samples) == []
     assert samples == count(16)
@@ -121,7 +121,7 @@ def test_a_part_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_part_that_gives_other_figures_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PARTS", {"list": runner.Part(lambda _rounds: {"list": [2.0], "lists": [2.0]})})
     (failure,) = runner.measure(["list"], None, {})
-    assert failure == "list: ['cpu_list', 'lists', 'seconds_list'] is too much, or missing"
+    assert failure == "list: ['cpu_list', 'lists', 'seconds_list'] are unexpected or missing"
 
 
 @pytest.mark.parametrize("arguments", [["--only", "create,lists"], ["--rounds", "0"]])
