@@ -10,7 +10,7 @@ HOST_PARTS := $(shell find plugins roles/agent roles/firewall roles/gateway play
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
+.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean \
 	test-frameworks soak
 
 help: ## List the targets
@@ -27,22 +27,22 @@ lab: setup ## Build the lab of agents, provision them, load the session images
 	@$(MAKE) --no-print-directory .lab/provisioned
 	$(LAB) images
 
-# `tests.lab up` removes the stamp when it makes a host anew.
+# `tests.lab up` removes the stamp when it creates a host.
 .lab/provisioned: $(HOST_PARTS)
 	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_agents
 	$(BIN)/ansible-playbook -i .lab/inventory.yml backendai.cluster.provision_gateways
 	@touch $@
 
-lab-down: ## Remove the lab, and everything it left
+lab-down: ## Remove the lab and everything that it created
 	$(LAB) down
 
 demo: lab ## Start one single-node and one multi-node session, and show them
 	tests/demo/run
 
-bench: lab ## Measure everything side by side (20 minutes), and write docs/bench.json and its tables
+bench: lab ## Measure everything (20 minutes), and write docs/bench.json and its tables
 	tests/bench/run
 
-test: ## Run every check, and say at the end how each went
+test: ## Run every gate and print a summary
 	$(PYTHON) tests/gates/run_all.py
 
 lint: setup ## Style: ruff, shellcheck, ansible-lint with nothing skipped
@@ -57,20 +57,16 @@ types: setup ## Types: mypy
 unit: setup ## Unit tests
 	$(BIN)/pytest tests/unit
 
-docs: setup ## Every page of documentation with its examples, every reference, every role option
+docs: setup ## Documentation: pages, references, role options
 	$(WITH_BIN) antsibull-docs --config-file tests/gates/antsibull.cfg \
 		lint-collection-docs --plugin-docs --validate-collection-refs=all .
 	$(WITH_BIN) python tests/gates/plugin_docs.py
 	$(WITH_BIN) python tests/gates/role_options.py
-	$(WITH_BIN) python -m tests.gates.pages
-
-docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
-	$(WITH_BIN) python -m tests.gates.docs_site
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint
 
-build: setup ## Build the collection, install it elsewhere, import it as Galaxy would
+build: setup ## Build the collection, install it in an empty folder, import it like Galaxy
 	$(WITH_BIN) tests/gates/build
 
 sanity: setup ## ansible-test sanity, every test, no ignore entry
@@ -79,7 +75,7 @@ sanity: setup ## ansible-test sanity, every test, no ignore entry
 integration: lab ## Tests against the lab
 	$(BIN)/pytest tests/integration
 
-soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); goes on where it was stopped
+soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `make test`); resumes where it was stopped
 	$(BIN)/pytest tests/integration -m soak --soak $(ROUNDS) --capture=no
 
 test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make test`: their packages are large)
@@ -88,5 +84,5 @@ test-frameworks: lab ## PyTorch and TensorFlow across two agents (outside `make 
 molecule: lab ## Molecule scenarios on the lab
 	$(WITH_BIN) molecule test --all
 
-clean: lab-down ## Remove everything that make made
+clean: lab-down ## Remove everything created by make
 	rm -rf .venv .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

@@ -65,7 +65,7 @@ def control_node_address() -> str:
 
 def read_banner(host: str, target: str, port: int) -> str:
     """Return the banner that a host reads from a port, such as ``SSH-2.0-…``, or the error, such as ``… timed out``."""
-    output = run_on(host, run_line("greeting", target, port), check=False).strip()
+    output = run_on(host, run_line("banner", target, port), check=False).strip()
     return output.splitlines()[-1] if output else ""
 
 

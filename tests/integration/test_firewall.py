@@ -139,7 +139,7 @@ def test_foreign_containers_do_not_reach_their_agent(session: StartedSession) ->
     agent = session.kernels[0]["agent"]
     exec_in_foreign = f"docker exec {FOREIGN}"
     url = f"http://{address(agent)}:{PUBLISHED}/"
-    for line in (run_line("greeting", address(agent), 22), run_line("fetch", url)):
+    for line in (run_line("banner", address(agent), 22), run_line("fetch", url)):
         assert "timed out" in run_on(agent, f"{exec_in_foreign} {line}", check=False)
 
 

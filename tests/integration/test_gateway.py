@@ -150,7 +150,7 @@ def test_token_is_only_in_its_file(issued: Issued) -> None:
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert (claims["sub"], claims["session"], claims["exp"] - claims["iat"]) == (SESSION, NAME, 3600)
     assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 200
-    assert [path.name for path in path.parent.glob(".session-token-*")] == []
+    assert [leftover.name for leftover in path.parent.glob(".session-token-*")] == []
     assert token.split(".")[2] not in run_on(GATEWAY, f"journalctl --boot --unit {UNIT_GATEWAY} --no-pager")
 
 

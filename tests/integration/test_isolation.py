@@ -141,7 +141,7 @@ def test_scan_finds_open_ports_without_the_firewall(pair: SessionPair) -> None:
     assert {"22/open", f"{PUBLISHED}/open"} <= ports
     assert "->22/tcp" in published
     assert not {port for port in ports if f":{port.partition('/')[0]}->" in published}
-    banner = run_on(agent, f"docker run --rm lab/python:1 {run_line('greeting', address(agent), 22)}")
+    banner = run_on(agent, f"docker run --rm lab/python:1 {run_line('banner', address(agent), 22)}")
     assert "SSH-2.0" in banner, "containers outside of sessions do not reach their agent"
 
 

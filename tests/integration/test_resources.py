@@ -141,8 +141,8 @@ def test_gpus_are_passed_by_cdi_where_the_engine_supports_it(sessions: Sessions)
     run = sessions.create(**request)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
-    (request,) = host_config(main)["DeviceRequests"]
-    assert (request["Driver"], request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])
+    (device_request,) = host_config(main)["DeviceRequests"]
+    assert (device_request["Driver"], device_request["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={GPU}"])
     environment = dict(
         line.split("=", 1) for line in run_in(main, "cat", "/proc/1/environ", user="root").split("\0") if line
     )

@@ -56,7 +56,7 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
 
 def set_behaviour(seconds: float, code: int) -> None:
     """Set the duration and the exit code of the fake program's runs."""
-    run_on(MANAGER, f"echo {seconds} {code} > '{FOLDER}/conduct'")
+    run_on(MANAGER, f"echo {seconds} {code} > '{FOLDER}/behaviour'")
 
 
 def notes(count: int) -> list[dict[str, Any]]:

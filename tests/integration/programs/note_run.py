@@ -1,6 +1,6 @@
 """A fake ansible-playbook: appends its arguments and environment to the file `notes` beside it.
 
-The optional file `conduct` beside it contains the duration of a run in seconds, and its exit code.
+The optional file `behaviour` beside it contains the duration of a run in seconds, and its exit code.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 folder = Path(__file__).parent
-conduct = folder / "conduct"
-seconds, code = conduct.read_text().split() if conduct.exists() else ("0.5", "0")
+behaviour = folder / "behaviour"
+seconds, code = behaviour.read_text().split() if behaviour.exists() else ("0.5", "0")
 began = time.time()
 time.sleep(float(seconds))
 note = {"arguments": sys.argv[1:], "environment": dict(os.environ), "directory": str(Path.cwd())}

@@ -1,4 +1,4 @@
-"""Print the banner of a TCP server: `greeting.py ADDRESS PORT`."""
+"""Print the banner of a TCP server: `banner.py ADDRESS PORT`."""
 
 from __future__ import annotations
 
