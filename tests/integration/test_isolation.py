@@ -74,7 +74,7 @@ class SessionPair:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionPair]:
     """Two sessions, a foreign container with a published port on every agent, and a host at the metadata address.
 
-    There is no firewall: what keeps sessions pair does so without one.
+    The firewall is disabled, because the isolation of sessions must not depend on it.
     """
     start_foreign = (
         f"docker run --detach --restart always --name {FOREIGN} --network {DEFAULT_NETWORK}"
