@@ -23,7 +23,7 @@ IMAGES = {"busybox": BUSYBOX, "debian": PYTHON, "mpi": MPI, "entrypoint": ENTRYP
 ROLES = {f"{name}{turn}": image for turn in ("one", "two", "three") for name, image in IMAGES.items()}
 ROLES = {"main" if role == "busyboxone" else role: image for role, image in ROLES.items()}
 
-ASKED = {
+REQUEST = {
     "cluster_mode": "multi-node",
     "agent_selection": "dispersed",
     "resources": {"cpu": 1, "mem": "128m"},
@@ -34,7 +34,7 @@ ASKED = {
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Three containers of each image, one on each agent; a second run changed nothing."""
-    with started_session(tmp_path_factory.mktemp("images"), **ASKED) as session:
+    with started_session(tmp_path_factory.mktemp("images"), **REQUEST) as session:
         rerun = session.create_again()
         assert (rerun.code, rerun.changed) == (0, 0), rerun.output
         yield session

@@ -61,7 +61,7 @@ TABLE: dict[str, tuple[str, str, str, str]] = {
     "image1": ("31000", '{"image": 1}', "31000", '{"image": 1}'),
     "late1": ("29500", tf_config(29500, 3), "32000", tf_config(32000, 3)),
 }
-ASKED = {
+REQUEST = {
     **SMALL,
     "cluster_mode": "multi-node",
     "agent_selection": "dispersed",
@@ -81,7 +81,7 @@ ASKED = {
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four roles on three agents, each with its own source of environment variables; all run a command."""
-    with started_session(tmp_path_factory.mktemp("four"), **ASKED) as session:
+    with started_session(tmp_path_factory.mktemp("four"), **REQUEST) as session:
         yield session
 
 

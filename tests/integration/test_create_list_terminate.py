@@ -21,7 +21,7 @@ pytestmark = pytest.mark.requests
 
 #: Secret values, and common words that would garble the output if they were masked in it.
 ENVIRONMENT = {"GREETING": "hello world", "FOUND": "1", "DEBUG": "running", "TOKEN": "a-secret-of-mine"}
-ASKED = {
+REQUEST = {
     **FOUR,
     "env": ENVIRONMENT,
     "mounts": [{"source": "/srv/data", "target": "/home/work/data", "read_only": True}],
@@ -36,7 +36,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """
     run_on_all("mkdir -p /srv/data && echo here > /srv/data/marker")
     try:
-        with started_session(tmp_path_factory.mktemp("four"), "--diff", "-vvv", **ASKED) as session:
+        with started_session(tmp_path_factory.mktemp("four"), "--diff", "-vvv", **REQUEST) as session:
             yield session
     finally:
         run_on_all("rm -rf /srv/data")

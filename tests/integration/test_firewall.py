@@ -56,7 +56,7 @@ from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.isolation
 
-NOBODY = "198.51.100.1"
+UNUSED_ADDRESS = "198.51.100.1"
 FOREIGN = "firewall-foreign"
 WEB = {"name": "web", "port": 8000, "command": "cd /etc && python3 -m http.server 8000"}
 STATE = f"cat {FIREWALL_STATE}; nft --stateless list table {TABLE}"
@@ -231,7 +231,7 @@ def wrong_ssh_sources(firewall_states: list[str]) -> Iterator[CompletedProcess[s
         f"systemctl stop '{ROLLBACK_TIMERS}'; systemd-run --quiet --unit=no-timers sh -c {shlex.quote(NO_TIMERS)}",
     )
     # SSH times out before the rollback.
-    yield apply_firewall({"ssh_sources": [NOBODY], "confirm_timeout": 10}, "--timeout", "4")
+    yield apply_firewall({"ssh_sources": [UNUSED_ADDRESS], "confirm_timeout": 10}, "--timeout", "4")
     run_on("agent2", "systemctl stop no-timers", check=False)
 
 
@@ -241,7 +241,7 @@ def test_wrong_ssh_sources_are_rolled_back(
     assert wrong_ssh_sources.returncode != 0
     output = unwrapped(wrong_ssh_sources.stdout)
     for agent in AGENTS:
-        assert f"firewall_ssh_sources: with {NOBODY}/32 no new connection gets in to {agent}" in output
+        assert f"firewall_ssh_sources: with {UNUSED_ADDRESS}/32 no new connection gets in to {agent}" in output
     wait_until(lambda: run_on_all(STATE, ("agent1", "agent3"), check=False) == [firewall_states[0], firewall_states[2]])
 
 

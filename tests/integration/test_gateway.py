@@ -213,7 +213,7 @@ def test_invalid_tokens_are_refused(token: str) -> None:
         "expired": signed_token(exp=now - 1),
         "without an end": signed_token(exp=None),
         "of another session": signed_token(sub=OTHER_SESSION),
-        "signed by somebody else": signed_token(own_key=False),
+        "signed by another key": signed_token(own_key=False),
         "changed": f"{head}.{other}.{signature}",
         "cut": f"{head}.{body}.{signature[:-4]}",
         "unsigned": f"{none}.{body}.",

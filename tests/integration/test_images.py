@@ -43,11 +43,11 @@ NAME = "127.0.0.1:5000/pulled:1"
 FOLDER = "/tmp/registry"
 PASSWORD = "correct-horse-battery"
 FILLER = 6 << 20
-ASKED = {**TWO, "image": NAME}
+REQUEST = {**TWO, "image": NAME}
 Serve = Callable[..., None]
 
 #: Removes all images of the registry from an agent.
-FORGET = (
+REMOVE_IMAGES = (
     f"docker images --all --quiet --filter reference='{NAME.rpartition(':')[0]}'"
     " | sort -u | xargs -r docker rmi --force"
 )
@@ -128,7 +128,7 @@ def serve() -> Iterator[Serve]:
 
     yield start_registry
     in_parallel(*[partial(stop_registry, agent) for agent in list(running)])
-    run_on_all(FORGET)
+    run_on_all(REMOVE_IMAGES)
 
 
 def registry_login(password: str = PASSWORD) -> dict[str, dict[str, str]]:
@@ -144,7 +144,7 @@ def test_agents_pull_the_same_image_with_progress_and_hidden_password(
 ) -> None:
     in_parallel(*[partial(serve, agent, first_archive, FILLER // 12) for agent in AGENTS])
     # Claims are short, so that each pull takes several tasks.
-    request = {**ASKED, "cluster_size": 3, "registries": registry_login(), "claim_ttl": 24}
+    request = {**REQUEST, "cluster_size": 3, "registries": registry_login(), "claim_ttl": 24}
     run = sessions.create("-vvv", **request)
     assert run.code == 0, run.output
     assert {kernel["image_digest"] for kernel in run.record["kernels"]} == digests(first_archive)
@@ -165,7 +165,7 @@ def test_agents_pull_the_same_image_with_progress_and_hidden_password(
 
     # An agent without the image gets the one of the others, although its registry has another under that name now.
     assert sessions.terminate().code == 0
-    run_on("agent3", FORGET)
+    run_on("agent3", REMOVE_IMAGES)
     serve("agent3", write_both(second_archive.with_name("both.tar"), second_archive, first_archive))
     later = sessions.create(**{**request, "name": f"{sessions.name}-b"})
     assert later.code == 0, later.output
@@ -213,7 +213,7 @@ def test_different_images_under_one_name_are_refused(
     serve("agent1", first_archive)
     serve("agent2", second_archive)
     agents = ["agent1", "agent2"]
-    run = sessions.create(**ASKED, designated_agents=agents, registries=registry_login())
+    run = sessions.create(**REQUEST, designated_agents=agents, registries=registry_login())
     assert run.code != 0
     (first_digest,), (second_digest,) = (
         [digest[:19] for digest in digests(image)] for image in (first_archive, second_archive)
@@ -231,7 +231,7 @@ def test_pull_renews_its_claim_and_stops_with_its_run(
     with first_archive.open("rb") as stream:
         subprocess.run(ssh("agent2", "docker load"), stdin=stream, check=True, capture_output=True, timeout=TIMEOUT)
     serve("agent1", first_archive, FILLER // 60)
-    request = {**ASKED, "designated_agents": ["agent1", "agent2"], "registries": registry_login()}
+    request = {**REQUEST, "designated_agents": ["agent1", "agent2"], "registries": registry_login()}
     variables = {**request, "name": sessions.name, "claim_ttl": 6}
     line = command("create_session", tmp_path, {f"session_{key}": value for key, value in variables.items()})
     with launch(line) as run:

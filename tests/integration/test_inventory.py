@@ -16,7 +16,7 @@ from tests.integration.sessions import StartedSession, started_session
 pytestmark = pytest.mark.requests
 
 SOURCE = ROOT / "inventory" / "sessions.yml"
-ASKED = {
+REQUEST = {
     "cluster_mode": "multi-node",
     "agent_selection": "dispersed",
     "roles": {"main": {}, "worker": {"replicas": 2, "image": BUSYBOX}},
@@ -46,7 +46,7 @@ class ThreeContainers:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeContainers]:
-    with started_session(tmp_path_factory.mktemp("three"), **ASKED) as session:
+    with started_session(tmp_path_factory.mktemp("three"), **REQUEST) as session:
         assert sorted(kernel["agent"] for kernel in session.kernels) == list(AGENTS)
         yield ThreeContainers(session)
 

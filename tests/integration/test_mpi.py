@@ -21,13 +21,13 @@ pytestmark = [pytest.mark.containers, pytest.mark.network]
 MPIRUN = ("timeout", "90", "mpirun", "-np", "4", "--host", "main1,sub1,sub2,sub3")
 NUMBERS = 1 << 18
 
-ASKED = {**FOUR, "image": "lab/mpi:1"}
+REQUEST = {**FOUR, "image": "lab/mpi:1"}
 
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
     """Four containers on three agents."""
-    with started_session(tmp_path_factory.mktemp("four"), **ASKED) as session:
+    with started_session(tmp_path_factory.mktemp("four"), **REQUEST) as session:
         yield session
 
 
