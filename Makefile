@@ -10,7 +10,7 @@ HOST_PARTS := $(shell find plugins roles/agent roles/firewall roles/gateway play
 SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs integration molecule build changelog clean \
+.PHONY: help setup lab lab-down demo test bench unit sanity lint types docs docs-site integration molecule build changelog clean \
 	test-frameworks soak
 
 help: ## List the targets
@@ -57,11 +57,15 @@ types: setup ## Types: mypy
 unit: setup ## Unit tests
 	$(BIN)/pytest tests/unit
 
-docs: setup ## Documentation: pages, references, role options
+docs: setup ## Every page of documentation with its examples, every reference, every role option
 	$(WITH_BIN) antsibull-docs --config-file tests/gates/antsibull.cfg \
 		lint-collection-docs --plugin-docs --validate-collection-refs=all .
 	$(WITH_BIN) python tests/gates/plugin_docs.py
 	$(WITH_BIN) python tests/gates/role_options.py
+	$(WITH_BIN) python -m tests.gates.pages
+
+docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
+	$(WITH_BIN) python -m tests.gates.docs_site
 
 changelog: setup ## Changelog fragments
 	$(BIN)/antsibull-changelog lint

@@ -190,20 +190,30 @@ FIGURES: dict[str, Figure] = {
     **_network(),
 }
 
-# The figures in the README.
-HEADLINES = (
-    "create_one_agent",
-    "create_three_agents",
-    "tasks_one_agent",
-    "tasks_three_agents",
-    "again_one_agent",
-    "again_three_agents",
-    "list",
-    "ten_creates",
-    "cpu_create",
-    "network_stream",
-    "network_round_trip",
-    "decision_10000_agents",
+# The comparison in the README. Each line names its figures, so that it cannot differ from the report.
+COMPARISON = (
+    (
+        "Eight containers on one agent: `create_session` {seconds_create_one_agent}, a loop of `community.docker`"
+        " {seconds_community_docker_one_agent}, parallel `docker run` over SSH (no network, names or SSH)"
+        " {seconds_docker_run_one_agent}."
+    ),
+    (
+        "The same on three agents: {seconds_create_three_agents}, {seconds_community_docker_three_agents} and"
+        " {seconds_docker_run_three_agents}. Only `create_session` joins the agents by a network, and tests it."
+    ),
+    (
+        "TCP throughput between two agents: {network_stream} of a Docker Swarm overlay's"
+        " ({network_stream_unfiltered} without bridged filtering), {network_stream_of_underlay} of the underlay's."
+        " The firewall leaves {firewall_stream} of it."
+    ),
+    (
+        "Round trip between two agents: {network_round_trip} of a Swarm overlay's."
+        " Making the network with its first container: {network_attach} of Swarm's time."
+    ),
+    (
+        "Ten `create_session` at the same moment, with room for six: {ten_creates} until all runs have ended."
+        " A decision over 10,000 agents: {decision_10000_agents} of CPU time."
+    ),
 )
 
 

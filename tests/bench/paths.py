@@ -58,14 +58,14 @@ def session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]
 
 
 @contextlib.contextmanager
-def encrypted_session(name: str) -> Iterator[NetworkPath]:
-    """Provision the agents with WireGuard for a while, and create a session over it."""
+def encrypted_session(name: str, variables: Mapping[str, object]) -> Iterator[NetworkPath]:
+    """Provision the agents with WireGuard and ``variables`` for a while, and create a session over it."""
     try:
-        lab.run_playbook("provision_agents", WIREGUARD)
+        lab.run_playbook("provision_agents", {**variables, **WIREGUARD})
         with session(name, WIREGUARD) as path:
             yield path
     finally:
-        lab.run_playbook("provision_agents", {"agent_underlay_encryption": ""})
+        lab.run_playbook("provision_agents", {**variables, "agent_underlay_encryption": ""})
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Write the tables of the benchmark's report into README.md and docs/performance.md, or check them."""
+"""Write the benchmark's figures into README.md and docs/performance.md, or check that they are up to date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import report
-from tests.bench.figures import FIGURES, HEADLINES, PARTS, of_part
+from tests.bench.figures import COMPARISON, FIGURES, PARTS, of_part
 
 BEGIN, END = "<!-- benchmark: begin (written by tests/bench) -->", "<!-- benchmark: end -->"
 
@@ -19,11 +19,10 @@ COUNTED = ("ratio", "lines", "modules", "sessions")
 Figures = Mapping[str, Mapping[str, Any]]
 
 
-def headline_table(data: report.Report | None) -> Iterator[str]:
-    """Yield the lines of the short table."""
-    yield from _table(HEADLINES, _figures(data))
-    yield ""
-    yield _context(data)
+def comparison(data: report.Report | None) -> Iterator[str]:
+    """Yield the lines of the comparison, with the medians of the figures that they name."""
+    medians = {name: _median(figure) for name, figure in _figures(data).items()}
+    yield from (f"- {line.format_map(medians)}" for line in COMPARISON)
 
 
 def full_tables(data: report.Report | None) -> Iterator[str]:
@@ -36,7 +35,7 @@ def full_tables(data: report.Report | None) -> Iterator[str]:
 
 
 DOCUMENTS: dict[Path, Callable[[report.Report | None], Iterator[str]]] = {
-    report.ROOT / "README.md": headline_table,
+    report.ROOT / "README.md": comparison,
     report.ROOT / "docs" / "performance.md": full_tables,
 }
 
@@ -81,12 +80,16 @@ def _value(figure: Mapping[str, Any]) -> str:
     """Return the value with its unit and spread; bold if it reaches its bound."""
     if "value" not in figure:
         return "-"
-    text = f"{report.number(figure['value'])}{_unit(figure)}"
+    text = _median(figure)
     if "wanted" in figure and report.is_reached(figure):
         text = f"**{text}**"
     if "spread" in figure:
         text += f" ({' to '.join(map(report.number, figure['spread']))})"
     return text + (f" at {_short(figure['commit'])}" if "commit" in figure else "")
+
+
+def _median(figure: Mapping[str, Any]) -> str:
+    return f"{report.number(figure['value'])}{_unit(figure)}" if "value" in figure else "(not measured)"
 
 
 def _bound(figure: Mapping[str, Any], kind: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.laboratory import TIMEOUT, on, play
-from tests.integration.waiting import eventually
+from tests.integration.laboratory import TIMEOUT, run_on, run_playbook
+from tests.integration.waiting import wait_until
 
 _START = "systemctl reset-failed docker.service; systemctl start docker.service && echo it is back"
 
@@ -21,15 +21,15 @@ def start_engine(agent: str, folder: Path) -> None:
 
     def is_back() -> bool:
         nonlocal repaired
-        if "it is back" in on(agent, _START, check=False):
+        if "it is back" in run_on(agent, _START, check=False):
             return True
-        if "it panics" in on(agent, f"{_PANICS} && echo it panics", check=False):
-            on(agent, _REMEDY)
+        if "it panics" in run_on(agent, f"{_PANICS} && echo it panics", check=False):
+            run_on(agent, _REMEDY)
             repaired = True
         return False
 
-    eventually(is_back, TIMEOUT)
+    wait_until(is_back, TIMEOUT)
     if repaired:
         print(f"the engine of {agent} could not read its networks: they were made anew", flush=True)
-        run = play("provision_agents", folder, {}, "--limit", agent)
+        run = run_playbook("provision_agents", folder, {}, "--limit", agent)
         assert run.code == 0, run.output

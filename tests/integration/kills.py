@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.integration.engines import start_engine
 from tests.integration.internals import TASKS
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
@@ -30,7 +31,6 @@ from tests.integration.laboratory import (
 )
 from tests.integration.session_requests import THREE
 from tests.integration.sessions import Sessions
-from tests.integration.waiting import wait_until
 from tests.lab.engine import Engine
 from tests.lab.hosts import container_name
 from tests.lab.identity import HOSTS, Lab, load_state
@@ -62,8 +62,8 @@ class Victim:
     kind: str
     agent: str
 
-    def kill(self, run: subprocess.Popen[str]) -> None:
-        """Kill the component, and restart it if another run cannot do that."""
+    def kill(self, run: subprocess.Popen[str], folder: Path) -> None:
+        """Kill the component, and restart it if another run cannot do that; playbooks write to ``folder``."""
         if self.kind == "run":
             kill_run(run)
             return
@@ -72,8 +72,7 @@ class Victim:
         else:
             self._docker_host("kill")
             self._docker_host("start")
-        start = "systemctl reset-failed docker.service; systemctl start docker.service && echo it is back"
-        wait_until(lambda: "it is back" in run_on(self.agent, start, check=False), TIMEOUT)
+        start_engine(self.agent, folder)
 
     def _docker_host(self, command: str) -> None:
         lab = Lab(ROOT)
@@ -83,12 +82,12 @@ class Victim:
         Engine(lab, state.docker_host).docker(command, container_name(state, lab, host))
 
 
-def run_and_kill(victim: Victim, moment: Moment, line: list[str]) -> str:
+def run_and_kill(victim: Victim, moment: Moment, line: list[str], folder: Path) -> str:
     """Run a playbook, kill the victim at that moment, and return the output of the run."""
     with launch(line) as run:
         printed = await_task(run, "", moment.task)
         time.sleep(moment.seconds)
-        victim.kill(run)
+        victim.kill(run, folder)
         rest, _nothing = run.communicate(timeout=TIMEOUT)
     return printed + rest
 
@@ -105,7 +104,7 @@ class SessionLifecycle:
         """Kill during a playbook; check that one more run leads to the expected status; return a description."""
         moment = Moment.choose(self.rng)
         variables = {f"session_{key}": value for key, value in request.items()}
-        output = run_and_kill(victim, moment, command(playbook, self.folder, variables))
+        output = run_and_kill(victim, moment, command(playbook, self.folder, variables), self.folder)
         next_playbook = self.rng.choice([playbook, "schedule_sessions"])
         description = f"{playbook}: {victim.kind} on {victim.agent} killed at {moment}, then one {next_playbook}"
         run = self.sessions.run(next_playbook, **(request if next_playbook == playbook else {}))
@@ -132,6 +131,9 @@ def kill_at_start_and_end(rng: random.Random, folder: Path) -> Iterator[str]:
         yield description
         ended = sessions.terminate()
         assert ended.code == 0, f"{description}:\n{ended.output}"
-        assert agent_state() == sessions.initial_state, description
+        state = agent_state()
+        assert state == sessions.initial_state, (
+            f"{description}: {set(state.items()) ^ set(sessions.initial_state.items())}"
+        )
         assert not any(stored_sessions().values()), description
         assert {entry["state"] for entry in queue_entries().values()} <= {"ended"}, description

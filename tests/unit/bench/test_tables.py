@@ -55,13 +55,13 @@ def test_every_figure_is_in_one_table() -> None:
 def test_changed_report_makes_documents_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{tables.BEGIN}\n{tables.END}\nafter\n")
-    monkeypatch.setattr(tables, "DOCUMENTS", {page: tables.headline_table})
-    tables.write(measured(list=[3.0]))
-    assert "list_sessions / an empty playbook, three agents | 3 |" in page.read_text()
+    monkeypatch.setattr(tables, "DOCUMENTS", {page: tables.comparison})
+    tables.write(measured(ten_creates=[3.0]))
+    assert "with room for six: 3 s until all runs have ended" in page.read_text()
     assert page.read_text().startswith("before\n")
     assert page.read_text().endswith("\nafter\n")
-    assert tables.outdated_documents(measured(list=[3.0])) == {}
-    assert set(tables.outdated_documents(measured(list=[2.0]))) == {page}
+    assert tables.outdated_documents(measured(ten_creates=[3.0])) == {}
+    assert set(tables.outdated_documents(measured(ten_creates=[2.0]))) == {page}
 
 
 def test_a_document_without_markers_is_an_error() -> None:
@@ -71,5 +71,5 @@ def test_a_document_without_markers_is_an_error() -> None:
 
 def test_a_dirty_commit_stays_recognisable() -> None:
     dirty: Report = {**measured(list=[2.0]), "commit": "0123456789abcdef-dirty"}
-    assert "`0123456789-dirty`" in list(tables.headline_table(dirty))[-1]
+    assert "`0123456789-dirty`" in next(tables.full_tables(dirty))
     assert report.number(0.04567) == "0.0457"
