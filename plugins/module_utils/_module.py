@@ -73,8 +73,8 @@ def run_module(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> N
     try:
         result = act()
     except Exception as error:
-        said = sentence(error)
-        if said is None:
+        message = sentence(error)
+        if message is None:
             raise
-        module.fail_json(msg=said)
+        module.fail_json(msg=message)
     module.exit_json(**result)

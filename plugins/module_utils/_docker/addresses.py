@@ -11,6 +11,8 @@ from .sdk import docker
 
 def container_addresses(client: docker.APIClient) -> list[str]:
     """Return the addresses of all running containers, ours or not, of both families."""
-    ends = [end for one in client.containers() for end in one["NetworkSettings"]["Networks"].values()]
-    found = [end.get(key) for end in ends for key in ("IPAddress", "GlobalIPv6Address")]
-    return sorted({address for address in found if address})
+    endpoints = [
+        endpoint for container in client.containers() for endpoint in container["NetworkSettings"]["Networks"].values()
+    ]
+    addresses = [endpoint.get(key) for endpoint in endpoints for key in ("IPAddress", "GlobalIPv6Address")]
+    return sorted({address for address in addresses if address})

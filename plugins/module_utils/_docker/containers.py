@@ -89,7 +89,7 @@ class Container:
 class ContainerStep:
     """What must happen to one container: make it in place of the ``existing`` one, or only start that."""
 
-    wanted: Container
+    desired: Container
     change: Change
     existing: str | None
     create: bool
@@ -110,7 +110,7 @@ def pid_of(client: docker.APIClient, container: str) -> int:
     return int(client.inspect_container(container)["State"]["Pid"])
 
 
-def _seconds(moment: str) -> int:
+def _parse_time(moment: str) -> int:
     """Return a moment as the engine writes it, in whole seconds since the epoch."""
     return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
 
@@ -126,42 +126,42 @@ def exit_status(client: docker.APIClient, container: str) -> tuple[int | None, i
         return None, None
     if state["FinishedAt"].startswith("0001-"):
         return None, None
-    return int(state["ExitCode"]), _seconds(state["FinishedAt"])
+    return int(state["ExitCode"]), _parse_time(state["FinishedAt"])
 
 
 def conflicting_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:
     """Return those of the names that containers bear which are not of this session, whoever made them."""
-    ours = {one["Id"] for one in find_containers(client, session_id)}
-    others = (one for one in client.containers(all=True) if one["Id"] not in ours)
-    return sorted(name for one in others for name in names if f"/{name}" in (one["Names"] or ()))
+    ours = {container["Id"] for container in find_containers(client, session_id)}
+    others = (container for container in client.containers(all=True) if container["Id"] not in ours)
+    return sorted(name for container in others for name in names if f"/{name}" in (container["Names"] or ()))
 
 
 def plan_containers(
-    found: Sequence[dict[str, Any]], wanted: Iterable[Container], unplugged: Mapping[str, str] | None = None
+    existing: Sequence[dict[str, Any]], desired: Iterable[Container], unplugged: Mapping[str, str] | None = None
 ) -> list[ContainerStep]:
     """Return what must happen for the containers to be there as wanted, and running.
 
     ``unplugged`` names, by hostname, the interface that a running container has lost: it is made anew.
     """
     lost = unplugged or {}
-    by_hostname = {one["Labels"].get(labels.HOSTNAME): one for one in found}
+    by_hostname = {entry["Labels"].get(labels.HOSTNAME): entry for entry in existing}
     steps = []
-    for container in wanted:
+    for container in desired:
         subject, after = f"container {container.name}", f"running, {_describe(container)}"
-        there = by_hostname.get(container.hostname)
-        if there is None:
+        current = by_hostname.get(container.hostname)
+        if current is None:
             steps.append(ContainerStep(container, Change(subject, None, after), None, True))
-        elif there["Labels"].get(labels.DIGEST) != container.digest():
+        elif current["Labels"].get(labels.DIGEST) != container.digest():
             steps.append(
                 ContainerStep(
-                    container, Change(subject, f"{there['State']}, made differently", after), there["Id"], True
+                    container, Change(subject, f"{current['State']}, made differently", after), current["Id"], True
                 )
             )
         elif container.hostname in lost:
-            before = f"{there['State']}, without {lost[container.hostname]}"
-            steps.append(ContainerStep(container, Change(subject, before, after), there["Id"], True))
-        elif there["State"] != "running":
-            steps.append(ContainerStep(container, Change(subject, there["State"], after), there["Id"], False))
+            before = f"{current['State']}, without {lost[container.hostname]}"
+            steps.append(ContainerStep(container, Change(subject, before, after), current["Id"], True))
+        elif current["State"] != "running":
+            steps.append(ContainerStep(container, Change(subject, current["State"], after), current["Id"], False))
     return steps
 
 
@@ -171,34 +171,38 @@ def apply_containers(client: docker.APIClient, steps: Sequence[ContainerStep]) -
 
 
 def start_stopped(
-    client: docker.APIClient, session_id: str, hostnames: Collection[str], patience: float = 0.0
+    client: docker.APIClient, session_id: str, hostnames: Collection[str], timeout: float = 0.0
 ) -> list[Change]:
     """Start those of a session's containers that do not run, several at once, and return what was started.
 
     What the engine refuses is tried again for ``patience`` seconds.
     """
-    until = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     stopped = [
-        one
-        for one in find_containers(client, session_id)
-        if one["Labels"].get(labels.HOSTNAME) in hostnames and one["State"] != "running"
+        container
+        for container in find_containers(client, session_id)
+        if container["Labels"].get(labels.HOSTNAME) in hostnames and container["State"] != "running"
     ]
-    _in_parallel(lambda one: _start_until(client, one["Id"], until), stopped)
-    return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
+    _in_parallel(lambda container: _start_until(client, container["Id"], deadline), stopped)
+    return [
+        Change(f"container {container['Names'][0].lstrip('/')}", container["State"], "running") for container in stopped
+    ]
 
 
-def remove_containers(client: docker.APIClient, found: Sequence[dict[str, Any]]) -> list[Change]:
+def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any]]) -> list[Change]:
     """Remove containers, running or not, several at once, and return what was removed."""
-    _in_parallel(lambda one: _remove(client, one["Id"]), found)
-    return [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
+    _in_parallel(lambda container: _remove(client, container["Id"]), existing)
+    return [
+        Change(f"container {container['Names'][0].lstrip('/')}", container["State"], None) for container in existing
+    ]
 
 
-def _start_until(client: docker.APIClient, container: str, until: float) -> None:
-    while not _starts(client, container, last=time.monotonic() >= until):
+def _start_until(client: docker.APIClient, container: str, deadline: float) -> None:
+    while not _try_start(client, container, last=time.monotonic() >= deadline):
         time.sleep(0.5)
 
 
-def _starts(client: docker.APIClient, container: str, *, last: bool) -> bool:
+def _try_start(client: docker.APIClient, container: str, *, last: bool) -> bool:
     """Return whether a container starts; what the engine refuses is raised where this is the ``last`` try."""
     try:
         client.start(container)
@@ -215,47 +219,47 @@ def _apply_step(client: docker.APIClient, step: ContainerStep) -> None:
         return
     if step.existing:
         _remove(client, step.existing)
-    client.start(_create(client, step.wanted))
+    client.start(_create(client, step.desired))
 
 
-def _create(client: docker.APIClient, wanted: Container) -> str:
+def _create(client: docker.APIClient, container: Container) -> str:
     """Make the container with its first network, then let it join the other: API 1.41 takes one at a time."""
-    (first, address), *others = _network_attachments(wanted)
+    (first, address), *others = _network_attachments(container)
     endpoint = client.create_endpoint_config(ipv4_address=address) if address else None
-    made = client.create_container(
-        wanted.image,
-        name=wanted.name,
-        hostname=wanted.hostname,
+    container_id = client.create_container(
+        container.image,
+        name=container.name,
+        hostname=container.hostname,
         entrypoint=ENTRYPOINT,
-        command=list(wanted.argv),
+        command=list(container.argv),
         user="0:0",
         # The entrypoint passes it on to everything in the container, whatever the image would rather have.
         stop_signal="SIGTERM",
-        environment=_environment(wanted),
-        labels={**wanted.labels, labels.DIGEST: wanted.digest()},
-        mac_address=wanted.mac,
-        ports=[port for port, _address, _host_port in wanted.published],
+        environment=_container_environment(container),
+        labels={**container.labels, labels.DIGEST: container.digest()},
+        mac_address=container.mac,
+        ports=[port for port, _address, _host_port in container.published],
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
         host_config=client.create_host_config(
             network_mode=first,
-            binds=[f"{wanted.kit}:/opt/backendai:ro", *wanted.binds],
+            binds=[f"{container.kit}:/opt/backendai:ro", *container.binds],
             init=True,
-            cpuset_cpus=",".join(map(str, wanted.cpus)),
-            devices=_nodes(wanted),
-            device_requests=_gpu_request(wanted),
+            cpuset_cpus=",".join(map(str, container.cpus)),
+            devices=_device_mappings(container),
+            device_requests=_gpu_request(container),
             cap_add=CAPABILITIES,
-            ulimits=_ulimits(wanted),
-            mem_limit=wanted.memory,
+            ulimits=_ulimits(container),
+            mem_limit=container.memory,
             # The same limit with swap included: no swap.
-            memswap_limit=wanted.memory,
-            shm_size=wanted.shm_size,
+            memswap_limit=container.memory,
+            shm_size=container.shm_size,
             restart_policy={"Name": "no"},
-            port_bindings={port: (address, host_port) for port, address, host_port in wanted.published},
+            port_bindings={port: (address, host_port) for port, address, host_port in container.published},
         ),
     )["Id"]
     for network, its_address in others:
-        client.connect_container_to_network(made, network, ipv4_address=its_address)
-    return str(made)
+        client.connect_container_to_network(container_id, network, ipv4_address=its_address)
+    return str(container_id)
 
 
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
@@ -274,10 +278,10 @@ def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
 
 
 def _nvidia_gpus(container: Container) -> list[str]:
-    return [one for one in container.devices if not device_nodes([one])]
+    return [device for device in container.devices if not device_nodes([device])]
 
 
-def _nodes(container: Container) -> list[Any]:
+def _device_mappings(container: Container) -> list[Any]:
     """Return the device nodes of a container as the engine takes them."""
     paths = device_nodes(container.devices)
     return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
@@ -290,17 +294,17 @@ def _ulimits(container: Container) -> list[Any]:
 def _gpu_request(container: Container) -> list[Any] | None:
     """Return what asks for the GPUs of a container, by CDI or else of NVIDIA's runtime; ``None`` asks for none."""
     gpus = _nvidia_gpus(container)
-    if gpus and _by_cdi(container):
+    if gpus and _uses_cdi(container):
         return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}]
     return [{"Driver": "nvidia", "DeviceIDs": gpus, "Capabilities": [["gpu"]]}] if gpus else None
 
 
-def _by_cdi(container: Container) -> bool:
+def _uses_cdi(container: Container) -> bool:
     """Return whether the engine knows all GPUs of a container by CDI."""
     return container.cdi_gpus.issuperset(_nvidia_gpus(container))
 
 
-def _environment(container: Container) -> dict[str, str]:
+def _container_environment(container: Container) -> dict[str, str]:
     """Return the whole environment of a container.
 
     Where NVIDIA's runtime is the engine's default one, images with CUDA would be shown all GPUs, and so would a user
@@ -312,7 +316,7 @@ def _environment(container: Container) -> dict[str, str]:
     )
     gpus = _nvidia_gpus(container)
     if gpus or environment.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION"}:
-        environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _by_cdi(container) else ",".join(gpus)
+        environment["NVIDIA_VISIBLE_DEVICES"] = "void" if _uses_cdi(container) else ",".join(gpus)
     return environment
 
 
@@ -325,14 +329,14 @@ def _remove(client: docker.APIClient, container: str) -> None:
 
 def _in_parallel(act: Callable[[Any], None], things: Sequence[Any]) -> None:
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-        running = [pool.submit(act, thing) for thing in things]
-    for one in running:
-        one.result()
+        futures = [pool.submit(act, thing) for thing in things]
+    for future in futures:
+        future.result()
 
 
 def _describe(container: Container) -> str:
     cpus = ",".join(map(str, container.cpus))
-    devices = "".join(f", device {one}" for one in container.devices)
+    devices = "".join(f", device {device}" for device in container.devices)
     return (
         f"image {container.image}, address {container.address or '-'}, cores {cpus}, memory {container.memory}{devices}"
     )

@@ -35,64 +35,64 @@ class DefaultNetwork:
     subnet: str = ""
 
 
-def plan_default_network(client: docker.APIClient, wanted: DefaultNetwork) -> list[Change]:
+def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> list[Change]:
     """Return what differs from ``wanted``, property by property.
 
     Raises NetworkConflictError when a network of that name is not ours.
     """
-    found = _find(client, wanted.name)
-    if found and found["Labels"].get(labels.OWNER) != labels.OWNER_VALUE:
+    existing = _find_network(client, desired.name)
+    if existing and existing["Labels"].get(labels.OWNER) != labels.OWNER_VALUE:
         raise NetworkConflictError(
-            f"the Docker network {wanted.name} exists and does not belong to backendai.cluster: remove it, or set"
+            f"the Docker network {desired.name} exists and does not belong to backendai.cluster: remove it, or set"
             " agent_default_network to another name."
         )
-    before, after = _observed(found) if found else {}, _desired(wanted)
+    before, after = _observed_properties(existing) if existing else {}, _desired_properties(desired)
     return [
-        Change(f"network {wanted.name} {name}", before.get(name), after[name])
+        Change(f"network {desired.name} {name}", before.get(name), after[name])
         for name in after
         if before.get(name) != after[name]
     ]
 
 
-def make_default_network(client: docker.APIClient, wanted: DefaultNetwork) -> None:
+def make_default_network(client: docker.APIClient, desired: DefaultNetwork) -> None:
     """Make the network, in place of one of ours that differs.
 
     Raises NetworkConflictError when containers are attached to the one that differs.
     """
-    if found := _find(client, wanted.name):
-        attached = client.containers(all=True, filters={"network": found["Id"]})
+    if existing := _find_network(client, desired.name):
+        attached = client.containers(all=True, filters={"network": existing["Id"]})
         if attached:
             raise NetworkConflictError(
-                f"the Docker network {wanted.name} differs from what is wanted, and {len(attached)} containers are"
+                f"the Docker network {desired.name} differs from what is wanted, and {len(attached)} containers are"
                 " attached to it: terminate the sessions on this agent first."
             )
-        client.remove_network(found["Id"])
+        client.remove_network(existing["Id"])
     client.create_network(
-        wanted.name,
+        desired.name,
         driver="bridge",
         check_duplicate=True,
-        ipam=ipam(wanted.subnet) if wanted.subnet else None,
-        options={_BRIDGE: wanted.bridge, _ICC: "false"},
+        ipam=ipam(desired.subnet) if desired.subnet else None,
+        options={_BRIDGE: desired.bridge, _ICC: "false"},
         labels={labels.OWNER: labels.OWNER_VALUE},
     )
 
 
-def _find(client: docker.APIClient, name: str) -> dict[str, Any] | None:
+def _find_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:
     # The engine's filter also finds names that only contain this one.
-    return next((found for found in client.networks(names=[name]) if found["Name"] == name), None)
+    return next((network for network in client.networks(names=[name]) if network["Name"] == name), None)
 
 
-def _desired(wanted: DefaultNetwork) -> dict[str, str]:
-    properties = {"driver": "bridge", "bridge": wanted.bridge, "icc": "false", "ipv6": "false"}
-    return {**properties, "subnet": wanted.subnet} if wanted.subnet else properties
+def _desired_properties(desired: DefaultNetwork) -> dict[str, str]:
+    properties = {"driver": "bridge", "bridge": desired.bridge, "icc": "false", "ipv6": "false"}
+    return {**properties, "subnet": desired.subnet} if desired.subnet else properties
 
 
-def _observed(found: Mapping[str, Any]) -> dict[str, str]:
-    options = found["Options"] or {}
+def _observed_properties(network: Mapping[str, Any]) -> dict[str, str]:
+    options = network["Options"] or {}
     return {
-        "driver": found["Driver"],
+        "driver": network["Driver"],
         "bridge": options.get(_BRIDGE, ""),
         "icc": options.get(_ICC, "true"),
-        "ipv6": str(found["EnableIPv6"]).lower(),
-        "subnet": ",".join(pool["Subnet"] for pool in found["IPAM"]["Config"] or []),
+        "ipv6": str(network["EnableIPv6"]).lower(),
+        "subnet": ",".join(pool["Subnet"] for pool in network["IPAM"]["Config"] or []),
     }

@@ -19,5 +19,5 @@ def run_as_work(client: docker.APIClient, container: str, line: str) -> str:
     Entering the namespaces would cost 3 ms in place of the engine's 35 to 50, but leave the container's cgroup, its
     seccomp filter and its capabilities behind: no way to run what may read a user's files.
     """
-    made = client.exec_create(container, shlex.split(line), user="work")
-    return bytes(client.exec_start(made["Id"])).decode(errors="replace")
+    execution = client.exec_create(container, shlex.split(line), user="work")
+    return bytes(client.exec_start(execution["Id"])).decode(errors="replace")

@@ -24,10 +24,10 @@ class ImagePullError(ClusterError):
     """The image is not on the agent and cannot be pulled; the message is one sentence."""
 
     @classmethod
-    def from_error(cls, name: str, reference: str, why: object) -> ImagePullError:
+    def from_error(cls, name: str, reference: str, cause: object) -> ImagePullError:
         """Return the error for an image that cannot be pulled; ``reference`` is what was asked of the registry."""
         which = f" as {reference!r}, which other agents have" if reference != name else ""
-        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({one_line(why)})")
+        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({one_line(cause)})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,45 +54,47 @@ class Layers:
     """What the engine has said so far of the layers of a pull."""
 
     def __init__(self) -> None:
-        self._said: dict[str, str] = {}
+        self._statuses: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
-        self._came: dict[str, int] = {}
+        self._received: dict[str, int] = {}
 
     def update(self, line: Mapping[str, Any]) -> None:
         """Take a line of the engine's; those that are about no layer say nothing."""
-        layer, said = str(line.get("id", "")), str(line.get("status", ""))
-        if not layer or said.startswith("Pulling from"):
+        layer, status = str(line.get("id", "")), str(line.get("status", ""))
+        if not layer or status.startswith("Pulling from"):
             return
-        self._said[layer] = said
+        self._statuses[layer] = status
         detail = line.get("progressDetail") or {}
-        if said == "Downloading" and detail.get("total"):
-            self._sizes[layer], self._came[layer] = int(detail["total"]), int(detail.get("current", 0))
-        elif said not in (*_WAITS, "Downloading"):
-            self._came[layer] = self._sizes.get(layer, 0)
+        if status == "Downloading" and detail.get("total"):
+            self._sizes[layer], self._received[layer] = int(detail["total"]), int(detail.get("current", 0))
+        elif status not in (*_WAITS, "Downloading"):
+            self._received[layer] = self._sizes.get(layer, 0)
 
     def progress(self) -> Progress:
         """Return how far the pull is."""
         # The engine goes on to speak while this is asked.
-        said = list(self._said.values())
-        done = sum(one in IN_PLACE for one in said)
-        more = any(one in _WAITS for one in said)
-        return Progress(sum(self._came.copy().values()), sum(self._sizes.copy().values()), done, len(said), more)
+        statuses = list(self._statuses.values())
+        done = sum(status in IN_PLACE for status in statuses)
+        waiting = any(status in _WAITS for status in statuses)
+        return Progress(
+            sum(self._received.copy().values()), sum(self._sizes.copy().values()), done, len(statuses), waiting
+        )
 
 
 def find_image(client: docker.APIClient, name: str) -> Image | None:
     """Return the image of that name; ``None`` where the engine does not have it."""
     try:
-        found = client.inspect_image(name)
+        inspected = client.inspect_image(name)
     except docker.errors.NotFound:
         return None
-    config, digests = found["Config"], list(found.get("RepoDigests") or [])
-    variables = (one.partition("=") for one in config.get("Env") or [])
-    reference = next((one for one in digests if repository_of(one) == repository_of(name)), "")
+    config, digests = inspected["Config"], list(inspected.get("RepoDigests") or [])
+    variables = (variable.partition("=") for variable in config.get("Env") or [])
+    reference = next((digest for digest in digests if repository_of(digest) == repository_of(name)), "")
     return Image(
         # Loaded images have no digest but their own.
-        digest=next((one.partition("@")[2] for one in [reference, *digests] if one), str(found["Id"])),
+        digest=next((digest.partition("@")[2] for digest in [reference, *digests] if digest), str(inspected["Id"])),
         environment={key: value for key, _mark, value in variables},
-        id=str(found["Id"]),
+        id=str(inspected["Id"]),
         argv=(*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])),
         reference=reference,
     )
@@ -112,8 +114,8 @@ def pull_image(
     repository, tag = docker.utils.parse_repository_tag(reference)
     login = dataclasses.asdict(credential) if credential else None
     try:
-        said = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
-        problem = _problem_in(said, hear)
+        lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
+        problem = _first_error(lines, hear)
         if not problem and reference != name:
             client.tag(reference, *docker.utils.parse_repository_tag(name))
         if not problem and find_image(client, name) is None:
@@ -124,7 +126,7 @@ def pull_image(
         raise ImagePullError.from_error(name, reference, problem)
 
 
-def _problem_in(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str, Any]], None]) -> str:
+def _first_error(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str, Any]], None]) -> str:
     """Return the first thing that goes wrong, empty when nothing does; all lines are heard."""
     problem = ""
     for line in lines:
@@ -153,6 +155,6 @@ class Progress:
         """Return it as a phrase such as ``1.2 of 4.6 GB, 12 of 31 layers``; empty while there is nothing to tell."""
         if not self.bytes_total:
             return ""
-        factor, unit = next((one for one in _UNITS if self.bytes_total >= one[0]), _UNITS[-1])
+        factor, unit = next((entry for entry in _UNITS if self.bytes_total >= entry[0]), _UNITS[-1])
         total = f"{'at least ' if self.more else ''}{self.bytes_total / factor:.1f} {unit}"
         return f"{self.bytes_done / factor:.1f} of {total}, {self.layers_done} of {self.layers_total} layers"

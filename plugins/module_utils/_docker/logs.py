@@ -38,9 +38,9 @@ def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps:
         frames = client.logs(
             container, stdout=True, stderr=True, stream=True, follow=False, tail=lines, timestamps=timestamps
         )
-        return _tail(_join_split_lines(frames) if timestamps else frames, lines)
+        return _last_lines(_join_split_lines(frames) if timestamps else frames, lines)
     except (docker.errors.APIError, OSError) as error:
-        raise _unreadable("its log", error) from None
+        raise _read_error("its log", error) from None
 
 
 def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int) -> list[str] | None:
@@ -51,14 +51,14 @@ def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int
     try:
         chunks, _stat = client.get_archive(container, path, chunk_size=CHUNK_BYTES)
         with tarfile.open(fileobj=_Stream(chunks), mode="r|") as archive:
-            return _tail(_content(archive, path), lines)
+            return _last_lines(_read_member(archive, path), lines)
     except docker.errors.NotFound:
         return None
     except (docker.errors.APIError, OSError, tarfile.TarError) as error:
-        raise _unreadable(path, error) from None
+        raise _read_error(path, error) from None
 
 
-def _tail(chunks: Iterable[bytes], lines: int) -> list[str]:
+def _last_lines(chunks: Iterable[bytes], lines: int) -> list[str]:
     """Return the last lines of a log that comes in pieces; a line that has lost its beginning begins with ``…``.
 
     No more than :data:`LOG_BYTES` and one piece are held at once. What is not UTF-8 is replaced.
@@ -72,10 +72,10 @@ def _tail(chunks: Iterable[bytes], lines: int) -> list[str]:
             size -= len(kept.popleft())
             cut = True
     text = b"".join(kept)[-LOG_BYTES:].decode(errors="replace")
-    found = text.removesuffix("\n").split("\n") if text else []
+    tail = text.removesuffix("\n").split("\n") if text else []
     if cut or size > LOG_BYTES:
-        found[0] = f"…{found[0]}"
-    return found[-lines:]
+        tail[0] = f"…{tail[0]}"
+    return tail[-lines:]
 
 
 def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
@@ -89,7 +89,7 @@ def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
         begins = frame.endswith(b"\n")
 
 
-def _content(archive: tarfile.TarFile, path: str) -> Iterator[bytes]:
+def _read_member(archive: tarfile.TarFile, path: str) -> Iterator[bytes]:
     """Return the one file of an archive piece by piece."""
     member = archive.next()
     file = archive.extractfile(member) if member is not None and member.isreg() else None
@@ -119,5 +119,5 @@ class _Stream(io.RawIOBase):
         return len(taken)
 
 
-def _unreadable(what: str, error: Exception) -> LogReadError:
-    return LogReadError(f"{what} cannot be read: {as_phrase(reason(error))}")
+def _read_error(subject: str, error: Exception) -> LogReadError:
+    return LogReadError(f"{subject} cannot be read: {as_phrase(reason(error))}")

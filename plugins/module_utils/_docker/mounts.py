@@ -11,5 +11,5 @@ from .sdk import docker
 
 def mounted_paths(client: docker.APIClient) -> frozenset[str]:
     """Return the agent's paths that any container mounts, ours or not, running or not."""
-    found = client.containers(all=True)
-    return frozenset(mount["Source"] for container in found for mount in container["Mounts"] if "Source" in mount)
+    containers = client.containers(all=True)
+    return frozenset(mount["Source"] for container in containers for mount in container["Mounts"] if "Source" in mount)

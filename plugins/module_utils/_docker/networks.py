@@ -41,46 +41,50 @@ def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
 
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
     """Return the networks of a session on this agent, as the engine lists them; an overlay is its swarm's."""
-    return [one for one in client.networks(filters=labels.label_filter(session_id)) if one["Driver"] != "overlay"]
+    return [
+        network
+        for network in client.networks(filters=labels.label_filter(session_id))
+        if network["Driver"] != "overlay"
+    ]
 
 
-def plan_network(client: docker.APIClient, wanted: BridgeNetwork) -> Change | None:
+def plan_network(client: docker.APIClient, desired: BridgeNetwork) -> Change | None:
     """Return the difference between the session's network and what is wanted; ``None`` where there is none."""
-    found = find_networks(client, wanted.session_id)
-    if any(one["Labels"].get(labels.DIGEST) == wanted.digest() for one in found):
+    existing = find_networks(client, desired.session_id)
+    if any(network["Labels"].get(labels.DIGEST) == desired.digest() for network in existing):
         return None
-    before = ", ".join(one["Name"] for one in found) or None
-    return Change(f"network {wanted.name}", before, f"{wanted.subnet}, mtu {wanted.mtu}, bridge {wanted.bridge}")
+    before = ", ".join(network["Name"] for network in existing) or None
+    return Change(f"network {desired.name}", before, f"{desired.subnet}, mtu {desired.mtu}, bridge {desired.bridge}")
 
 
-def create_network(client: docker.APIClient, wanted: BridgeNetwork) -> None:
+def create_network(client: docker.APIClient, desired: BridgeNetwork) -> None:
     """Make the network.
 
     ``internal`` keeps the default route of containers on the agent's default network (measured on engines 20.10 and
     26.1), ``inhibit_ipv4`` keeps the agent off the bridge, and the prefix names the interface inside containers.
     """
     client.create_network(
-        wanted.name,
+        desired.name,
         driver="bridge",
         internal=True,
         check_duplicate=True,
-        ipam=ipam(wanted.subnet),
+        ipam=ipam(desired.subnet),
         options={
-            "com.docker.network.bridge.name": wanted.bridge,
+            "com.docker.network.bridge.name": desired.bridge,
             "com.docker.network.bridge.inhibit_ipv4": "true",
             "com.docker.network.container_iface_prefix": INTERFACE_PREFIX,
-            "com.docker.network.driver.mtu": str(wanted.mtu),
+            "com.docker.network.driver.mtu": str(desired.mtu),
         },
-        labels=labels.network_labels(wanted.session_id, dataclasses.astuple(wanted)),
+        labels=labels.network_labels(desired.session_id, dataclasses.astuple(desired)),
     )
 
 
 def remove_networks(client: docker.APIClient, session_id: str) -> list[Change]:
     """Remove the networks of a session and return what was removed."""
-    found = find_networks(client, session_id)
-    for one in found:
-        client.remove_network(one["Id"])
-    return [Change(f"network {one['Name']}", one["Id"][:12], None) for one in found]
+    existing = find_networks(client, session_id)
+    for network in existing:
+        client.remove_network(network["Id"])
+    return [Change(f"network {network['Name']}", network["Id"][:12], None) for network in existing]
 
 
 def subnets(client: docker.APIClient) -> list[str]:

@@ -41,7 +41,7 @@ def swarm_membership(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swar
         return None
     if not swarm["ControlAvailable"]:
         return Swarm(swarm["NodeID"])
-    return Swarm(swarm["NodeID"], _ready(client), _data_path_port(swarm))
+    return Swarm(swarm["NodeID"], _ready_nodes(client), _data_path_port(swarm))
 
 
 def is_manager(client: docker.APIClient) -> bool:
@@ -53,7 +53,7 @@ def _data_path_port(swarm: Mapping[str, Any]) -> int:
     return (swarm.get("Cluster") or {}).get("DataPathPort") or DEFAULT_DATA_PATH_PORT
 
 
-def _ready(client: docker.APIClient) -> tuple[str, ...]:
+def _ready_nodes(client: docker.APIClient) -> tuple[str, ...]:
     """Return the ids of the nodes that are ready; none where the managers cannot agree, and nothing can be made."""
     try:
         nodes = client.nodes()
@@ -98,57 +98,61 @@ def desired_overlay(plan: SessionPlan) -> Overlay | None:
 
 def find_overlays(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
     """Return the overlays of a session that this engine knows: all of them on a manager, elsewhere those in use."""
-    return [one for one in client.networks(filters=labels.label_filter(session_id)) if one["Driver"] == "overlay"]
+    return [
+        network
+        for network in client.networks(filters=labels.label_filter(session_id))
+        if network["Driver"] == "overlay"
+    ]
 
 
-def plan_overlay(client: docker.APIClient, wanted: Overlay) -> Change | None:
+def plan_overlay(client: docker.APIClient, desired: Overlay) -> Change | None:
     """Return the difference between the session's overlay and what is wanted; ``None`` where there is none."""
-    found = find_overlays(client, wanted.session_id)
-    if any(one["Labels"].get(labels.DIGEST) == wanted.digest() for one in found):
+    existing = find_overlays(client, desired.session_id)
+    if any(overlay["Labels"].get(labels.DIGEST) == desired.digest() for overlay in existing):
         return None
-    before = ", ".join(one["Name"] for one in found) or None
-    return Change(f"overlay {wanted.name}", before, f"{wanted.subnet}, mtu {wanted.mtu}")
+    before = ", ".join(overlay["Name"] for overlay in existing) or None
+    return Change(f"overlay {desired.name}", before, f"{desired.subnet}, mtu {desired.mtu}")
 
 
-def create_overlay(client: docker.APIClient, wanted: Overlay) -> None:
+def create_overlay(client: docker.APIClient, overlay: Overlay) -> None:
     """Make the overlay in the swarm.
 
     ``internal`` keeps the default route of containers on the agent's default network, as it does for bridges. The
     engine takes the MTU as that of the underlay, and gives containers 50 bytes less.
     """
     client.create_network(
-        wanted.name,
+        overlay.name,
         driver="overlay",
         internal=True,
         attachable=True,
         check_duplicate=True,
-        ipam=ipam(wanted.subnet, wanted.automatic),
-        options={"com.docker.network.driver.mtu": str(wanted.mtu + VXLAN_OVERHEAD_V4)},
-        labels=labels.network_labels(wanted.session_id, dataclasses.astuple(wanted)),
+        ipam=ipam(overlay.subnet, overlay.automatic),
+        options={"com.docker.network.driver.mtu": str(overlay.mtu + VXLAN_OVERHEAD_V4)},
+        labels=labels.network_labels(overlay.session_id, dataclasses.astuple(overlay)),
     )
 
 
-def remove_overlays(client: docker.APIClient, session_id: str, seconds: float = REMOVE_SECONDS) -> list[Change]:
+def remove_overlays(client: docker.APIClient, session_id: str, timeout: float = REMOVE_SECONDS) -> list[Change]:
     """Remove the overlays of a session, where this host manages their swarm, and return what was removed.
 
     Other agents take their containers away at the same time, so one that is in use is tried again for that long; then
     :class:`OverlayInUse` is raised.
     """
-    found = find_overlays(client, session_id)
-    if not found or not is_manager(client):
+    existing = find_overlays(client, session_id)
+    if not existing or not is_manager(client):
         return []
-    until = time.monotonic() + seconds
-    for one in found:
-        while not _removed(client, one["Id"]):
-            if time.monotonic() > until:
+    deadline = time.monotonic() + timeout
+    for overlay in existing:
+        while not _try_remove(client, overlay["Id"]):
+            if time.monotonic() > deadline:
                 raise OverlayInUseError(
-                    f"the overlay {one['Name']} is still used by containers on other nodes of the swarm"
+                    f"the overlay {overlay['Name']} is still used by containers on other nodes of the swarm"
                 )
             time.sleep(0.2)
-    return [Change(f"overlay {one['Name']}", one["Id"][:12], None) for one in found]
+    return [Change(f"overlay {overlay['Name']}", overlay["Id"][:12], None) for overlay in existing]
 
 
-def _removed(client: docker.APIClient, network: str) -> bool:
+def _try_remove(client: docker.APIClient, network: str) -> bool:
     """Remove a network; return whether it is gone, and not in use."""
     try:
         client.remove_network(network)

@@ -31,24 +31,24 @@ def named_gpus(folders: Iterable[str], root: Path = Path("/")) -> frozenset[str]
     their number alone; those are not among them, for numbers change. What cannot be read names none.
     """
     specs = (path for folder in folders for path in sorted((root / folder.lstrip("/")).glob("*")))
-    return frozenset(uuid for path in specs for uuid in _named_in(path))
+    return frozenset(uuid for path in specs for uuid in _read_gpu_uuids(path))
 
 
-def _named_in(path: Path) -> list[str]:
-    read = {".json": _in_json, ".yaml": _in_yaml}.get(path.suffix)
+def _read_gpu_uuids(path: Path) -> list[str]:
+    read = {".json": _parse_json_spec, ".yaml": _parse_yaml_spec}.get(path.suffix)
     try:
         return read(path.read_text()) if read else []
     except (OSError, ValueError, TypeError, LookupError):
         return []
 
 
-def _in_json(text: str) -> list[str]:
+def _parse_json_spec(text: str) -> list[str]:
     spec = json.loads(text)
     names = [str(device["name"]) for device in spec["devices"]] if spec["kind"] == KIND else []
     return [name for name in names if name.startswith("GPU-")]
 
 
-def _in_yaml(text: str) -> list[str]:
+def _parse_yaml_spec(text: str) -> list[str]:
     return _NAME.findall(text) if _KIND.search(text) else []
 
 
@@ -83,12 +83,12 @@ def find_accelerators(
     ``cdi_folders`` are where it looks for what CDI names. Raises :class:`ValueError` with one sentence for a
     declaration that is not true here.
     """
-    declared = _declared(slots, root)
+    declared = _parse_slots(slots, root)
     names = {slot["name"] for slot in slots}
     warnings: list[str] = []
-    detected = [] if ROCM in names else _rocm(root)
+    detected = [] if ROCM in names else _find_rocm(root)
     try:
-        gpus = [] if CUDA in names else _cuda(root)
+        gpus = [] if CUDA in names else _find_cuda(root)
     except subprocess.TimeoutExpired:
         gpus, warnings = (
             [],
@@ -96,69 +96,69 @@ def find_accelerators(
         )
     except subprocess.CalledProcessError as error:
         gpus, warnings = [], [f"nvidia-smi fails ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
-    lost = _unusable_gpus([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
-    if lost:
-        neither = f"neither a CDI specification names them nor is {NVIDIA_HOOK} installed"
+    unusable = _unusable_gpus([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
+    if unusable:
+        reason = f"neither a CDI specification names them nor is {NVIDIA_HOOK} installed"
         warnings.append(
-            f"{', '.join(lost)}: {neither}, so this agent does not offer them: install nvidia-container-toolkit"
+            f"{', '.join(unusable)}: {reason}, so this agent does not offer them: install nvidia-container-toolkit"
         )
-    return Accelerators([*declared, *detected, *(gpu for gpu in gpus if gpu.id not in lost)], warnings)
+    return Accelerators([*declared, *detected, *(gpu for gpu in gpus if gpu.id not in unusable)], warnings)
 
 
 def infiniband_nodes(root: Path = Path("/")) -> list[str]:
     """Return the paths of the device nodes of InfiniBand, in order; the links that name them otherwise are left out."""
-    found = sorted((root / INFINIBAND.lstrip("/")).rglob("*"))
-    paths = [f"/{path.relative_to(root)}" for path in found if not path.is_symlink()]
+    entries = sorted((root / INFINIBAND.lstrip("/")).rglob("*"))
+    paths = [f"/{path.relative_to(root)}" for path in entries if not path.is_symlink()]
     return [path for path in paths if _is_node(path, root)]
 
 
-def _unusable_gpus(gpus: Iterable[str], named: Collection[str]) -> list[str]:
+def _unusable_gpus(gpus: Iterable[str], cdi_gpus: Collection[str]) -> list[str]:
     """Return the GPUs of NVIDIA that the engine cannot give to containers: ``named`` are those that CDI names."""
-    return [] if shutil.which(NVIDIA_HOOK) else [gpu for gpu in gpus if gpu not in named]
+    return [] if shutil.which(NVIDIA_HOOK) else [gpu for gpu in gpus if gpu not in cdi_gpus]
 
 
-def _declared(slots: Iterable[Mapping[str, Any]], root: Path) -> list[Device]:
+def _parse_slots(slots: Iterable[Mapping[str, Any]], root: Path) -> list[Device]:
     devices: dict[str, Device] = {}
     for slot in slots:
         if slot["name"] in HOST_SLOTS:
             raise ValueError(f"agent_slots: {slot['name']} is counted on the host itself and cannot be declared")
         for entry in slot["devices"]:
-            device = _device(slot["name"], entry, root)
+            device = _parse_device(slot["name"], entry, root)
             if device.id in devices:
                 raise ValueError(f"agent_slots: {device.id} is declared twice, and a device is in one container only")
             devices[device.id] = device
     return list(devices.values())
 
 
-def _device(slot: str, entry: Any, root: Path) -> Device:
+def _parse_device(slot: str, entry: Any, root: Path) -> Device:
     """Return what one entry declares: a path, a list of paths, or a mapping of ``paths`` and ``numa``."""
-    told = entry if isinstance(entry, Mapping) else {"paths": entry}
-    paths = [told["paths"]] if isinstance(told.get("paths"), str) else told.get("paths")
-    numa = -1 if told.get("numa") is None else told["numa"]
-    if not isinstance(paths, list) or not paths or not isinstance(numa, int) or told.keys() - {"paths", "numa"}:
+    declaration = entry if isinstance(entry, Mapping) else {"paths": entry}
+    paths = [declaration["paths"]] if isinstance(declaration.get("paths"), str) else declaration.get("paths")
+    numa = -1 if declaration.get("numa") is None else declaration["numa"]
+    if not isinstance(paths, list) or not paths or not isinstance(numa, int) or declaration.keys() - {"paths", "numa"}:
         allowed = "must be a path, a list of paths, or a mapping of paths and numa"
         raise ValueError(f"agent_slots: {entry!r} of {slot} {allowed}")
     for path in paths:
         if not _is_node(path, root):
             raise ValueError(f"agent_slots: {path} of {slot} is not a device node here")
-    return Device(slot, ",".join(paths), _known(numa))
+    return Device(slot, ",".join(paths), _numa_or_none(numa))
 
 
-def _cuda(root: Path) -> list[Device]:
+def _find_cuda(root: Path) -> list[Device]:
     if shutil.which(QUERY[0]) is None:
         return []
-    told = subprocess.run(
+    completed = subprocess.run(
         QUERY, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
     )
     devices = []
-    for gpu in _GPU.finditer(told.stdout):
+    for gpu in _GPU.finditer(completed.stdout):
         # The tool writes the PCI domain with eight digits, the kernel with four unless it needs more.
         address = f"{int(gpu['domain'], 16):04x}:{gpu['rest'].lower()}"
-        devices.append(Device(CUDA, gpu["uuid"], _numa(root / "sys/bus/pci/devices" / address)))
+        devices.append(Device(CUDA, gpu["uuid"], _read_numa_node(root / "sys/bus/pci/devices" / address)))
     return devices
 
 
-def _rocm(root: Path) -> list[Device]:
+def _find_rocm(root: Path) -> list[Device]:
     devices = []
     folders = root.glob("sys/class/kfd/kfd/topology/nodes/*")
     for folder in sorted(folders, key=lambda folder: int(folder.name)):
@@ -167,11 +167,11 @@ def _rocm(root: Path) -> list[Device]:
         except PermissionError:
             # The kernel does not tell of a GPU that this host may not use.
             continue
-        told = dict(words for words in map(str.split, lines) if len(words) == 2)
-        render = f"renderD{told.get('drm_render_minor')}"
+        properties = dict(words for words in map(str.split, lines) if len(words) == 2)
+        render = f"renderD{properties.get('drm_render_minor')}"
         paths = ["/dev/kfd", f"/dev/dri/{render}"]
-        if told.get("simd_count", "0") != "0" and all(_is_node(path, root) for path in paths):
-            devices.append(Device(ROCM, ",".join(paths), _numa(root / "sys/class/drm" / render / "device")))
+        if properties.get("simd_count", "0") != "0" and all(_is_node(path, root) for path in paths):
+            devices.append(Device(ROCM, ",".join(paths), _read_numa_node(root / "sys/class/drm" / render / "device")))
     return devices
 
 
@@ -179,17 +179,17 @@ def _is_node(path: Any, root: Path) -> bool:
     # A comma would make two of the path: it is what joins paths in the id of a device.
     if not isinstance(path, str) or not path.startswith("/") or "," in path:
         return False
-    there = root / path.lstrip("/")
-    return there.is_char_device() or there.is_block_device()
+    node = root / path.lstrip("/")
+    return node.is_char_device() or node.is_block_device()
 
 
-def _numa(folder: Path) -> int | None:
+def _read_numa_node(folder: Path) -> int | None:
     try:
-        return _known(int((folder / "numa_node").read_text()))
+        return _numa_or_none(int((folder / "numa_node").read_text()))
     except OSError:
         return None
 
 
-def _known(numa: int) -> int | None:
+def _numa_or_none(numa: int) -> int | None:
     """Return the number of a NUMA node; the kernel says -1 where it does not know."""
     return numa if numa >= 0 else None

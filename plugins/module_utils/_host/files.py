@@ -35,7 +35,7 @@ def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]
         except FileNotFoundError:
             before, mode = None, file.mode
         if before != file.content:
-            drifted.append((file, Change(f"file {file.path}", *_shown(before, file.content, file.secret))))
+            drifted.append((file, Change(f"file {file.path}", *_diff_contents(before, file.content, file.secret))))
         elif before is not None and mode != file.mode:
             drifted.append((file, Change(f"file {file.path}", f"mode {mode:04o}", f"mode {file.mode:04o}")))
     return drifted
@@ -64,16 +64,20 @@ def _overwrite(path: Path, content: str, mode: int) -> None:
         stream.write(content)
 
 
-def _shown(before: str | None, after: str | None, secret: bool) -> tuple[str | None, str | None]:
+def _diff_contents(before: str | None, after: str | None, secret: bool) -> tuple[str | None, str | None]:
     """Return both contents for a diff: the lines that only one has, so that the file's name stands right above them."""
     if secret:
         return (None if before is None else "(other content hidden)"), (None if after is None else "(content hidden)")
     if before is None or after is None:
-        return _block(before.splitlines()) if before else before, _block(after.splitlines()) if after else after
+        return _format_block(before.splitlines()) if before else before, _format_block(
+            after.splitlines()
+        ) if after else after
     old, new = before.splitlines(), after.splitlines()
-    gone, come = [line for line in old if line not in new], [line for line in new if line not in old]
-    return (_block(gone), _block(come)) if gone or come else (_block(old), _block(new))
+    removed, added = [line for line in old if line not in new], [line for line in new if line not in old]
+    return (
+        (_format_block(removed), _format_block(added)) if removed or added else (_format_block(old), _format_block(new))
+    )
 
 
-def _block(lines: Iterable[str]) -> str:
+def _format_block(lines: Iterable[str]) -> str:
     return "".join(f"\n  {line}" for line in lines) or "(nothing)"

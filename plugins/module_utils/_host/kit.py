@@ -125,7 +125,7 @@ def build_kit(scripts: Mapping[str, str]) -> Kit:
         name = os.path.basename(program)
         files[f"libexec/{name}"] = KitFile(_read(program), 0o755)
         files[f"bin/{name}"] = script(WRAPPER.format(kit=MOUNT_POINT, name=name))
-        linked = _linked(program)
+        linked = _run_ldd(program)
         files["lib/ld.so"] = KitFile(_read(linked.loader), 0o755)
         files.update({f"lib/{library}": KitFile(_read(path), 0o644) for library, path in linked.libraries.items()})
         # The C library loads it by itself where an image's /etc/nsswitch.conf says "passwd: compat".
@@ -148,9 +148,9 @@ def kit_changes(kit: Kit, root: str) -> list[Change]:
     changes: list[Change] = []
     for path in sorted(kit.files):
         subject = os.path.join(kit.version, path)
-        installed, wanted = _digest(os.path.join(root, subject)), kit.files[path].digest
-        if installed != wanted:
-            changes.append(Change(subject, installed, wanted))
+        installed, desired = _digest(os.path.join(root, subject)), kit.files[path].digest
+        if installed != desired:
+            changes.append(Change(subject, installed, desired))
     current = current_version(root)
     if current != kit.version:
         changes.append(Change(CURRENT, current, kit.version))
@@ -221,7 +221,7 @@ def _read(path: str) -> bytes:
         ) from error
 
 
-def _linked(program: str) -> LddResult:
+def _run_ldd(program: str) -> LddResult:
     ldd = subprocess.run(
         ["ldd", program], env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
     )

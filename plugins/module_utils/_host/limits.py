@@ -32,7 +32,7 @@ def read_limits(root: Path = Path("/")) -> dict[str, int]:
 
     They are both the soft and the hard ones. Where no containerd listens there are none, and the engine's own hold.
     """
-    listening = [pid for pid in (_listener(root / path) for path in SOCKETS) if pid]
+    listening = [pid for pid in (_find_listener(root / path) for path in SOCKETS) if pid]
     if not listening:
         return {}
     process = root / "proc" / str(listening[0])
@@ -45,29 +45,29 @@ def effective_limits(limits: str, status: str, uid_map: str, nr_open: int) -> di
 
     ``nr_open`` is what the kernel lets nobody exceed: ``fs.nr_open``.
     """
-    if _may_raise(status, uid_map):
+    if _can_raise_limits(status, uid_map):
         return {**DESIRED, NOFILE: min(DESIRED[NOFILE], nr_open)}
-    return {name: _lower(wish, _hard(limits, _LINES[name])) for name, wish in DESIRED.items()}
+    return {name: _lower_limit(wish, _hard_limit(limits, _LINES[name])) for name, wish in DESIRED.items()}
 
 
-def _lower(one: int, other: int) -> int:
-    bounded = [limit for limit in (one, other) if limit >= 0]
+def _lower_limit(first: int, second: int) -> int:
+    bounded = [limit for limit in (first, second) if limit >= 0]
     return min(bounded, default=-1)
 
 
-def _hard(limits: str, title: str) -> int:
+def _hard_limit(limits: str, title: str) -> int:
     (line,) = (line for line in limits.splitlines() if line.startswith(title))
     hard = line.split()[-2]
     return -1 if hard == "unlimited" else int(hard)
 
 
-def _may_raise(status: str, uid_map: str) -> bool:
+def _can_raise_limits(status: str, uid_map: str) -> bool:
     """Return whether programs that a process of root starts may raise limits: they get what its bounding set has."""
     (bounding,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapBnd:"))
     return bool(int(bounding, 16) & _CAP_SYS_RESOURCE) and uid_map.split() == _WHOLE_HOST
 
 
-def _listener(path: Path) -> int | None:
+def _find_listener(path: Path) -> int | None:
     """Return the process that listens at a Unix socket; ``None`` where none does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

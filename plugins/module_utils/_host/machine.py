@@ -19,11 +19,11 @@ def online_cpus() -> list[int]:
 
 def numa_nodes(cpus: Iterable[int], root: Path = Path("/")) -> dict[int, int]:
     """Return the NUMA node of each of these cores; 0 where the kernel below ``root`` does not tell."""
-    told = {}
+    nodes = {}
     for folder in root.glob("sys/devices/system/node/node[0-9]*"):
-        for cpu in _numbers((folder / "cpulist").read_text().strip()):
-            told[cpu] = int(folder.name[len("node") :])
-    return {cpu: told.get(cpu, 0) for cpu in cpus}
+        for cpu in _parse_cpu_list((folder / "cpulist").read_text().strip()):
+            nodes[cpu] = int(folder.name[len("node") :])
+    return {cpu: nodes.get(cpu, 0) for cpu in cpus}
 
 
 def memory_total() -> int:
@@ -40,7 +40,7 @@ def architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def _numbers(listed: str) -> list[int]:
+def _parse_cpu_list(listed: str) -> list[int]:
     """Return the numbers of the kernel's list, such as ``0-3,8``; a node of memory alone has an empty one."""
     ranges = (part.partition("-") for part in listed.split(",") if part)
     return [number for first, _dash, last in ranges for number in range(int(first), int(last or first) + 1)]

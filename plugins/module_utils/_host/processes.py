@@ -22,7 +22,7 @@ def boot_id() -> str:
 
 def parent_pid(pid: int) -> int:
     """Return the parent of a process, 0 where it is in another PID namespace; raises :class:`OSError`."""
-    return int(_stat(pid)[1])
+    return int(_read_stat(pid)[1])
 
 
 def process_start_time(pid: int) -> str:
@@ -32,7 +32,7 @@ def process_start_time(pid: int) -> str:
     collected, and :class:`PermissionError` where another user's processes are hidden.
     """
     try:
-        fields = _stat(pid)
+        fields = _read_stat(pid)
     except FileNotFoundError:
         # Under the mount option hidepid this tells what is hidden from what is not there.
         os.kill(pid, 0)
@@ -48,10 +48,10 @@ def process_environment(pid: int) -> dict[str, str]:
         variables = (PROC / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return {}
-    return dict(one.partition("=")[::2] for one in variables)
+    return dict(variable.partition("=")[::2] for variable in variables)
 
 
-def _stat(pid: int) -> list[str]:
+def _read_stat(pid: int) -> list[str]:
     """Return the fields of ``stat`` from the third on; the second is the program's name, which may hold anything."""
     return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].decode().split()
 
@@ -79,8 +79,8 @@ def daemonize(act: Callable[[], None], keep: int) -> None:
 def _close_descriptors(keep: int) -> None:
     os.chdir("/")
     os.umask(0o077)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in range(3):
-        os.dup2(nothing, standard)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(null, descriptor)
     os.closerange(3, keep)
     os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))

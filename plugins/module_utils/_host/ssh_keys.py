@@ -28,12 +28,12 @@ def ensure_keys(folder: Path) -> PublicKeys:
         _run("dropbearkey", "-t", "ed25519", "-f", str(host))
     listing = _run("dropbearkey", "-y", "-f", str(host))
     return PublicKeys(
-        user=_public(public.read_text()),
-        host=_public(next(line for line in listing.splitlines() if line.startswith("ssh-ed25519 "))),
+        user=_strip_comment(public.read_text()),
+        host=_strip_comment(next(line for line in listing.splitlines() if line.startswith("ssh-ed25519 "))),
     )
 
 
-def _public(line: str) -> str:
+def _strip_comment(line: str) -> str:
     """Return type and key without the comment, which would name the host that made it."""
     return " ".join(line.split()[:2])
 

@@ -112,8 +112,8 @@ class Store:
             try:
                 stack.enter_context(locked(path))
             except OSError as error:
-                why = f"{self._root} is not ready ({error.strerror})"
-                raise NotProvisionedError(f"{why}: run backendai.cluster.provision_agents on this host.") from error
+                problem = f"{self._root} is not ready ({error.strerror})"
+                raise NotProvisionedError(f"{problem}: run backendai.cluster.provision_agents on this host.") from error
             yield
 
     @property
@@ -133,7 +133,7 @@ class Store:
     def is_busy(self, session_id: str) -> bool:
         """Return whether a run holds the lock of a session at this moment."""
         try:
-            with locked(self.folder(session_id), seconds=0) as handle:
+            with locked(self.folder(session_id), timeout=0) as handle:
                 return handle is None
         except FileNotFoundError:
             return False
@@ -160,9 +160,9 @@ class Store:
         if not self._sessions.is_dir():
             return [], []
         names = sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
-        found = [self._held_or_damaged(name) for name in names]
-        return [one for one in found if isinstance(one, LocalSession)], [
-            one for one in found if isinstance(one, CorruptStateError)
+        loaded = [self._load_or_error(name) for name in names]
+        return [entry for entry in loaded if isinstance(entry, LocalSession)], [
+            entry for entry in loaded if isinstance(entry, CorruptStateError)
         ]
 
     def session(self, session_id: str) -> LocalSession | None:
@@ -177,35 +177,35 @@ class Store:
                 f"{path} is damaged ({error}): move {path.parent} away, then end what it held."
             ) from error
 
-    def _held_or_damaged(self, session_id: str) -> LocalSession | CorruptStateError | None:
+    def _load_or_error(self, session_id: str) -> LocalSession | CorruptStateError | None:
         try:
             return self.session(session_id)
         except CorruptStateError as error:
             return error
 
-    def save(self, held: LocalSession) -> None:
+    def save(self, session: LocalSession) -> None:
         """Write a session, so that a crash leaves the old or the new one, never half of it."""
-        folder = self.folder(held.plan.id)
+        folder = self.folder(session.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
-        write_atomically(folder / "session.json", dump_state(to_plain(held)))
+        write_atomically(folder / "session.json", dump_state(to_plain(session)))
 
     def save_checksums(self, session_id: str, paths: Iterable[Path]) -> None:
         """Note what files of a session hold, so that a later look can tell whether they still do."""
-        seals = {str(path.relative_to(self.folder(session_id))): _digest(path) for path in paths}
-        write_atomically(self.folder(session_id) / "seals.json", json.dumps(seals))
+        checksums = {str(path.relative_to(self.folder(session_id))): _digest(path) for path in paths}
+        write_atomically(self.folder(session_id) / "seals.json", json.dumps(checksums))
 
     def changed_files(self, session_id: str) -> list[Path]:
         """Return the files of a session that are gone, or no longer hold what they did when they were sealed."""
         folder = self.folder(session_id)
         try:
-            seals = json.loads((folder / "seals.json").read_text())
+            checksums = json.loads((folder / "seals.json").read_text())
         except FileNotFoundError:
             return []
-        return [folder / name for name, digest in seals.items() if _digest(folder / name) != digest]
+        return [folder / name for name, digest in checksums.items() if _digest(folder / name) != digest]
 
-    def commit(self, held: LocalSession) -> None:
+    def commit(self, session: LocalSession) -> None:
         """Take the time limit off a session that has proven itself."""
-        self.save(dataclasses.replace(held, expires_at=None))
+        self.save(dataclasses.replace(session, expires_at=None))
 
     def remove(self, session_id: str) -> bool:
         """Remove all that is stored of a session; return whether there was anything."""
@@ -229,9 +229,13 @@ class Store:
         """Return the file that lets a container start the command of a batch session; from then on it is there."""
         return self.kernel_folder(session_id, hostname) / "go"
 
-    def started_commands(self, held: LocalSession) -> set[str]:
+    def started_commands(self, session: LocalSession) -> set[str]:
         """Return the containers here, by hostname, whose command has started: it runs once."""
-        return {one.hostname for one in held.kernels if self.start_marker(held.plan.id, one.hostname).exists()}
+        return {
+            kernel.hostname
+            for kernel in session.kernels
+            if self.start_marker(session.plan.id, kernel.hostname).exists()
+        }
 
 
 def _digest(path: Path) -> str | None:

@@ -36,12 +36,12 @@ def pick_subnet(pool: str, containers: int, used: Iterable[str], seed: str) -> s
         return None
     step = 1 << (32 - prefix)
     first, last = int(network.network_address), int(network.broadcast_address)
-    taken = _merged(first, last, used)
+    taken = _used_ranges(first, last, used)
     slots = 1 << (prefix - network.prefixlen)
     start = first + _hash(seed) % slots * step
-    found = _next_free(start, last, step, taken)
-    found = _next_free(first, start + step - 1, step, taken) if found is None else found
-    return None if found is None else f"{ipaddress.IPv4Address(found)}/{prefix}"
+    base = _next_free(start, last, step, taken)
+    base = _next_free(first, start + step - 1, step, taken) if base is None else base
+    return None if base is None else f"{ipaddress.IPv4Address(base)}/{prefix}"
 
 
 def pick_vni(first: int, last: int, used: Collection[int], seed: str) -> int | None:
@@ -111,16 +111,16 @@ def bracketed(host: str) -> str:
 def collapse(addresses: Iterable[str]) -> tuple[str, ...]:
     """Return as few networks as hold exactly these IPv4 and IPv6 addresses, those of IPv4 first."""
     networks = [ipaddress.ip_network(address) for address in addresses]
-    v4 = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv4Network))
-    v6 = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv6Network))
-    return tuple(str(one) for one in (*v4, *v6))
+    v4 = ipaddress.collapse_addresses(network for network in networks if isinstance(network, ipaddress.IPv4Network))
+    v6 = ipaddress.collapse_addresses(network for network in networks if isinstance(network, ipaddress.IPv6Network))
+    return tuple(str(network) for network in (*v4, *v6))
 
 
 def _hash(seed: str) -> int:
     return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
 
 
-def _merged(first: int, last: int, used: Iterable[str]) -> list[tuple[int, int]]:
+def _used_ranges(first: int, last: int, used: Iterable[str]) -> list[tuple[int, int]]:
     """Return the used address ranges that lie within the pool, sorted by their first address."""
     ranges = []
     for text in used:

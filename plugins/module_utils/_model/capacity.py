@@ -46,43 +46,49 @@ class Bundle:
     @classmethod
     def of(cls, requests: Iterable[tuple[Mapping[str, int], int]]) -> Bundle:
         """Return the bundle of (request of one container, how many of them)."""
-        asked = [(schedulable_slots(request), count) for request, count in requests]
+        normalized = [(schedulable_slots(request), count) for request, count in requests]
         total: dict[str, int] = {}
-        for slot, amount in ((slot, amount * count) for request, count in asked for slot, amount in request.items()):
+        for slot, amount in (
+            (slot, amount * count) for request, count in normalized for slot, amount in request.items()
+        ):
             total[slot] = total.get(slot, 0) + amount
         # Accelerators first: where they are scarce, the first look at an agent is the last.
         amounts = sorted(total.items(), key=lambda item: (item[0] in ("cpu", "mem"), item[0]))
-        widest = max((request.get("cpu", 0) for request, _count in asked), default=0)
-        return cls(tuple(amounts), widest, sum(count for _request, count in asked))
+        widest = max((request.get("cpu", 0) for request, _count in normalized), default=0)
+        return cls(tuple(amounts), widest, sum(count for _request, count in normalized))
 
     def fitting_agents(self, agents: Iterable[AgentFacts]) -> list[AgentFacts]:
         """Return the agents that can hold the whole bundle."""
         for slot, amount in self.amounts:
             agents = [agent for agent in agents if agent.free.get(slot, 0) >= amount]
         wide = (agent for agent in agents if agent.online_cpu_count >= self.max_cpus_per_container)
-        return [one for one in wide if not one.max_containers or one.max_containers - one.containers >= self.containers]
+        return [
+            agent
+            for agent in wide
+            if not agent.max_containers or agent.max_containers - agent.containers >= self.containers
+        ]
 
     def capacities(self, agents: Iterable[HasCapacity]) -> list[int]:
         """Return for each agent how often it can hold the whole bundle."""
         amounts, widest, containers = self.amounts, self.max_cpus_per_container, self.containers
-        rooms = []
+        capacities = []
         for agent in agents:
             free = agent.free
             room = UNLIMITED
             for slot, amount in amounts:
-                there = free.get(slot, 0)
-                if there < amount:
+                available = free.get(slot, 0)
+                if available < amount:
                     room = 0
                     break
-                often = there // amount
-                room = min(room, often)
+                count = available // amount
+                room = min(room, count)
             if room:
                 if widest > agent.online_cpu_count:
                     room = 0
                 elif agent.max_containers:
                     room = max(0, min(room, (agent.max_containers - agent.containers) // containers))
-            rooms.append(room)
-        return rooms
+            capacities.append(room)
+        return capacities
 
 
 def schedulable_slots(request: Mapping[str, int]) -> dict[str, int]:

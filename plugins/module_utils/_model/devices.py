@@ -39,7 +39,7 @@ class PinnedResources:
     @property
     def device_ids(self) -> list[str]:
         """The ids of all devices, slot by slot."""
-        return [one for ids in self.devices.values() for one in ids]
+        return [device_id for ids in self.devices.values() for device_id in ids]
 
 
 def device_nodes(device_ids: Iterable[str]) -> list[str]:
@@ -47,4 +47,6 @@ def device_nodes(device_ids: Iterable[str]) -> list[str]:
 
     An NVIDIA GPU has none here; its own runtime knows them.
     """
-    return list(dict.fromkeys(path for one in device_ids if one.startswith("/") for path in one.split(",")))
+    return list(
+        dict.fromkeys(path for device_id in device_ids if device_id.startswith("/") for path in device_id.split(","))
+    )

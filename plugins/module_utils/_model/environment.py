@@ -33,7 +33,7 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
 
     ``LOCAL_USER_ID`` and ``LOCAL_GROUP_ID`` are the ids of user work, where images look for them.
     """
-    roles = [one.role for one in plan.kernels]
+    roles = [peer.role for peer in plan.kernels]
     apps = plan.apps if kernel.rank == 0 else ()
     return {
         "BACKENDAI_SESSION_ID": plan.id,
@@ -41,7 +41,7 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
         "BACKENDAI_KERNEL_ID": kernel.id,
         "BACKENDAI_KERNEL_IMAGE": kernel.image,
         "BACKENDAI_CLUSTER_SIZE": str(len(plan.kernels)),
-        "BACKENDAI_CLUSTER_HOSTS": ",".join(one.hostname for one in plan.kernels),
+        "BACKENDAI_CLUSTER_HOSTS": ",".join(peer.hostname for peer in plan.kernels),
         "BACKENDAI_CLUSTER_REPLICAS": ",".join(f"{role}:{roles.count(role)}" for role in dict.fromkeys(roles)),
         "BACKENDAI_CLUSTER_HOST": kernel.hostname,
         "BACKENDAI_CLUSTER_IDX": str(kernel.index),
@@ -56,7 +56,7 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
 
 
 def build_environment(
-    image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
+    image: Mapping[str, str], explicit: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
 ) -> dict[str, str]:
     """Return the whole environment of a container: the image's, then what is given, then what follows from both.
 
@@ -65,23 +65,23 @@ def build_environment(
     What is derived never replaces a value that the image or the user has set, unless that value is empty, and is
     left out in sessions of one. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` belong to launchers such as torchrun.
     """
-    return {**image, **given, **derived_variables(image, given, interface, networks)}
+    return {**image, **explicit, **derived_variables(image, explicit, interface, networks)}
 
 
 def derived_variables(
-    image: Mapping[str, str], given: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
+    image: Mapping[str, str], explicit: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
 ) -> dict[str, str]:
     """Return the part of :func:`complete` that follows from the rest.
 
     The entrypoint derives :data:`AGAIN` anew, by the same rules, after the user's bootstrap script.
     """
-    merged = {**image, **given}
+    merged = {**image, **explicit}
     if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) <= 1:
         return {}
-    found = training_environment(merged, interface)
-    selections = [one for one in MPI_SELECTIONS if not merged.get(f"{one}exclude")]
-    found |= {f"{selection}include": networks for selection in selections}
-    return {key: value for key, value in found.items() if value and not merged.get(key)}
+    derived = training_environment(merged, interface)
+    selections = [selection for selection in MPI_SELECTIONS if not merged.get(f"{selection}exclude")]
+    derived |= {f"{selection}include": networks for selection in selections}
+    return {key: value for key, value in derived.items() if value and not merged.get(key)}
 
 
 def training_environment(environment: Mapping[str, str], interface: str) -> dict[str, str]:

@@ -147,15 +147,15 @@ class AgentFacts:
 
         Raises :class:`DataError`, one sentence that names the agent and the field, for data that is damaged.
         """
-        what = f"the facts of {name} are damaged"
-        facts = from_plain(cls, {**data, "name": name} if isinstance(data, dict) else data, what)
-        wrong = _wrong_value(facts)
-        if wrong:
-            raise DataError(f"{what}: {wrong}")
+        prefix = f"the facts of {name} are damaged"
+        facts = from_plain(cls, {**data, "name": name} if isinstance(data, dict) else data, prefix)
+        problem = _find_invalid_value(facts)
+        if problem:
+            raise DataError(f"{prefix}: {problem}")
         return facts
 
 
-def _wrong_value(facts: AgentFacts) -> str:
+def _find_invalid_value(facts: AgentFacts) -> str:
     """Return what is wrong with values that are of their type; empty where nothing is."""
     if facts.underlay and not _are_valid(ipaddress.ip_address, [facts.underlay.address]):
         return "underlay.address must be an IP address"
@@ -163,7 +163,7 @@ def _wrong_value(facts: AgentFacts) -> str:
         return "addresses must be IP addresses"
     if not _are_valid(functools.partial(ipaddress.ip_network, strict=False), facts.networks):
         return "networks must be IP networks"
-    return "" if all(held.plan.kernels for held in facts.sessions) else "sessions must have containers"
+    return "" if all(session.plan.kernels for session in facts.sessions) else "sessions must have containers"
 
 
 def _are_valid(parse: Callable[[str], object], texts: Iterable[str]) -> bool:

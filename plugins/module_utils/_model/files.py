@@ -53,7 +53,7 @@ def write_atomically(
 
 
 @contextlib.contextmanager
-def locked(path: Path, seconds: float | None = None, *, create: bool = False) -> Iterator[int | None]:
+def locked(path: Path, timeout: float | None = None, *, create: bool = False) -> Iterator[int | None]:
     """Hold the lock (flock) of a file or folder, and give its open descriptor; a process that dies lets go by itself.
 
     Another holder is waited for as long as it takes, or for so many ``seconds``: then ``None`` is given. With
@@ -62,15 +62,15 @@ def locked(path: Path, seconds: float | None = None, *, create: bool = False) ->
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | (os.O_CREAT if create else 0)
     handle = os.open(path, flags, 0o600)
     try:
-        yield handle if _acquired(handle, seconds) else None
+        yield handle if _acquire(handle, timeout) else None
     finally:
         os.close(handle)
 
 
-def _acquired(handle: int, seconds: float | None) -> bool:
-    until = time.monotonic() + (seconds or 0)
-    while not _lock(handle, blocking=seconds is None):
-        if time.monotonic() >= until:
+def _acquire(handle: int, timeout: float | None) -> bool:
+    deadline = time.monotonic() + (timeout or 0)
+    while not _lock(handle, blocking=timeout is None):
+        if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_SECONDS)
     return True

@@ -29,28 +29,30 @@ ImagesByAgent = Mapping[str, Mapping[str, ImageIdentity]]
 
 def images_from_dict(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dict[str, dict[str, ImageIdentity]]:
     """Return what plain data says that agents have."""
-    return {agent: {name: ImageIdentity(**one) for name, one in images.items()} for agent, images in data.items()}
+    return {
+        agent: {name: ImageIdentity(**identity) for name, identity in images.items()} for agent, images in data.items()
+    }
 
 
-def pull_reference(name: str, found: ImagesByAgent) -> str:
+def pull_reference(name: str, images_by_agent: ImagesByAgent) -> str:
     """Return what an agent that lacks an image pulls: what the others have, where that came from a registry."""
     if "@" in name:
         return name
-    references = sorted({images[name].reference for images in found.values() if name in images} - {""})
+    references = sorted({images[name].reference for images in images_by_agent.values() if name in images} - {""})
     return references[0] if references else name
 
 
-def image_mismatch(found: ImagesByAgent) -> str:
+def image_mismatch(images_by_agent: ImagesByAgent) -> str:
     """Return a sentence for the first image that is not the same on all agents; empty where there is none.
 
     Engines that keep images in different ways give one image different ids, so equal digests will do.
     """
-    for name in dict.fromkeys(name for images in found.values() for name in images):
-        known = {agent: images[name] for agent, images in found.items() if name in images}
+    for name in dict.fromkeys(name for images in images_by_agent.values() for name in images):
+        identities = {agent: images[name] for agent, images in images_by_agent.items() if name in images}
         by_digest: dict[str, list[str]] = {}
-        for agent, one in known.items():
-            by_digest.setdefault(one.digest, []).append(agent)
-        if len(by_digest) > 1 and len({one.id for one in known.values()}) > 1:
+        for agent, identity in identities.items():
+            by_digest.setdefault(identity.digest, []).append(agent)
+        if len(by_digest) > 1 and len({identity.id for identity in identities.values()}) > 1:
             listed = ", ".join(f"{_short(digest)} on {' and '.join(agents)}" for digest, agents in by_digest.items())
             remedy = "remove it there (docker rmi) or name it by its digest"
             return f"session_image: {name!r} is not the same on all agents: {listed}; {remedy}"

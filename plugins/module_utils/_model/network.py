@@ -47,10 +47,10 @@ class Network:
 
 def vxlan_link_name(session_id: str) -> str:
     """Return the name of a session's VXLAN link, the same on every agent; names of links have 15 characters at most."""
-    return f"{VXLAN_PREFIX}{_tag(session_id)}"
+    return f"{VXLAN_PREFIX}{_short_id(session_id)}"
 
 
-def _tag(session_id: str) -> str:
+def _short_id(session_id: str) -> str:
     return session_id.replace("-", "")[:10]
 
 

@@ -42,9 +42,9 @@ class DataError(ClusterError, ValueError):
 class _MismatchError(Exception):
     """What is ``wrong`` with one value; ``path`` leads to it from the value that is read at the moment."""
 
-    def __init__(self, wrong: str, path: str = "") -> None:
-        super().__init__(wrong)
-        self.wrong, self.path = wrong, path
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(problem)
+        self.problem, self.path = problem, path
 
     def within(self, step: str) -> _MismatchError:
         """Return this, seen from the value that has the present one at ``step``."""
@@ -57,29 +57,29 @@ def to_plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, dict):
-        return {str(key): _item(item) for key, item in value.items()}
+        return {str(key): _plain_item(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return list(value) if _EXACT.issuperset(map(type, value)) else [_item(item) for item in value]
+        return list(value) if _EXACT.issuperset(map(type, value)) else [_plain_item(item) for item in value]
     if isinstance(value, frozenset):
         return sorted(value)
-    return {field.name: _item(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+    return {field.name: _plain_item(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
 
 
-def _item(value: Any) -> Any:
+def _plain_item(value: Any) -> Any:
     return value if type(value) in _EXACT else to_plain(value)
 
 
-def from_plain(kind: type[T], data: object, what: str) -> T:
+def from_plain(kind: type[T], data: object, prefix: str) -> T:
     """Return the dataclass of that ``kind`` from which :func:`to_plain` made ``data``.
 
     Raises :class:`DataError`, one sentence that begins with ``what``, where a field is of another type, is not known,
     or is missing and has no default.
     """
     try:
-        made: T = _type_of(kind).read(data)
+        value: T = _type_of(kind).read(data)
     except _MismatchError as error:
-        raise DataError(f"{what}: {error.path.lstrip('.') or 'all of it'} {error.wrong}") from None
-    return made
+        raise DataError(f"{prefix}: {error.path.lstrip('.') or 'all of it'} {error.problem}") from None
+    return value
 
 
 _DATACLASSES: dict[type[Any], _Type] = {}
@@ -134,7 +134,7 @@ def _read_dataclass(kind: type[Any], fields: Iterable[tuple[str, _Type, bool]], 
     except _MismatchError as error:
         raise error.within(f".{name}") from None
     if len(values) < len(data):
-        raise _MismatchError("is not known").within(_step(next(key for key in data if key not in values)))
+        raise _MismatchError("is not known").within(_path_step(next(key for key in data if key not in values)))
     return kind(**values)
 
 
@@ -155,7 +155,7 @@ def _read_dict(key: _Type, item: _Type, value: Any) -> dict[Any, Any]:
         raise _MismatchError("must be a mapping")
     if key.exact.issuperset(map(type, value)) and item.exact.issuperset(map(type, value.values())):
         return dict(value)
-    return dict(zip(map(key.read, value), _read_each(item, value.items(), _step)))
+    return dict(zip(map(key.read, value), _read_each(item, value.items(), _path_step)))
 
 
 def _read_each(item: _Type, pairs: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> Iterator[Any]:
@@ -167,7 +167,7 @@ def _read_each(item: _Type, pairs: Iterable[tuple[Any, Any]], step: Callable[[An
         raise error.within(step(pair[0])) from None
 
 
-def _step(key: object) -> str:
+def _path_step(key: object) -> str:
     """Return the step to what a mapping has at a key, which may be anything, and as long as it likes."""
     text = str(key)
     return f".{text}" if text.isidentifier() and len(text) <= 40 else f"[{text[:40]!r}]"

@@ -124,7 +124,7 @@ class SessionPlan:
 
     def tcp_ports(self, agent: str) -> list[int]:
         """Return all TCP ports that the session has on an agent, each of them once."""
-        published = [one.host_port for one in self.published_on(agent)]
+        published = [published_port.host_port for published_port in self.published_on(agent)]
         return list(dict.fromkeys([*self.host_ports(agent), *published]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,10 +145,11 @@ class SessionPlan:
             subnet = f" {self.network.subnet}" if self.network.subnet else ""
             text.append(f"network {self.network.driver}{subnet}, mtu {self.network.mtu}{vni}")
         return text + [
-            f"{one.hostname} on {one.agent}: {_where(one)}, {format_slots(one.resources)}" for one in self.kernels
+            f"{kernel.hostname} on {kernel.agent}: {_format_endpoint(kernel)}, {format_slots(kernel.resources)}"
+            for kernel in self.kernels
         ]
 
 
-def _where(kernel: Kernel) -> str:
+def _format_endpoint(kernel: Kernel) -> str:
     port = f":{kernel.ssh_port}" if kernel.ssh_port != SSH_PORT else ""
     return f"{kernel.address or '-'}{port}"

@@ -16,12 +16,12 @@ Ranges = tuple[tuple[int, int], ...]
 
 def parse_ranges(text: str) -> Ranges:
     """Return the ranges that a text names. Raises :class:`ValueError` with what is allowed."""
-    return _joined(_range_of(word.strip()) for word in text.split(","))
+    return _merge_ranges(_parse_range(word.strip()) for word in text.split(","))
 
 
 def ranges_of(ports: Iterable[int]) -> Ranges:
     """Return the ranges that hold exactly these ports."""
-    return _joined((port, port) for port in ports)
+    return _merge_ranges((port, port) for port in ports)
 
 
 def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
@@ -56,7 +56,7 @@ def chunks(ranges: Ranges, size: int) -> list[Ranges]:
     return [tuple(part) for part in parts]
 
 
-def _range_of(word: str) -> tuple[int, int]:
+def _parse_range(word: str) -> tuple[int, int]:
     first, dash, last = word.partition("-")
     numbers = [number.strip() for number in ((first, last) if dash else (first, first))]
     if not all(number.isascii() and number.isdigit() for number in numbers):
@@ -67,7 +67,7 @@ def _range_of(word: str) -> tuple[int, int]:
     return low, high
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1] + 1:

@@ -116,12 +116,12 @@ def number_range(
     problems: ValidationErrors, option: str, value: Any, least: int, most: int, example: str
 ) -> tuple[int, int]:
     """Return the first and the last number of a range within ``least`` and ``most``; 0 and 0 for anything else."""
-    given = string(problems, option, value)
-    first, _dash, last = given.partition("-")
+    text = string(problems, option, value)
+    first, _dash, last = text.partition("-")
     if first.isdecimal() and last.isdecimal() and least <= int(first) <= int(last) <= most:
         return int(first), int(last)
-    if given:
-        problems.add_invalid(option, given, f"must be a range within {least}-{most}, such as {example}")
+    if text:
+        problems.add_invalid(option, text, f"must be a range within {least}-{most}, such as {example}")
     return 0, 0
 
 
@@ -144,7 +144,7 @@ def list_of_mappings(
     if isinstance(decoded, str) or not isinstance(decoded, Sequence):
         problems.add_invalid(option, value, "must be a list of mappings")
         return []
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    entries: list[tuple[str, Mapping[str, Any]]] = []
     for index, entry in enumerate(decoded):
         where = f"{option}[{index}]"
         if not isinstance(entry, Mapping):
@@ -152,8 +152,8 @@ def list_of_mappings(
             continue
         for key in sorted(set(map(str, entry)) - set(allowed)):
             problems.add(f"{where}.{key} is not known; allowed are {', '.join(allowed)}")
-        found.append((where, entry))
-    return found
+        entries.append((where, entry))
+    return entries
 
 
 def _parse_json(value: Any) -> Any:

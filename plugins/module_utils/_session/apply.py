@@ -120,7 +120,7 @@ def apply_slice(
         plugs = plan_interfaces(client, held) if steps else plugs
         iproute.apply_operations(plugs.steps)
     changes += [*(step.change for step in steps), *(step.change for step in plugs.steps)]
-    return ApplyResult(changes, [] if dry else [step.wanted.name for step in steps])
+    return ApplyResult(changes, [] if dry else [step.desired.name for step in steps])
 
 
 def _start_deadline(held: LocalSession) -> float:

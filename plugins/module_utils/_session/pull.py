@@ -88,7 +88,7 @@ class _PullState:
     def locked(self) -> AbstractContextManager[int | None]:
         """Hold the lock of the pull, an open file; ``None`` while another process has it."""
         self._lock.parent.mkdir(mode=0o700, exist_ok=True)
-        return locked(self._lock, seconds=0, create=True)
+        return locked(self._lock, timeout=0, create=True)
 
     def write(self, progress: Progress, failed: str | None = None) -> bool:
         """Note how far the pull is, and how it ended; return whether it may go on: the session is still claimed."""

@@ -11,7 +11,7 @@ class Engine:
     """An engine whose running containers have these ends of networks."""
 
     def __init__(self, *ends: dict[str, dict[str, str]]) -> None:
-        self._listed: list[dict[str, Any]] = [{"NetworkSettings": {"Networks": one}} for one in ends]
+        self._listed: list[dict[str, Any]] = [{"NetworkSettings": {"Networks": networks}} for networks in ends]
 
     def containers(self) -> list[dict[str, Any]]:
         return self._listed

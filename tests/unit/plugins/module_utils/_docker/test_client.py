@@ -26,11 +26,11 @@ def test_an_engine_that_does_not_answer_is_told_with_its_address(tmp_path: Path)
     address = f"unix://{tmp_path}/docker.sock"
     with pytest.raises(DockerUnavailableError) as refused:
         connect(address, timeout=1)
-    told = str(refused.value)
-    assert told.startswith(
+    message = str(refused.value)
+    assert message.startswith(
         f"the Docker engine at {address} does not answer the Docker SDK for Python {docker.__version__} ("
     )
-    assert told.endswith("): start docker on this host, or run backendai.cluster.provision_agents on this host.")
+    assert message.endswith("): start docker on this host, or run backendai.cluster.provision_agents on this host.")
 
 
 def test_an_address_without_sense_is_told_the_same_way() -> None:

@@ -46,9 +46,9 @@ def engine() -> Any:
     return Engine()
 
 
-def apply(engine: Any, *wanted: Container) -> list[Change]:
+def apply(engine: Any, *desired: Container) -> list[Change]:
     """Make containers as wanted, and return what changed."""
-    steps = plan_containers(containers.find_containers(engine, "1"), wanted)
+    steps = plan_containers(containers.find_containers(engine, "1"), desired)
     containers.apply_containers(engine, steps)
     return [step.change for step in steps]
 
@@ -134,8 +134,8 @@ def test_a_newer_kit_or_image_or_an_agent_that_can_do_more_is_no_reason_to_end_a
 
 def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, ulimits={"nofile": 1048576, "memlock": -1}))
-    (asked,) = engine.asked
-    host = asked["host_config"]
+    (request,) = engine.asked
+    host = request["host_config"]
     assert host == {
         "network_mode": "backendai-train-llm",
         "binds": ["/var/lib/backendai/kit/0123456789ab:/opt/backendai:ro", *MAIN.binds],
@@ -154,13 +154,13 @@ def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: 
         "restart_policy": {"Name": "no"},
         "port_bindings": {},
     }
-    assert asked["ports"] == []
-    assert (asked["image"], asked["hostname"], asked["user"]) == ("lab/python:1", "main1", "0:0")
-    assert (asked["entrypoint"], asked["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
-    assert asked["mac_address"] == "02:ba:0a:80:03:02"
-    assert asked["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
-    assert asked["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
-    assert asked["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
+    assert request["ports"] == []
+    assert (request["image"], request["hostname"], request["user"]) == ("lab/python:1", "main1", "0:0")
+    assert (request["entrypoint"], request["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
+    assert request["mac_address"] == "02:ba:0a:80:03:02"
+    assert request["networking_config"] == {"EndpointsConfig": {"backendai-train-llm": {"ipv4_address": "10.128.3.2"}}}
+    assert request["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
+    assert request["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
 
 
 def test_a_container_that_publishes_nothing_is_what_an_older_version_made() -> None:
@@ -173,9 +173,9 @@ def test_a_container_that_publishes_nothing_is_what_an_older_version_made() -> N
 def test_what_a_container_publishes_is_bound_to_one_address_of_its_agent(engine: Any) -> None:
     ways = ((22, "192.0.2.1", 30001), (8888, "2001:db8::1", 30000))
     apply(engine, dataclasses.replace(MAIN, published=ways))
-    (asked,) = engine.asked
-    assert asked["ports"] == [22, 8888]
-    bound = HostConfig("1.41", port_bindings=asked["host_config"]["port_bindings"])["PortBindings"]
+    (request,) = engine.asked
+    assert request["ports"] == [22, 8888]
+    bound = HostConfig("1.41", port_bindings=request["host_config"]["port_bindings"])["PortBindings"]
     assert bound == {
         "22/tcp": [{"HostIp": "192.0.2.1", "HostPort": "30001"}],
         "8888/tcp": [{"HostIp": "2001:db8::1", "HostPort": "30000"}],
@@ -208,7 +208,7 @@ def test_a_container_gets_the_nodes_of_its_devices_each_once_and_its_gpus_by_the
 
 
 @pytest.mark.parametrize(
-    ("named", "request_of"),
+    ("cdi_gpus", "request_of"),
     [
         ({"GPU-aaaa", "GPU-bbbb", "GPU-cccc"}, ("cdi", ["nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=GPU-bbbb"], [])),
         ({"GPU-aaaa"}, ("nvidia", ["GPU-aaaa", "GPU-bbbb"], [["gpu"]])),
@@ -216,9 +216,9 @@ def test_a_container_gets_the_nodes_of_its_devices_each_once_and_its_gpus_by_the
     ids=["all named", "one named"],
 )
 def test_gpus_come_by_cdi_where_it_names_all_of_a_container(
-    engine: Any, named: set[str], request_of: tuple[str, list[str], list[list[str]]]
+    engine: Any, cdi_gpus: set[str], request_of: tuple[str, list[str], list[list[str]]]
 ) -> None:
-    apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa", "GPU-bbbb"), cdi_gpus=frozenset(named)))
+    apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa", "GPU-bbbb"), cdi_gpus=frozenset(cdi_gpus)))
     taken = HostConfig("1.41", device_requests=engine.asked[0]["host_config"]["device_requests"])
     (request,) = taken["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == request_of
@@ -247,7 +247,7 @@ def test_an_engine_with_cdi_says_where_it_looks(engine: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("brought", "given", "devices", "visible"),
+    ("brought", "explicit", "devices", "visible"),
     [
         ({}, {}, (), None),
         ({}, {}, ("/dev/fuse",), None),
@@ -259,14 +259,14 @@ def test_an_engine_with_cdi_says_where_it_looks(engine: Any) -> None:
     ],
 )
 def test_nvidias_runtime_shows_a_container_its_own_gpus_whatever_its_image_or_user_asks(
-    engine: Any, brought: dict[str, str], given: dict[str, str], devices: tuple[str, ...], visible: str | None
+    engine: Any, brought: dict[str, str], explicit: dict[str, str], devices: tuple[str, ...], visible: str | None
 ) -> None:
-    apply(engine, dataclasses.replace(MAIN, image_environment=brought, explicit_environment=given, devices=devices))
+    apply(engine, dataclasses.replace(MAIN, image_environment=brought, explicit_environment=explicit, devices=devices))
     assert engine.asked[0]["environment"].get("NVIDIA_VISIBLE_DEVICES") == visible
 
 
 @pytest.mark.parametrize(
-    ("ended", "told"),
+    ("ended", "expected"),
     [
         ({"ExitCode": 137, "FinishedAt": "2026-11-20T15:33:12.123456789Z"}, (137, 1_795_188_792)),
         ({"ExitCode": 0, "FinishedAt": "1970-01-01T00:00:01Z"}, (0, 1)),
@@ -275,11 +275,11 @@ def test_nvidias_runtime_shows_a_container_its_own_gpus_whatever_its_image_or_us
     ids=["ended", "ended in a whole second", "never started"],
 )
 def test_how_a_container_ended_is_told_in_seconds_since_the_epoch(
-    engine: Any, ended: dict[str, Any], told: tuple[int | None, int | None]
+    engine: Any, ended: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     apply(engine, MAIN)
     engine.made[0].update(ended)
-    assert containers.exit_status(engine, engine.made[0]["Id"]) == told
+    assert containers.exit_status(engine, engine.made[0]["Id"]) == expected
 
 
 def test_a_container_that_is_gone_by_now_did_not_end(engine: Any) -> None:
@@ -306,9 +306,9 @@ def test_names_that_others_have_are_found_but_not_those_of_this_session(engine: 
 def test_a_container_without_session_network_joins_the_default_one_alone(engine: Any) -> None:
     alone = dataclasses.replace(MAIN, network=None, address=None, mac=None)
     assert apply(engine, alone)[0].after == PHRASE.replace("10.128.3.2", "-")
-    (asked,) = engine.asked
-    assert asked["host_config"]["network_mode"] == "backendai-default"
-    assert (asked["networking_config"], asked["mac_address"]) == (None, None)
+    (request,) = engine.asked
+    assert request["host_config"]["network_mode"] == "backendai-default"
+    assert (request["networking_config"], request["mac_address"]) == (None, None)
     assert not [call for call in engine.calls if call.startswith("connect")]
 
 
@@ -319,8 +319,8 @@ def test_no_change_shows_the_environment(engine: Any) -> None:
 def test_containers_of_others_are_not_seen(engine: Any) -> None:
     other = dataclasses.replace(MAIN, labels={**MAIN.labels, labels.SESSION_ID: "2"})
     foreign = dataclasses.replace(MAIN, labels={labels.SESSION_ID: "1"})
-    for one in (other, foreign):
-        containers.apply_containers(engine, plan_containers([], [one]))
+    for container in (other, foreign):
+        containers.apply_containers(engine, plan_containers([], [container]))
     assert containers.find_containers(engine, "1") == []
     assert len(containers.find_containers(engine)) == 1
 
@@ -328,8 +328,8 @@ def test_containers_of_others_are_not_seen(engine: Any) -> None:
 def test_the_first_error_is_told_after_every_other_container_was_tried(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     engine.calls.clear()
-    for one in engine.made:
-        one["State"] = "exited"
+    for container in engine.made:
+        container["State"] = "exited"
     steps = plan_containers(containers.find_containers(engine, "1"), [MAIN, SUB])
     engine.made.pop(0)
     with pytest.raises(APIError, match="No such container: id-backendai-train-llm-main1"):
@@ -339,17 +339,18 @@ def test_the_first_error_is_told_after_every_other_container_was_tried(engine: A
 
 def test_removing_takes_running_containers_too_and_those_that_went_meanwhile(engine: Any) -> None:
     apply(engine, MAIN, SUB)
-    found = containers.find_containers(engine, "1")
-    engine.made = [one for one in engine.made if one["Labels"][labels.HOSTNAME] == "sub1"]
-    assert containers.remove_containers(engine, found) == [
-        Change(f"container {name}", "running", None) for name in (one["Names"][0].lstrip("/") for one in found)
+    existing = containers.find_containers(engine, "1")
+    engine.made = [container for container in engine.made if container["Labels"][labels.HOSTNAME] == "sub1"]
+    assert containers.remove_containers(engine, existing) == [
+        Change(f"container {name}", "running", None)
+        for name in (container["Names"][0].lstrip("/") for container in existing)
     ]
     assert engine.made == []
 
 
-@pytest.mark.parametrize(("patience", "started"), [(30.0, True), (1.0, False), (0.0, False)])
-def test_a_start_that_is_refused_is_tried_again_while_there_is_patience(
-    engine: Any, monkeypatch: pytest.MonkeyPatch, patience: float, started: bool
+@pytest.mark.parametrize(("timeout", "started"), [(30.0, True), (1.0, False), (0.0, False)])
+def test_a_start_that_is_refused_is_tried_again_until_the_timeout(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, timeout: float, started: bool
 ) -> None:
     apply(engine, MAIN)
     engine.made[0]["State"] = "exited"
@@ -365,8 +366,8 @@ def test_a_start_that_is_refused_is_tried_again_while_there_is_patience(
     monkeypatch.setattr(engine, "start", refused_at_first)
     if not started:
         with pytest.raises(APIError, match="not found"):
-            containers.start_stopped(engine, "1", ["main1"], patience)
-        assert (engine.made[0]["State"], now) == ("exited", [100.0 + patience])
+            containers.start_stopped(engine, "1", ["main1"], timeout)
+        assert (engine.made[0]["State"], now) == ("exited", [100.0 + timeout])
         return
-    (change,) = containers.start_stopped(engine, "1", ["main1"], patience)
+    (change,) = containers.start_stopped(engine, "1", ["main1"], timeout)
     assert (change.after, engine.made[0]["State"], now) == ("running", "running", [103.0])

@@ -25,20 +25,20 @@ class Engine:
         self.attached: list[dict[str, str]] = []
 
     def networks(self, names: list[str]) -> list[dict[str, Any]]:
-        return [one for one in self.there if names[0] in one["Name"]]
+        return [network for network in self.there if names[0] in network["Name"]]
 
-    def containers(self, **asked: Any) -> list[dict[str, str]]:
-        assert asked["all"], "a stopped container keeps its network too"
-        return [one for one in self.attached if one["network"] == asked["filters"]["network"]]
+    def containers(self, **query: Any) -> list[dict[str, str]]:
+        assert query["all"], "a stopped container keeps its network too"
+        return [container for container in self.attached if container["network"] == query["filters"]["network"]]
 
     def remove_network(self, network: str) -> None:
-        self.there = [one for one in self.there if one["Id"] != network]
+        self.there = [entry for entry in self.there if entry["Id"] != network]
 
     def create_network(self, name: str, driver: str, **settings: Any) -> None:
-        assert name not in [one["Name"] for one in self.there], "two networks of one name"
+        assert name not in [network["Name"] for network in self.there], "two networks of one name"
         pools = (settings["ipam"] or {}).get("Config")
-        made = {"Id": f"id-{name}", "Name": name, "Driver": driver, "EnableIPv6": False, "IPAM": {"Config": pools}}
-        self.there.append({**made, "Options": settings["options"], "Labels": settings["labels"]})
+        network = {"Id": f"id-{name}", "Name": name, "Driver": driver, "EnableIPv6": False, "IPAM": {"Config": pools}}
+        self.there.append({**network, "Options": settings["options"], "Labels": settings["labels"]})
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_a_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -
     ]
 
 
-@pytest.mark.parametrize("wanted", [WANTED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
-def test_a_network_that_was_made_is_no_change(engine: Any, wanted: DefaultNetwork) -> None:
-    make_default_network(engine, wanted)
-    assert plan_default_network(engine, wanted) == []
+@pytest.mark.parametrize("desired", [WANTED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
+def test_a_network_that_was_made_is_no_change(engine: Any, desired: DefaultNetwork) -> None:
+    make_default_network(engine, desired)
+    assert plan_default_network(engine, desired) == []
 
 
 def test_a_subnet_that_nobody_asks_for_is_not_compared(engine: Any) -> None:
@@ -73,7 +73,7 @@ def test_a_network_of_ours_that_differs_is_replaced(engine: Any) -> None:
     assert plan_default_network(engine, WANTED) == [Change("network backendai-default bridge", "br0", "backendai0")]
     make_default_network(engine, WANTED)
     assert plan_default_network(engine, WANTED) == []
-    assert [one["Name"] for one in engine.there] == ["backendai-default-old", "backendai-default"]
+    assert [network["Name"] for network in engine.there] == ["backendai-default-old", "backendai-default"]
 
 
 def test_a_network_in_use_is_not_replaced(engine: Any) -> None:

@@ -23,7 +23,7 @@ from tests.unit.engine import Engine
 CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
 
 
-def found(name: str = IMAGE, **inspected: Any) -> Image:
+def inspect(name: str = IMAGE, **inspected: Any) -> Image:
     client: Any = Engine({name: {**CONTENT, **inspected}})
     image = find_image(client, name)
     assert image is not None
@@ -63,7 +63,7 @@ def test_an_image_that_the_engine_lacks_is_none() -> None:
 def test_the_digest_is_its_registrys_where_there_is_one(
     name: str, repo_digests: list[str] | None, digest: str, reference: str
 ) -> None:
-    assert found(name, RepoDigests=repo_digests).known == ImageIdentity("sha256:1", digest, reference)
+    assert inspect(name, RepoDigests=repo_digests).known == ImageIdentity("sha256:1", digest, reference)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_digest_is_its_registrys_where_there_is_one(
     ids=["absent", "none", "some", "of several lines"],
 )
 def test_an_image_brings_its_environment(env: list[str] | None, variables: dict[str, str]) -> None:
-    assert found(Config={"Env": env}).environment == variables
+    assert inspect(Config={"Env": env}).environment == variables
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_image_brings_its_environment(env: list[str] | None, variables: dict[
 def test_an_image_would_run_its_entrypoint_with_its_command(
     entrypoint: list[str] | None, command: list[str] | None, argv: tuple[str, ...]
 ) -> None:
-    assert found(Config={"Entrypoint": entrypoint, "Cmd": command}).argv == argv
+    assert inspect(Config={"Entrypoint": entrypoint, "Cmd": command}).argv == argv
 
 
 # ---- how it comes
@@ -111,7 +111,7 @@ def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
     engine.registry = {pulled: CONTENT}
     pull(engine, name)
     assert engine.calls == [f"pull {pulled}"]
-    assert found(name).id == "sha256:1"
+    assert inspect(name).id == "sha256:1"
 
 
 def test_a_name_without_a_tag_is_the_latest() -> None:
@@ -156,9 +156,9 @@ class Refusing(Engine):
         raise self.error
 
 
-def streaming(said: str) -> Engine:
+def streaming(error: str) -> Engine:
     engine = Engine({})
-    engine.registry = {IMAGE: {"error": said, "lines": [{"status": "Pulling"}]}}
+    engine.registry = {IMAGE: {"error": error, "lines": [{"status": "Pulling"}]}}
     return engine
 
 
@@ -236,6 +236,6 @@ def line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str,
 )
 def test_the_engines_lines_add_up(lines: list[dict[str, Any]], progress: Progress) -> None:
     layers = Layers()
-    for one in lines:
-        layers.update(one)
+    for line in lines:
+        layers.update(line)
     assert layers.progress() == progress

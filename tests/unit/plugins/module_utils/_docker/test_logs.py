@@ -18,7 +18,7 @@ PATH = "/var/log/backendai/jupyter.log"
 def printed(*messages: bytes) -> Any:
     """Return an engine whose one container, ``c``, printed these, at second 0, 1, 2 …"""
     engine = Engine()
-    timed = [(f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), one) for second, one in enumerate(messages)]
+    timed = [(f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), message) for second, message in enumerate(messages)]
     engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timed})
     return engine
 
@@ -80,7 +80,7 @@ def test_a_log_that_is_just_short_enough_is_whole(pieces: list[bytes], monkeypat
 
 
 @pytest.mark.parametrize(
-    ("error", "why"),
+    ("error", "reason"),
     [
         (
             APIError("501", None, "configured logging driver does not support reading."),
@@ -91,12 +91,12 @@ def test_a_log_that_is_just_short_enough_is_whole(pieces: list[bytes], monkeypat
     ],
     ids=["driver", "stale_sessions", "slow"],
 )
-def test_a_log_that_the_engine_does_not_give_is_one_sentence(error: Exception, why: str) -> None:
+def test_a_log_that_the_engine_does_not_give_is_one_sentence(error: Exception, reason: str) -> None:
     engine = printed()
     engine.made[0]["Log"] = error
     with pytest.raises(LogReadError) as refused:
         tail_of(engine, "c", 9)
-    assert str(refused.value) == f"its log cannot be read: {why}"
+    assert str(refused.value) == f"its log cannot be read: {reason}"
 
 
 def test_the_last_lines_of_a_file_are_read() -> None:
@@ -129,7 +129,7 @@ def test_a_huge_file_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("archive", "why"),
+    ("archive", "reason"),
     [
         (archived(b"one\n", size=5000)[:1000], "unexpected end of data"),
         (APIError("500", None, "no space left."), "no space left"),
@@ -137,10 +137,10 @@ def test_a_huge_file_is_not_read() -> None:
     ],
     ids=["cut", "refused", "lost"],
 )
-def test_a_file_that_cannot_be_read_is_one_sentence(archive: bytes | Exception, why: str) -> None:
+def test_a_file_that_cannot_be_read_is_one_sentence(archive: bytes | Exception, reason: str) -> None:
     with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(archive), "c", PATH, 2)
-    assert str(refused.value) == f"{PATH} cannot be read: {why}"
+    assert str(refused.value) == f"{PATH} cannot be read: {reason}"
 
 
 @pytest.mark.parametrize("size", [1, 7, 512, 10_000])

@@ -13,8 +13,8 @@ class Engine:
     def __init__(self, *mounts: list[dict[str, str]]) -> None:
         self.mounts = mounts
 
-    def containers(self, **asked: Any) -> list[dict[str, Any]]:
-        assert asked["all"], "a stopped container may start again"
+    def containers(self, **query: Any) -> list[dict[str, Any]]:
+        assert query["all"], "a stopped container may start again"
         return [{"Mounts": mounted} for mounted in self.mounts]
 
 

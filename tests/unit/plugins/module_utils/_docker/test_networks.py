@@ -21,9 +21,9 @@ FOREIGN = {"Id": "f", "Name": "bridge", "Labels": {}, "IPAM": {"Config": [{"Subn
 @pytest.fixture
 def engine() -> Any:
     """Return an engine with a network that is not ours."""
-    made = Engine()
-    made.joined.append(FOREIGN)
-    return made
+    engine = Engine()
+    engine.joined.append(FOREIGN)
+    return engine
 
 
 def test_a_missing_network_is_a_change(engine: Any) -> None:
@@ -43,17 +43,17 @@ def test_a_network_that_was_made_differently_is_a_change(engine: Any, drift: dic
 
 def test_a_network_is_internal_and_keeps_the_agent_off_its_bridge(engine: Any) -> None:
     networks.create_network(engine, WANTED)
-    (asked,) = engine.asked
-    assert (asked["name"], asked["driver"]) == ("backendai-train-llm", "bridge")
-    assert (asked["internal"], asked["check_duplicate"]) == (True, True)
-    assert asked["options"] == {
+    (request,) = engine.asked
+    assert (request["name"], request["driver"]) == ("backendai-train-llm", "bridge")
+    assert (request["internal"], request["check_duplicate"]) == (True, True)
+    assert request["options"] == {
         "com.docker.network.bridge.name": "bai-1",
         "com.docker.network.bridge.inhibit_ipv4": "true",
         "com.docker.network.container_iface_prefix": "cluster",
         "com.docker.network.driver.mtu": "1450",
     }
-    assert asked["ipam"]["Config"][0]["Subnet"] == "10.128.3.0/29"
-    assert {**asked["labels"], "ai.backend.digest": ""} == {
+    assert request["ipam"]["Config"][0]["Subnet"] == "10.128.3.0/29"
+    assert {**request["labels"], "ai.backend.digest": ""} == {
         "ai.backend.owner": "backendai.cluster",
         "ai.backend.session-id": SESSION_ID,
         "ai.backend.digest": "",
@@ -64,7 +64,7 @@ def test_only_the_sessions_networks_are_removed(engine: Any) -> None:
     networks.create_network(engine, WANTED)
     networks.create_network(engine, dataclasses.replace(WANTED, name="backendai-other", session_id="other"))
     assert networks.remove_networks(engine, SESSION_ID) == [Change("network backendai-train-llm", "id-backendai", None)]
-    assert [one["Name"] for one in engine.joined] == ["bridge", "backendai-other"]
+    assert [network["Name"] for network in engine.joined] == ["bridge", "backendai-other"]
     assert networks.remove_networks(engine, SESSION_ID) == []
 
 
@@ -81,14 +81,14 @@ def test_a_session_of_one_wants_no_network() -> None:
 
 @pytest.mark.parametrize("counts", [{"agent1": 4}, {"agent1": 2, "agent2": 2}], ids=["bridge", "vxlan"])
 def test_every_agent_of_a_session_wants_the_planned_network(counts: dict[str, int]) -> None:
-    made = plan(counts)
-    assert made.network is not None
-    wanted = desired_network(made)
-    assert wanted is not None
-    assert (wanted.name, wanted.subnet, wanted.mtu, wanted.bridge, wanted.session_id) == (
-        made.network.name,
-        made.network.subnet,
-        made.network.mtu,
-        made.network.bridge,
+    session = plan(counts)
+    assert session.network is not None
+    network = desired_network(session)
+    assert network is not None
+    assert (network.name, network.subnet, network.mtu, network.bridge, network.session_id) == (
+        session.network.name,
+        session.network.subnet,
+        session.network.mtu,
+        session.network.bridge,
         SESSION_ID,
     )

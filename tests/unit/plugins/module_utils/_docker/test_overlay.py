@@ -37,11 +37,11 @@ class Clock:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the engine of a manager, where time passes only in sleep."""
-    made: Any = Engine()
-    made.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
-    made.clock = Clock()
-    monkeypatch.setattr(overlay, "time", made.clock)
-    return made
+    engine: Any = Engine()
+    engine.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
+    engine.clock = Clock()
+    monkeypatch.setattr(overlay, "time", engine.clock)
+    return engine
 
 
 def refusing(engine: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, until: float) -> None:
@@ -72,11 +72,11 @@ def test_an_overlay_that_was_made_is_no_change(engine: Any) -> None:
 
 def test_an_overlay_is_internal_and_leaves_50_bytes_of_its_mtu_to_the_engine(engine: Any) -> None:
     overlay.create_overlay(engine, WANTED)
-    (asked,) = engine.asked
-    assert (asked["name"], asked["driver"], asked["check_duplicate"]) == (NAME, "overlay", True)
-    assert (asked["internal"], asked["attachable"]) == (True, True)
-    assert asked["options"] == {"com.docker.network.driver.mtu": "1500"}
-    (pool,) = asked["ipam"]["Config"]
+    (request,) = engine.asked
+    assert (request["name"], request["driver"], request["check_duplicate"]) == (NAME, "overlay", True)
+    assert (request["internal"], request["attachable"]) == (True, True)
+    assert request["options"] == {"com.docker.network.driver.mtu": "1500"}
+    (pool,) = request["ipam"]["Config"]
     assert (pool["Subnet"], pool["IPRange"]) == ("10.128.3.0/28", "10.128.3.8/29")
 
 
@@ -84,7 +84,7 @@ def test_a_slices_network_is_not_the_swarms(engine: Any) -> None:
     overlay.create_overlay(engine, WANTED)
     assert networks.find_networks(engine, SESSION_ID) == []
     assert networks.remove_networks(engine, SESSION_ID) == []
-    assert [one["Name"] for one in overlay.find_overlays(engine, SESSION_ID)] == [NAME]
+    assert [network["Name"] for network in overlay.find_overlays(engine, SESSION_ID)] == [NAME]
     assert "10.128.3.0/28" in networks.subnets(engine)
 
 
@@ -92,21 +92,21 @@ def test_only_the_sessions_overlay_is_removed(engine: Any) -> None:
     overlay.create_overlay(engine, dataclasses.replace(WANTED, name="other", session_id="other"))
     overlay.create_overlay(engine, WANTED)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
-    assert [one["Name"] for one in engine.joined] == ["other"]
+    assert [network["Name"] for network in engine.joined] == ["other"]
     assert overlay.remove_overlays(engine, SESSION_ID) == []
 
 
 def test_a_bridge_is_no_overlay(engine: Any) -> None:
     networks.create_network(engine, BRIDGE)
     assert overlay.remove_overlays(engine, SESSION_ID) == []
-    assert [one["Name"] for one in engine.joined] == [NAME]
+    assert [network["Name"] for network in engine.joined] == [NAME]
 
 
 def test_a_worker_leaves_the_overlay_to_its_manager(engine: Any) -> None:
     overlay.create_overlay(engine, WANTED)
     engine.swarm = {"LocalNodeState": "active", "ControlAvailable": False}
     assert overlay.remove_overlays(engine, SESSION_ID) == []
-    assert [one["Name"] for one in engine.joined] == [NAME]
+    assert [network["Name"] for network in engine.joined] == [NAME]
 
 
 def test_an_overlay_that_others_let_go_of_later_is_waited_for(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

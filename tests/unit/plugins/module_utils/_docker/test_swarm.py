@@ -34,9 +34,9 @@ NODES = [
 @pytest.fixture
 def engine() -> Any:
     """Return the engine of a manager."""
-    made = Engine()
-    made.swarm, made.nodes_there = MANAGER, NODES
-    return made
+    engine = Engine()
+    engine.swarm, engine.nodes_there = MANAGER, NODES
+    return engine
 
 
 def test_a_manager_knows_the_nodes_that_are_ready_and_the_port(engine: Any) -> None:

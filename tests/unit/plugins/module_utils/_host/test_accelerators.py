@@ -90,7 +90,7 @@ def test_a_device_is_declared_by_its_nodes(root: Path, entry: Any, device: Devic
 
 def test_a_slot_may_be_declared_in_parts(root: Path) -> None:
     declared = [*slot("/dev/fuse"), *slot("/dev/net/tun"), *slot("/dev/kvm", name="kvm")]
-    assert [(one.slot, one.id) for one in find_accelerators(declared, root).devices] == [
+    assert [(device.slot, device.id) for device in find_accelerators(declared, root).devices] == [
         ("lab.device", "/dev/fuse"),
         ("lab.device", "/dev/net/tun"),
         ("kvm", "/dev/kvm"),
@@ -160,14 +160,14 @@ def test_gpus_that_the_engine_can_give_to_nobody_are_not_offered_and_warned_of(
     nvidia_smi(f'printf "{NVIDIA}"', hook=hook)
     write(root / "etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices:\n- name: GPU-aaaa\n- name: GPU-bbbb\n")
     amd(root, 1, 128)
-    found = find_accelerators(slot("/dev/fuse"), root, folders)
-    assert [one.id for one in found.devices] == ["/dev/fuse", "/dev/kfd,/dev/dri/renderD128", *offered]
+    accelerators = find_accelerators(slot("/dev/fuse"), root, folders)
+    assert [device.id for device in accelerators.devices] == ["/dev/fuse", "/dev/kfd,/dev/dri/renderD128", *offered]
     lost = [gpu for gpu in ("GPU-aaaa", "GPU-bbbb", "GPU-cccc") if gpu not in offered]
     sentence = (
         f"{', '.join(lost)}: neither a CDI specification names them nor is nvidia-container-runtime-hook installed, so"
         " this agent does not offer them: install nvidia-container-toolkit"
     )
-    assert found.warnings == ([sentence] if lost else [])
+    assert accelerators.warnings == ([sentence] if lost else [])
 
 
 def test_a_folder_without_nodes_is_no_infiniband(root: Path) -> None:
@@ -194,7 +194,7 @@ def test_nodes_of_infiniband_are_found_wherever_they_lie_and_links_to_them_are_n
 
 
 @pytest.mark.parametrize(
-    ("script", "patience", "warning"),
+    ("script", "timeout", "warning"),
     [
         (
             "echo 'NVIDIA-SMI has failed because'; echo 'there is no driver.' >&2; exit 9",
@@ -210,14 +210,14 @@ def test_nodes_of_infiniband_are_found_wherever_they_lie_and_links_to_them_are_n
     ids=["fails", "hangs"],
 )
 def test_a_driver_that_does_not_answer_offers_nothing_and_is_warned_of(
-    root: Path, nvidia_smi: Driver, monkeypatch: pytest.MonkeyPatch, script: str, patience: float, warning: str
+    root: Path, nvidia_smi: Driver, monkeypatch: pytest.MonkeyPatch, script: str, timeout: float, warning: str
 ) -> None:
     nvidia_smi(script)
-    monkeypatch.setattr(accelerators, "TIMEOUT_SECONDS", patience)
+    monkeypatch.setattr(accelerators, "TIMEOUT_SECONDS", timeout)
     amd(root, 1, 128)
-    found = find_accelerators(slot("/dev/fuse"), root)
-    assert [one.slot for one in found.devices] == ["lab.device", "rocm.device"]
-    assert found.warnings == [warning]
+    host = find_accelerators(slot("/dev/fuse"), root)
+    assert [device.slot for device in host.devices] == ["lab.device", "rocm.device"]
+    assert host.warnings == [warning]
 
 
 def test_gpus_of_amd_are_their_render_node_and_the_one_that_all_share(root: Path) -> None:
@@ -236,14 +236,14 @@ def test_a_gpu_without_a_device_node_here_is_not_offered(root: Path) -> None:
     amd(root, 1, 128)
     amd(root, 2, 129)
     (root / "dev/dri/renderD128").unlink()
-    assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
+    assert [device.id for device in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
 
 
 @pytest.mark.parametrize("odd", ["", "name\n", "simd_count 64\n", "drm_render_minor 128\na line of words\n"])
 def test_a_node_that_tells_too_little_is_no_gpu(root: Path, odd: str) -> None:
     amd(root, 2, 129)
     write(root / "sys/class/kfd/kfd/topology/nodes/1/properties", odd)
-    assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
+    assert [device.id for device in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
 
 
 def test_a_gpu_that_this_host_may_not_use_is_not_offered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_a_gpu_that_this_host_may_not_use_is_not_offered(root: Path, monkeypatch
         return path.read_bytes().decode()
 
     monkeypatch.setattr(Path, "read_text", guarded)
-    assert [one.id for one in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
+    assert [device.id for device in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
 
 
 @pytest.mark.parametrize("name", ["cuda.device", "rocm.device"])
@@ -266,9 +266,9 @@ def test_a_declared_slot_replaces_what_would_be_detected(
 ) -> None:
     nvidia_smi(f'printf "{NVIDIA}"')
     amd(root, 1, 128)
-    found = find_accelerators(slot(*devices, name=name), root).devices
-    assert [one.id for one in found if one.slot == name] == devices
-    assert {one.slot for one in found} - {name} == {"cuda.device", "rocm.device"} - {name}
+    found_devices = find_accelerators(slot(*devices, name=name), root).devices
+    assert [device.id for device in found_devices if device.slot == name] == devices
+    assert {device.slot for device in found_devices} - {name} == {"cuda.device", "rocm.device"} - {name}
 
 
 def test_the_devices_of_this_very_host_can_be_read() -> None:

@@ -11,33 +11,35 @@ from pathlib import Path
 from ansible_collections.backendai.cluster.plugins.module_utils._host.processes import daemonize
 
 
-def done(tmp_path: Path, act: Callable[[], str]) -> str:
+def run_daemonized(tmp_path: Path, act: Callable[[], str]) -> str:
     """Return what a process of its own says, which holds a lock until it has."""
-    lock, said = tmp_path / "lock", tmp_path / "said"
+    lock, output = tmp_path / "lock", tmp_path / "said"
     handle = os.open(lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(handle, fcntl.LOCK_EX)
 
-    def say() -> None:
-        said.write_text(act())
+    def write_output() -> None:
+        output.write_text(act())
 
-    daemonize(say, handle)
+    daemonize(write_output, handle)
     os.close(handle)
     # Its lock is what is waited for.
     again = os.open(lock, os.O_RDWR)
     fcntl.flock(again, fcntl.LOCK_EX)
     os.close(again)
-    return said.read_text()
+    return output.read_text()
 
 
 def test_it_belongs_to_no_session_and_no_process_of_ours(tmp_path: Path) -> None:
-    session, leader, own = done(tmp_path, lambda: f"{os.getsid(0)} {os.getpgrp()} {os.getpid()}").split()
+    session, leader, pid = run_daemonized(tmp_path, lambda: f"{os.getsid(0)} {os.getpgrp()} {os.getpid()}").split()
     assert session == leader
-    assert session not in (own, str(os.getsid(0)))
+    assert session not in (pid, str(os.getsid(0)))
 
 
 def test_it_has_nothing_open_but_what_it_keeps(tmp_path: Path) -> None:
     pipe, end = os.pipe()
-    open_there = done(tmp_path, lambda: "\n".join(os.readlink(f"/proc/self/fd/{one}") for one in _descriptors()))
+    open_there = run_daemonized(
+        tmp_path, lambda: "\n".join(os.readlink(f"/proc/self/fd/{name}") for name in _descriptors())
+    )
     os.close(end)
     os.close(pipe)
     assert open_there.splitlines() == [*[os.devnull] * 3, str(tmp_path / "lock")]
@@ -45,11 +47,11 @@ def test_it_has_nothing_open_but_what_it_keeps(tmp_path: Path) -> None:
 
 def _descriptors() -> list[str]:
     """Return what is open; the listing itself is, while it is made."""
-    return sorted((one for one in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{one}")), key=int)
+    return sorted((name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")), key=int)
 
 
 def test_it_is_in_no_folder_that_may_go_away(tmp_path: Path) -> None:
-    assert done(tmp_path, os.getcwd) == "/"
+    assert run_daemonized(tmp_path, os.getcwd) == "/"
 
 
 def test_it_is_not_waited_for(tmp_path: Path) -> None:

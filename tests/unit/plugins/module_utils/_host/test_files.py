@@ -68,10 +68,10 @@ def test_a_mode_that_drifted_is_shown_and_put_right(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
     path.write_text("a\n")
     path.chmod(0o666)
-    wanted = DesiredFile(path, "a\n")
-    assert changes(wanted) == [Change(f"file {path}", "mode 0666", "mode 0600")]
-    write_files([wanted])
-    assert changes(wanted) == []
+    desired = DesiredFile(path, "a\n")
+    assert changes(desired) == [Change(f"file {path}", "mode 0666", "mode 0600")]
+    write_files([desired])
+    assert changes(desired) == []
 
 
 def test_planning_touches_nothing(tmp_path: Path) -> None:

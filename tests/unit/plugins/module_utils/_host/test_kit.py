@@ -32,8 +32,8 @@ def changed(**contents: bytes) -> Kit:
     return Kit({**SMALL.files, "bin/ssh": KitFile(contents["wrapper"], 0o755)})
 
 
-def put(wanted: Kit, root: Path) -> None:
-    kit.install_kit(wanted, str(root), kit.kit_changes(wanted, str(root)))
+def put(new_kit: Kit, root: Path) -> None:
+    kit.install_kit(new_kit, str(root), kit.kit_changes(new_kit, str(root)))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_program_that_cannot_be_carried_is_named(output: str, sentence: str) -
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\n# What it does.\nexit 0\n", "# What it does.\nexit 0\n"])
 def test_a_script_is_run_by_the_shell_of_the_kit(text: str) -> None:
-    wanted = b"#!/opt/backendai/bin/busybox sh\n# What it does.\nexit 0\n"
-    assert kit.script(text) == KitFile(wanted, 0o755)
+    expected = b"#!/opt/backendai/bin/busybox sh\n# What it does.\nexit 0\n"
+    assert kit.script(text) == KitFile(expected, 0o755)
 
 
 def test_the_version_follows_content_mode_and_name_and_nothing_else() -> None:
@@ -131,8 +131,8 @@ def test_the_remains_of_a_killed_run_do_no_harm(tmp_path: Path) -> None:
 
 def test_a_version_is_kept_while_it_is_mounted_or_was_current_until_now(tmp_path: Path) -> None:
     oldest, older, old, new = (changed(wrapper=name) for name in (b"oldest", b"older", b"old", b"new"))
-    for one in (oldest, older, old):
-        put(one, tmp_path)
+    for version in (oldest, older, old):
+        put(version, tmp_path)
     (tmp_path / "notes").mkdir()
 
     unused = kit.unused_versions(new, str(tmp_path), {str(tmp_path / older.version)})

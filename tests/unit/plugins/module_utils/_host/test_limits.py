@@ -37,7 +37,7 @@ def status(bounding: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("nofile", "memlock", "given"),
+    ("nofile", "memlock", "expected"),
     [
         ("20000", "8388608", {"nofile": 20000, "memlock": 8388608}),
         ("1073741816", "unlimited", WISHED),
@@ -45,9 +45,9 @@ def status(bounding: str) -> str:
     ],
 )
 def test_an_engine_that_may_not_raise_limits_gives_what_it_has_itself(
-    nofile: str, memlock: str, given: dict[str, int]
+    nofile: str, memlock: str, expected: dict[str, int]
 ) -> None:
-    assert effective_limits(limits(nofile, memlock), status(WITHOUT), HOST, 1 << 30) == given
+    assert effective_limits(limits(nofile, memlock), status(WITHOUT), HOST, 1 << 30) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
         opened.append(server)
 
     yield as_containerd
-    for one in opened:
-        one.close()
+    for listener in opened:
+        listener.close()
 
 
 def process(memlock: str) -> None:
@@ -100,8 +100,8 @@ def test_a_socket_that_nobody_listens_at_any_more_does_not_count(listen: Listen)
     listen(SYSTEM)
     process("8388608")
     Path(OWN).parent.mkdir(parents=True)
-    with closing(socket.socket(socket.AF_UNIX)) as left:
-        left.bind(OWN)
+    with closing(socket.socket(socket.AF_UNIX)) as closed:
+        closed.bind(OWN)
     assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608}
 
 

@@ -61,14 +61,14 @@ def test_cores_and_devices_of_containers_come_back_as_they_were_saved(store: Sto
 def test_saving_again_replaces_what_was_there(store: Store) -> None:
     store.save(held(MADE, nonce="one"))
     store.save(held(MADE, nonce="two"))
-    assert [one.nonce for one in store.sessions()] == ["two"]
+    assert [session.nonce for session in store.sessions()] == ["two"]
 
 
 def test_sessions_are_listed_in_the_order_of_their_ids(store: Store) -> None:
     other = dataclasses.replace(MADE, id=OTHER_ID)
     for each in (MADE, other):
         store.save(held(each))
-    assert [one.plan.id for one in store.sessions()] == [OTHER_ID, SESSION_ID]
+    assert [session.plan.id for session in store.sessions()] == [OTHER_ID, SESSION_ID]
 
 
 def test_what_is_stored_is_for_root_alone(store: Store) -> None:
@@ -150,7 +150,7 @@ def test_the_deadline_is_by_this_hosts_clock() -> None:
 
 def test_an_agent_holds_its_own_containers_and_what_they_take() -> None:
     mine = held(MADE, "agent2")
-    assert [one.hostname for one in mine.kernels] == ["sub2", "sub3"]
+    assert [kernel.hostname for kernel in mine.kernels] == ["sub2", "sub3"]
     assert mine.slots == {"cpu": 2, "mem": 2 << 30}
 
 

@@ -33,7 +33,7 @@ def networks_in_use(draw: st.DrawFn) -> list[str]:
 
 
 def overlaps_any(network: ipaddress.IPv4Network, used: list[str]) -> bool:
-    return any(network.overlaps(ipaddress.IPv4Network(one, strict=False)) for one in used)
+    return any(network.overlaps(ipaddress.IPv4Network(text, strict=False)) for text in used)
 
 
 @given(st.integers(1, 130), networks_in_use(), st.text(max_size=4))
@@ -41,12 +41,12 @@ def test_a_subnet_is_found_whenever_the_pool_has_one(containers: int, used: list
     pool = ipaddress.IPv4Network(POOL)
     smallest = next(prefix for prefix in range(32, 0, -1) if 1 << (32 - prefix) >= containers + 3)
     free = (
-        {str(one) for one in pool.subnets(new_prefix=smallest) if not overlaps_any(one, used)}
+        {str(subnet) for subnet in pool.subnets(new_prefix=smallest) if not overlaps_any(subnet, used)}
         if smallest >= 25
         else set()
     )
-    found = pick_subnet(POOL, containers, used, seed)
-    assert found in free if free else found is None
+    subnet = pick_subnet(POOL, containers, used, seed)
+    assert subnet in free if free else subnet is None
 
 
 @pytest.mark.parametrize("seed", ["one", "two", "three", "four"])
@@ -68,9 +68,9 @@ def test_a_single_address_at_the_edge_takes_its_whole_subnet(used: str, free: st
     [(1, 30), (2, 29), (4, 29), (5, 29), (6, 28), (13, 28), (14, 27), (29, 27), (30, 26), (1024, 21)],
 )
 def test_a_subnet_has_just_room_for_containers_gateway_network_and_broadcast(containers: int, prefix: int) -> None:
-    found = ipaddress.IPv4Network(pick_subnet("10.128.0.0/9", containers, [], "seed") or "")
-    assert found.prefixlen == prefix
-    assert ipaddress.IPv4Address(address_of(str(found), containers - 1)) in list(found.hosts())
+    subnet = ipaddress.IPv4Network(pick_subnet("10.128.0.0/9", containers, [], "seed") or "")
+    assert subnet.prefixlen == prefix
+    assert ipaddress.IPv4Address(address_of(str(subnet), containers - 1)) in list(subnet.hosts())
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ def test_a_pool_that_is_routed_already_is_exhausted(used: list[str]) -> None:
 
 
 def test_two_operators_at_once_rarely_want_the_same_subnet() -> None:
-    found = {pick_subnet("10.128.0.0/9", 4, [], f"session {number}") for number in range(100)}
-    assert len(found) == 100
+    subnets = {pick_subnet("10.128.0.0/9", 4, [], f"session {number}") for number in range(100)}
+    assert len(subnets) == 100
 
 
 @given(st.integers(1, 20), st.integers(0, 12), st.sets(st.integers(0, 40)), st.text(max_size=4))
 def test_an_identifier_is_found_whenever_one_is_left(first: int, more: int, used: set[int], seed: str) -> None:
     free = set(range(first, first + more + 1)) - used
-    found = pick_vni(first, first + more, used, seed)
-    assert found in free if free else found is None
+    vni = pick_vni(first, first + more, used, seed)
+    assert vni in free if free else vni is None
 
 
 @given(st.integers(1024, 1040), st.integers(0, 12), st.sets(st.integers(1020, 1060)), st.text(max_size=4))

@@ -23,10 +23,10 @@ def room_for(agent: AgentFacts, request_of_one: dict[str, int]) -> int:
 
 @given(described_agents, st.lists(requests, min_size=1, max_size=5))
 def test_containers_fit_together_when_each_rule_is_kept(
-    described: list[dict[str, int]], asked: list[dict[str, int]]
+    described: list[dict[str, int]], requests: list[dict[str, int]]
 ) -> None:
     for agent in cluster(described, allocated={"cpu": 1}):
-        assert fits(agent, asked) == holds(agent, asked)
+        assert fits(agent, requests) == holds(agent, requests)
 
 
 @given(described_agents, requests)

@@ -26,16 +26,16 @@ WORKERS = ["main1:29500", "sub1:29501", "sub2:29502", "sub3:29503"]
 
 def of(rank: int, counts: dict[str, int] | None = None) -> dict[str, str]:
     """Return what the session sets in the container of that rank."""
-    made = plan(counts or TWO_AND_TWO)
-    return session_environment(made, made.kernels[rank])
+    session = plan(counts or TWO_AND_TWO)
+    return session_environment(session, session.kernels[rank])
 
 
 def test_sub2_of_four_over_two_agents() -> None:
-    made = plan(TWO_AND_TWO)
-    assert session_environment(made, made.kernels[2]) == {
+    session = plan(TWO_AND_TWO)
+    assert session_environment(session, session.kernels[2]) == {
         "BACKENDAI_SESSION_ID": SESSION_ID,
         "BACKENDAI_SESSION_NAME": "train-llm",
-        "BACKENDAI_KERNEL_ID": made.kernels[2].id,
+        "BACKENDAI_KERNEL_ID": session.kernels[2].id,
         "BACKENDAI_KERNEL_IMAGE": IMAGE,
         "BACKENDAI_CLUSTER_SIZE": "4",
         "BACKENDAI_CLUSTER_HOSTS": "main1,sub1,sub2,sub3",
@@ -74,24 +74,31 @@ def test_a_session_of_one_has_every_variable_too() -> None:
 
 
 def test_apps_are_told_in_main1_alone() -> None:
-    made = plan(
+    session = plan(
         TWO_AND_TWO, apps=[{"name": "jupyter", "port": 8888, "command": "jupyter lab"}, {"name": "w", "port": 80}]
     )
-    told = [session_environment(made, kernel) for kernel in made.kernels]
-    assert [one["BACKENDAI_SERVICE_PORTS"] for one in told] == ["jupyter:http:8888,w:http:80", "", "", ""]
-    assert [one["BACKENDAI_PREOPEN_PORTS"] for one in told] == ["80", "", "", ""]
+    environments = [session_environment(session, kernel) for kernel in session.kernels]
+    assert [environment["BACKENDAI_SERVICE_PORTS"] for environment in environments] == [
+        "jupyter:http:8888,w:http:80",
+        "",
+        "",
+        "",
+    ]
+    assert [environment["BACKENDAI_PREOPEN_PORTS"] for environment in environments] == ["80", "", "", ""]
 
 
 def test_the_ids_of_the_user_are_told_where_images_look_for_them() -> None:
-    told = session_environment(made := plan(TWO_AND_TWO, uid=1234, gid=2345), made.kernels[1])
-    assert (told["LOCAL_USER_ID"], told["LOCAL_GROUP_ID"]) == ("1234", "2345")
+    environment = session_environment(session := plan(TWO_AND_TWO, uid=1234, gid=2345), session.kernels[1])
+    assert (environment["LOCAL_USER_ID"], environment["LOCAL_GROUP_ID"]) == ("1234", "2345")
 
 
 def test_roles_are_told_in_rank_order_each_with_its_image() -> None:
     worker = {"replicas": 2, "image": "other:1"}
-    made = plan(TWO_AND_TWO, cluster_size=1, roles={"ps": {}, "worker": worker, "main": {}})
-    told = session_environment(made, made.kernels[3])
-    assert {key.removeprefix("BACKENDAI_"): told[key] for key in told if "CLUSTER" in key or "IMAGE" in key} == {
+    session = plan(TWO_AND_TWO, cluster_size=1, roles={"ps": {}, "worker": worker, "main": {}})
+    environment = session_environment(session, session.kernels[3])
+    assert {
+        key.removeprefix("BACKENDAI_"): environment[key] for key in environment if "CLUSTER" in key or "IMAGE" in key
+    } == {
         "KERNEL_IMAGE": "other:1",
         "CLUSTER_SIZE": "4",
         "CLUSTER_HOSTS": "main1,ps1,worker1,worker2",
@@ -170,8 +177,8 @@ def test_what_the_image_sets_stays(name: str) -> None:
 @pytest.mark.parametrize(("image", "given_value"), [("", None), (None, ""), ("image", "")])
 def test_an_empty_value_is_replaced(name: str, image: str | None, given_value: str | None) -> None:
     brought = {} if image is None else {name: image}
-    asked = of(1) if given_value is None else {**of(1), name: given_value}
-    assert build_environment(brought, asked)[name] == build_environment({}, of(1))[name]
+    explicit = of(1) if given_value is None else {**of(1), name: given_value}
+    assert build_environment(brought, explicit)[name] == build_environment({}, of(1))[name]
 
 
 def test_a_port_that_the_user_chose_does_not_move_the_workers() -> None:
@@ -194,8 +201,8 @@ def test_a_base_port_that_is_none_is_refused_by_its_name(port: str) -> None:
 
 
 def test_what_is_derived_is_what_nobody_has_set() -> None:
-    asked = {**of(1), "MASTER_PORT": "1234", "TF_CONFIG": ""}
-    assert list(derived_variables({"GLOO_SOCKET_IFNAME": "eth9"}, asked)) == [
+    explicit = {**of(1), "MASTER_PORT": "1234", "TF_CONFIG": ""}
+    assert list(derived_variables({"GLOO_SOCKET_IFNAME": "eth9"}, explicit)) == [
         "MASTER_ADDR",
         "TF_CONFIG",
         "NCCL_SOCKET_IFNAME",
@@ -225,10 +232,10 @@ def test_an_environment_file_has_a_variable_in_each_line(text: str, variables: d
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True), st.text(max_size=8), max_size=4))
 def test_every_environment_that_is_taken_comes_back_from_its_file(env: dict[str, str]) -> None:
     try:
-        asked = spec(env=env).env
+        parsed = spec(env=env).env
     except ValidationError:
         return
-    assert parse_environment(environment_text(asked)) == asked
+    assert parse_environment(environment_text(parsed)) == parsed
 
 
 @pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"], ids=repr)

@@ -51,11 +51,11 @@ DELETED = object()
 
 
 def test_facts_become_typed_values() -> None:
-    made = plan({"agent1": 2})
-    facts = agent_facts("agent1", 4, sessions=[held_session(made, "agent1")], networks=["10.0.0.0/8"], vnis=[7])
+    session = plan({"agent1": 2})
+    facts = agent_facts("agent1", 4, sessions=[held_session(session, "agent1")], networks=["10.0.0.0/8"], vnis=[7])
     assert (facts.online_cpus, facts.online_cpu_count) == ((0, 1, 2, 3), 4)
     assert facts.underlay == Underlay("192.0.2.1", "eth0", 1500)
-    assert facts.latest_session == made.created_at
+    assert facts.latest_session == session.created_at
     assert (facts.networks, facts.vnis, facts.missing_paths) == (("10.0.0.0/8",), (7,), ())
 
 
@@ -97,7 +97,7 @@ def test_what_is_free_follows_from_what_is_taken_alone() -> None:
 
 def everything() -> AgentFacts:
     """Return the facts of an agent that has some of everything."""
-    asked = spec(
+    request = spec(
         cluster_size=4,
         cluster_mode="multi-node",
         mounts=[{"source": "/data", "target": "/data"}],
@@ -107,7 +107,7 @@ def everything() -> AgentFacts:
     agents = [agent_facts(name) for name in ("agent1", "agent2")]
     pools = dataclasses.replace(POOLS, gateways=("192.0.2.9",))
     placement = Placement(("agent1", "agent1", "agent2", "agent2"), 2)
-    made = make_plan(asked, placement, agents, pools, SESSION_ID, USER, NOW)
+    session = make_plan(request, placement, agents, pools, SESSION_ID, USER, NOW)
     return agent_facts(
         "agent1",
         devices=[Device("tpu", "/dev/accel0", 1, free=False)],
@@ -120,7 +120,7 @@ def everything() -> AgentFacts:
         vnis=[7],
         images={IMAGE: image_data(), "absent:1": None},
         missing_paths=["/data"],
-        sessions=[held_session(made, "agent1", asked, stopped={"sub1": ("exited", 3)})],
+        sessions=[held_session(session, "agent1", request, stopped={"sub1": ("exited", 3)})],
     )
 
 
@@ -140,7 +140,7 @@ def test_the_name_is_the_inventorys_and_not_the_agents_to_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "wrong"),
+    ("changes", "problem"),
     [
         ({"capacity": {"cpu": "8"}}, "capacity.cpu must be a whole number"),
         ({"online_cpus": 8}, "online_cpus must be a list"),
@@ -156,10 +156,10 @@ def test_the_name_is_the_inventorys_and_not_the_agents_to_say() -> None:
     ],
     ids=["value", "kind", "missing", "unknown", "underlay", "address", "network", "no container"],
 )
-def test_damaged_facts_name_the_agent_and_the_field(changes: dict[str, Any], wrong: str) -> None:
+def test_damaged_facts_name_the_agent_and_the_field(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ClusterError) as refused:
         AgentFacts.from_dict("agent1", {**agent_data("agent1"), **changes})
-    assert str(refused.value) == f"the facts of agent1 are damaged: {wrong}"
+    assert str(refused.value) == f"the facts of agent1 are damaged: {problem}"
 
 
 @pytest.mark.parametrize("field", agent_data("agent1"))
@@ -209,12 +209,12 @@ def test_whatever_is_damaged_is_one_sentence_or_facts_that_can_be_used(way: tupl
         return
     assert facts.to_dict().keys() == data.keys()
     assert facts.to_dict() == AgentFacts.from_dict("agent1", facts.to_dict()).to_dict()
-    seen = ClusterState({"agent1": facts}, {})
-    for parts in seen.sessions.values():
+    state = ClusterState({"agent1": facts}, {})
+    for parts in state.sessions.values():
         assert status_of(parts) in ("CREATING", "DEGRADED", "ERROR", "RUNNING")
         assert session_record(plan_of(parts), "RUNNING", containers_of(parts))["id"] == plan_of(parts).id
-    reconcile([], seen.sessions, (), True, NOW)
+    reconcile([], state.sessions, (), True, NOW)
     for driver in ("vxlan", "host", "swarm"):
-        asked = spec(name="another", cluster_size=12, cluster_mode="multi-node", network_driver=driver)
+        request = spec(name="another", cluster_size=12, cluster_mode="multi-node", network_driver=driver)
         with contextlib.suppress(ValidationError, PlanningError):
-            decide(asked, seen, POOLS, OTHER_ID, USER, NOW)
+            decide(request, state, POOLS, OTHER_ID, USER, NOW)

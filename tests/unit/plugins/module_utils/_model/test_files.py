@@ -79,28 +79,28 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
 def test_a_lock_keeps_others_out_until_it_is_let_go(tmp_path: Path, kind: str) -> None:
     path = tmp_path / kind
     path.mkdir() if kind == "folder" else path.touch()
-    with locked(path) as first, locked(path, seconds=0) as second:
+    with locked(path) as first, locked(path, timeout=0) as second:
         assert (first is None, second) == (False, None)
-    with locked(path, seconds=0) as again:
+    with locked(path, timeout=0) as again:
         assert again is not None
 
 
 def test_another_holder_is_waited_for(tmp_path: Path) -> None:
     release = threading.Event()
-    held = threading.Event()
+    acquired = threading.Event()
 
     def hold() -> None:
         with locked(tmp_path):
-            held.set()
+            acquired.set()
             release.wait(10)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert held.wait(10)
-    with locked(tmp_path, seconds=0.05) as handle:
+    assert acquired.wait(10)
+    with locked(tmp_path, timeout=0.05) as handle:
         assert handle is None
     release.set()
-    with locked(tmp_path, seconds=10) as handle:
+    with locked(tmp_path, timeout=10) as handle:
         assert handle is not None
     holder.join(10)
 

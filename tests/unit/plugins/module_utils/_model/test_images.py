@@ -23,7 +23,7 @@ def test_plain_data_of_agents_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "reference"),
+    ("images_by_agent", "reference"),
     [
         ({}, IMAGE),
         ({"agent1": {}, "agent2": {"other:1": PULLED}}, IMAGE),
@@ -33,9 +33,9 @@ def test_plain_data_of_agents_is_read() -> None:
     ids=["no agents", "none has it", "it was loaded", "it was pulled"],
 )
 def test_what_another_agent_has_from_a_registry_is_what_is_pulled(
-    there: dict[str, dict[str, ImageIdentity]], reference: str
+    images_by_agent: dict[str, dict[str, ImageIdentity]], reference: str
 ) -> None:
-    assert pull_reference(IMAGE, there) == reference
+    assert pull_reference(IMAGE, images_by_agent) == reference
 
 
 def test_a_name_that_is_a_digest_is_pulled_as_it_is() -> None:
@@ -49,13 +49,13 @@ def test_a_name_that_is_a_digest_is_pulled_as_it_is() -> None:
     ids=["none", "one", "loaded on both", "loaded and pulled", "kept in different ways"],
 )
 def test_the_same_bits_are_agreed_upon(images: list[ImageIdentity]) -> None:
-    assert image_mismatch({f"agent{number}": {IMAGE: one} for number, one in enumerate(images)}) == ""
+    assert image_mismatch({f"agent{number}": {IMAGE: image} for number, image in enumerate(images)}) == ""
 
 
 def test_other_bits_of_one_name_are_told_with_who_has_them() -> None:
     long = ImageIdentity("sha256:3", f"sha256:{'c' * 64}")
-    found = {"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: long}, "agent3": {IMAGE: LOADED}, "agent4": {}}
-    assert image_mismatch(found) == (
+    images_by_agent = {"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: long}, "agent3": {IMAGE: LOADED}, "agent4": {}}
+    assert image_mismatch(images_by_agent) == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1 and agent3,"
         " sha256:cccccccccccc… on agent2; remove it there (docker rmi) or name it by its digest"
     )
@@ -66,5 +66,5 @@ def test_images_of_different_names_may_differ() -> None:
 
 
 def test_each_name_is_looked_at() -> None:
-    found = {"agent1": {IMAGE: LOADED, "other:1": LOADED}, "agent2": {IMAGE: LOADED, "other:1": OTHER}}
-    assert image_mismatch(found).startswith("session_image: 'other:1' is not the same on all agents: ")
+    images_by_agent = {"agent1": {IMAGE: LOADED, "other:1": LOADED}, "agent2": {IMAGE: LOADED, "other:1": OTHER}}
+    assert image_mismatch(images_by_agent).startswith("session_image: 'other:1' is not the same on all agents: ")

@@ -71,9 +71,9 @@ def test_a_dataclass_becomes_what_json_has_and_comes_back() -> None:
 
 def test_what_is_made_shares_nothing_with_the_data() -> None:
     paid, notes = {"b": 1}, {"c": 2}
-    made = car(paid=paid, notes=notes)
+    parsed = car(paid=paid, notes=notes)
     paid["b"] = notes["c"] = 3
-    assert (made.paid, made.notes) == ({"b": 1}, {"c": 2})
+    assert (parsed.paid, parsed.notes) == ({"b": 1}, {"c": 2})
 
 
 def test_a_field_with_a_default_may_be_missing() -> None:
@@ -87,13 +87,13 @@ def test_a_whole_number_is_a_number() -> None:
 
 def test_text_of_a_subclass_is_text_and_stays_what_it_is() -> None:
     name = Text("a")
-    made = car(name=name, spare={"size": 16, "maker": Text("x")}, owners={Text("7"): Text("d")})
-    assert made.name is name
-    assert (made.spare, made.owners) == (Wheel(16, "x"), {7: "d"})
+    parsed = car(name=name, spare={"size": 16, "maker": Text("x")}, owners={Text("7"): Text("d")})
+    assert parsed.name is name
+    assert (parsed.spare, parsed.owners) == (Wheel(16, "x"), {7: "d"})
 
 
 @pytest.mark.parametrize(
-    ("changes", "wrong"),
+    ("changes", "problem"),
     [
         ({"name": 1}, "name must be text"),
         ({"name": None}, "name must be text"),
@@ -123,10 +123,10 @@ def test_text_of_a_subclass_is_text_and_stays_what_it_is() -> None:
     ],
     ids=repr,
 )
-def test_what_is_damaged_is_named_and_not_shown(changes: dict[str, Any], wrong: str) -> None:
+def test_what_is_damaged_is_named_and_not_shown(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(DataError) as refused:
         car(**changes)
-    assert str(refused.value) == f"the car is damaged: {wrong}"
+    assert str(refused.value) == f"the car is damaged: {problem}"
 
 
 @pytest.mark.parametrize("name", ["name", "wheels", "notes"])
