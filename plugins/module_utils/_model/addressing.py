@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Subnets, addresses, MACs, network identifiers and MTUs of session networks, from what the agents have in use."""
+"""Select subnets, addresses, MACs, VNIs and MTUs of session networks that are not in use on any agent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ VXLAN_OVERHEAD_V4 = 50
 # As over IPv4, with the 40 bytes of an IPv6 header.
 VXLAN_OVERHEAD_V6 = 70
 
-# What every link must carry for IPv6 (RFC 8200); below it frameworks meet paths that nobody has tested.
+# The minimum MTU of IPv6 links (RFC 8200); smaller ones are rarely tested by frameworks.
 MIN_MTU = 1280
 
 DEFAULT_MTU = 1500
 
 
 def pick_subnet(pool: str, containers: int, used: Iterable[str], seed: str) -> str | None:
-    """Return the smallest IPv4 subnet of ``pool`` for that many containers that overlaps nothing in ``used``.
+    """Return the smallest IPv4 subnet of ``pool`` for that many containers that overlaps no network in ``used``.
 
-    A subnet holds the network address, one that the engine keeps as gateway, the containers, and the broadcast
-    address. The search begins at a place derived from ``seed``, so that two operators at once rarely want the same.
-    ``None``: the pool is exhausted.
+    A subnet holds the network address, the gateway address of the engine, the containers and the broadcast address.
+    The search begins at an offset derived from ``seed``, so that concurrent runs rarely select the same subnet.
+    Returns ``None`` if the pool is exhausted.
     """
     network = ipaddress.IPv4Network(pool)
     prefix = 32 - (containers + 2).bit_length()
@@ -45,7 +45,7 @@ def pick_subnet(pool: str, containers: int, used: Iterable[str], seed: str) -> s
 
 
 def pick_vni(first: int, last: int, used: Collection[int], seed: str) -> int | None:
-    """Return a VXLAN network identifier from ``first`` to ``last`` that is not used; ``None`` where none is left."""
+    """Return an unused VXLAN network identifier from ``first`` to ``last``; ``None`` if all are used."""
     span = last - first + 1
     start = _hash(seed) % span
     taken = {vni for vni in used if first <= vni <= last}
@@ -54,7 +54,7 @@ def pick_vni(first: int, last: int, used: Collection[int], seed: str) -> int | N
 
 
 def free_ports(first: int, last: int, used: Collection[int], seed: str) -> Iterator[int]:
-    """Give each port from ``first`` to ``last`` that is not used, beginning at a place derived from ``seed``."""
+    """Yield each unused port from ``first`` to ``last``, beginning at an offset derived from ``seed``."""
     span = last - first + 1
     start = _hash(seed) % span
     candidates = (first + (start + offset) % span for offset in range(span))
@@ -62,27 +62,27 @@ def free_ports(first: int, last: int, used: Collection[int], seed: str) -> Itera
 
 
 def upper_half(subnet: str) -> str:
-    """Return the half of a subnet that has the higher addresses."""
+    """Return the upper half of a subnet."""
     return str(list(ipaddress.IPv4Network(subnet).subnets())[1])
 
 
 def address_of(subnet: str, rank: int) -> str:
-    """Return the address of the container of that zero-based rank; the engine keeps the first one of the subnet."""
+    """Return the address of the container of that zero-based rank; the first host address is the gateway."""
     return str(ipaddress.IPv4Network(subnet)[rank + 2])
 
 
 def mac_of(address: str) -> str:
-    """Return the MAC of an IPv4 address: locally administered, unicast, its last four bytes the address."""
+    """Return the MAC for an IPv4 address: locally administered, unicast, with the address as its last four bytes."""
     return "02:ba:" + ":".join(f"{byte:02x}" for byte in ipaddress.IPv4Address(address).packed)
 
 
 def vxlan_mtu(underlays: Sequence[tuple[str, int]]) -> int:
-    """Return the MTU of an overlay on underlays of (address, MTU): the smallest, less what VXLAN adds to a frame."""
+    """Return the MTU of an overlay on underlays of (address, MTU): the smallest after VXLAN encapsulation."""
     return min(mtu - overhead(address) for address, mtu in underlays)
 
 
 def overhead(address: str) -> int:
-    """Return the bytes that VXLAN adds to a frame sent to that underlay address."""
+    """Return the bytes that VXLAN encapsulation adds to a frame sent to that underlay address."""
     return VXLAN_OVERHEAD_V6 if is_ipv6(address) else VXLAN_OVERHEAD_V4
 
 
@@ -104,12 +104,12 @@ def is_address(text: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands in front of a port, in URLs too: an IPv6 address in brackets, all else as it is."""
+    """Return a host in the form used before a port and in URLs: an IPv6 address is put in brackets."""
     return f"[{host}]" if is_ipv6(host) else host
 
 
 def collapse(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Return as few networks as hold exactly these IPv4 and IPv6 addresses, those of IPv4 first."""
+    """Return the minimal list of networks that cover exactly these addresses, IPv4 before IPv6."""
     networks = [ipaddress.ip_network(address) for address in addresses]
     v4 = ipaddress.collapse_addresses(network for network in networks if isinstance(network, ipaddress.IPv4Network))
     v6 = ipaddress.collapse_addresses(network for network in networks if isinstance(network, ipaddress.IPv6Network))
@@ -121,7 +121,7 @@ def _hash(seed: str) -> int:
 
 
 def _used_ranges(first: int, last: int, used: Iterable[str]) -> list[tuple[int, int]]:
-    """Return the used address ranges that lie within the pool, sorted by their first address."""
+    """Return the used address ranges that overlap the pool, sorted by their first address."""
     ranges = []
     for text in used:
         network = ipaddress.ip_network(text, strict=False)
@@ -133,7 +133,7 @@ def _used_ranges(first: int, last: int, used: Iterable[str]) -> list[tuple[int, 
 
 
 def _next_free(start: int, last: int, step: int, taken: Sequence[tuple[int, int]]) -> int | None:
-    """Return the first multiple of ``step`` from ``start`` whose whole step is free, walking over the taken ranges."""
+    """Return the first address from ``start``, in steps of ``step``, whose whole step is free."""
     position = start
     for low, high in taken:
         if high < position:

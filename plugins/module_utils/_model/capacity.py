@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How much room an agent has: how often it can still hold some containers that go together."""
+"""Compute how many more containers, or bundles of containers, fit on an agent."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ UNLIMITED = 1 << 30
 
 
 class HasCapacity(Protocol):
-    """The part of an agent's facts that says what it can still hold."""
+    """The part of an agent's facts that determines its free capacity."""
 
     @property
     def free(self) -> Mapping[str, int]:
-        """What is left of each slot."""
+        """The free amount of each slot."""
 
     @property
     def online_cpu_count(self) -> int:
-        """How many cores one container can have at most."""
+        """The maximum number of cores of one container."""
 
     @property
     def containers(self) -> int:
-        """How many containers it holds."""
+        """The number of containers on the agent."""
 
     @property
     def max_containers(self) -> int:
-        """How many it may hold; 0 for no limit."""
+        """The maximum number of containers; 0 for no limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
-    """Containers that go together: what they ask in all, the cores of the widest, and how many they are."""
+    """Containers that are placed on one agent together: their total request, largest core count and number."""
 
     amounts: tuple[tuple[str, int], ...]
     max_cpus_per_container: int
@@ -45,14 +45,14 @@ class Bundle:
 
     @classmethod
     def of(cls, requests: Iterable[tuple[Mapping[str, int], int]]) -> Bundle:
-        """Return the bundle of (request of one container, how many of them)."""
+        """Return the bundle for pairs of (request of one container, number of containers)."""
         normalized = [(schedulable_slots(request), count) for request, count in requests]
         total: dict[str, int] = {}
         for slot, amount in (
             (slot, amount * count) for request, count in normalized for slot, amount in request.items()
         ):
             total[slot] = total.get(slot, 0) + amount
-        # Accelerators first: where they are scarce, the first look at an agent is the last.
+        # Accelerators first: where they are scarce, the first comparison rules most agents out.
         amounts = sorted(total.items(), key=lambda item: (item[0] in ("cpu", "mem"), item[0]))
         widest = max((request.get("cpu", 0) for request, _count in normalized), default=0)
         return cls(tuple(amounts), widest, sum(count for _request, count in normalized))
@@ -69,7 +69,7 @@ class Bundle:
         ]
 
     def capacities(self, agents: Iterable[HasCapacity]) -> list[int]:
-        """Return for each agent how often it can hold the whole bundle."""
+        """Return for each agent how many times the whole bundle fits."""
         amounts, widest, containers = self.amounts, self.max_cpus_per_container, self.containers
         capacities = []
         for agent in agents:
@@ -92,7 +92,7 @@ class Bundle:
 
 
 def schedulable_slots(request: Mapping[str, int]) -> dict[str, int]:
-    """Shared memory is a part of memory and is counted there; a slot of amount zero never stands in the way."""
+    """Return the slots that limit placement: without zero amounts, and without shared memory, a part of memory."""
     return {slot: amount for slot, amount in request.items() if amount and slot != "shmem"}
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One difference between what is and what should be: the unit of every diff and of check mode."""
+"""A difference between the current and the desired state: the unit of diffs and check mode."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """``subject`` goes from ``before`` to ``after``; ``None`` stands for "is not there".
+    """A change of ``subject`` from ``before`` to ``after``; ``None`` means absent.
 
-    Neither text may hold a secret: both are shown with ``--diff`` and written to logs.
+    Neither text may contain a secret: both are shown with ``--diff`` and written to logs.
     """
 
     subject: str
@@ -23,7 +23,7 @@ class Change:
 
 
 def as_diff(changes: Iterable[Change]) -> dict[str, str]:
-    """Return changes in the form of Ansible's ``diff``: two texts with one line for each subject."""
+    """Return changes in the format of Ansible's ``diff``: two texts with one line for each subject."""
     listed = list(changes)
     return {
         "before": "".join(f"{change.subject}: {change.before}\n" for change in listed if change.before is not None),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Devices of agents, and what one container has to itself."""
+"""Devices of agents, and the cores and devices that are pinned to one container."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ HOST_SLOTS = frozenset({"cpu", *BYTE_SLOTS})
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One of what a slot counts. ``numa`` is the number of its NUMA node; ``None``, unknown, is near every node.
+    """One device of a slot. ``numa`` is its NUMA node; ``None`` (unknown) counts as near every node.
 
-    ``id`` is the paths of the device nodes that it consists of, joined by commas, or the UUID of an NVIDIA GPU. It is
-    ``free`` unless a container has it.
+    ``id`` is the comma-separated list of its device nodes, or the UUID of an NVIDIA GPU. A device is ``free`` unless
+    it is assigned to a container.
     """
 
     slot: str
@@ -31,7 +31,7 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class PinnedResources:
-    """What one container has to itself: the numbers of its cores, and the ids of its devices by slot."""
+    """The cores (by number) and devices (ids by slot) that one container uses exclusively."""
 
     cpus: list[int] = dataclasses.field(default_factory=list)
     devices: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -43,9 +43,9 @@ class PinnedResources:
 
 
 def device_nodes(device_ids: Iterable[str]) -> list[str]:
-    """Return the paths of the nodes that devices consist of, each once: several may share one.
+    """Return the device nodes of devices without duplicates: devices may share a node.
 
-    An NVIDIA GPU has none here; its own runtime knows them.
+    NVIDIA GPUs have none here; NVIDIA's runtime adds their nodes.
     """
     return list(
         dict.fromkeys(path for device_id in device_ids if device_id.startswith("/") for path in device_id.split(","))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The environment of containers: what the session sets, and what is derived for distributed training."""
+"""The environment of containers: variables of the session, and derived ones for distributed training."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .session import preopen_ports, service_ports
 
 DEFAULT_MASTER_PORT = 29500
 
-# What tells Open MPI its networks: for its daemons up to version 4, for data, for its daemons from version 5 on.
+# Prefixes of the variables that select Open MPI's networks: daemons up to version 4, data, daemons from version 5 on.
 #
-# Each is completed by ``include`` or ``exclude``, and Open MPI refuses to have both. Without them it takes the default
-# network too, at which containers do not meet.
+# ``include`` or ``exclude`` is appended; Open MPI rejects both together. Without them it also uses the default network,
+# where containers cannot reach each other.
 MPI_SELECTIONS = ("OMPI_MCA_oob_tcp_if_", "OMPI_MCA_btl_tcp_if_", "PRTE_MCA_prte_if_")
 
-# What depends on others, and so is derived again once the user's bootstrap script has changed these.
+# Variables that depend on others and are derived again after the user's bootstrap script, which may change those.
 REDERIVED_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
@@ -31,7 +31,7 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}")
 def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
     """Return the ``BACKENDAI_*`` variables of one container, present in sessions of every size.
 
-    ``LOCAL_USER_ID`` and ``LOCAL_GROUP_ID`` are the ids of user work, where images look for them.
+    Images read the uid and gid of user work from ``LOCAL_USER_ID`` and ``LOCAL_GROUP_ID``.
     """
     roles = [peer.role for peer in plan.kernels]
     apps = plan.apps if kernel.rank == 0 else ()
@@ -58,12 +58,12 @@ def session_environment(plan: SessionPlan, kernel: Kernel) -> dict[str, str]:
 def build_environment(
     image: Mapping[str, str], explicit: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
 ) -> dict[str, str]:
-    """Return the whole environment of a container: the image's, then what is given, then what follows from both.
+    """Return the complete environment of a container: the image's, the explicit and the derived variables.
 
-    ``interface`` is the one at which the container meets the others, empty where it is not known before the start, and
-    ``networks`` are those at which all meet, comma-separated.
-    What is derived never replaces a value that the image or the user has set, unless that value is empty, and is
-    left out in sessions of one. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` belong to launchers such as torchrun.
+    ``interface`` is the container's interface on the session network, empty if it is not known before the start.
+    ``networks`` are the session's networks, comma-separated. Derived variables never replace a non-empty value of the
+    image or the user, and are omitted in sessions of one container. ``WORLD_SIZE``, ``RANK`` and ``LOCAL_RANK`` are
+    left to launchers such as torchrun.
     """
     return {**image, **explicit, **derived_variables(image, explicit, interface, networks)}
 
@@ -71,9 +71,9 @@ def build_environment(
 def derived_variables(
     image: Mapping[str, str], explicit: Mapping[str, str], interface: str = SESSION_INTERFACE, networks: str = ""
 ) -> dict[str, str]:
-    """Return the part of :func:`complete` that follows from the rest.
+    """Return the derived part of :func:`build_environment`.
 
-    The entrypoint derives :data:`AGAIN` anew, by the same rules, after the user's bootstrap script.
+    The entrypoint derives :data:`REDERIVED_VARIABLES` again, by the same rules, after the user's bootstrap script.
     """
     merged = {**image, **explicit}
     if int(merged.get("BACKENDAI_CLUSTER_SIZE", "1")) <= 1:
@@ -85,10 +85,10 @@ def derived_variables(
 
 
 def training_environment(environment: Mapping[str, str], interface: str) -> dict[str, str]:
-    """Return what frameworks of distributed training look for, derived from the session's own variables.
+    """Return the variables that distributed training frameworks read, derived from the session's own variables.
 
-    ``TF_CONFIG`` gives each worker the base port plus its position, as TensorFlow's cluster resolver reads it. Raises
-    :class:`ValueError` where the image names a base port that is none.
+    ``TF_CONFIG`` gives each worker the base port plus its position, as TensorFlow's cluster resolver expects. Raises
+    :class:`ValueError` if the base port is not a valid port.
     """
     hosts = environment["BACKENDAI_CLUSTER_HOSTS"].split(",")
     rank = int(environment["BACKENDAI_CLUSTER_LOCAL_RANK"])
@@ -107,11 +107,11 @@ def training_environment(environment: Mapping[str, str], interface: str) -> dict
 
 
 def environment_text(environment: Mapping[str, str]) -> str:
-    """Return an environment as the text of a file: ``KEY=VALUE`` in each line."""
+    """Format an environment as a file with ``KEY=VALUE`` in each line."""
     return "".join(f"{name}={value}\n" for name, value in environment.items())
 
 
 def parse_environment(text: str) -> dict[str, str]:
-    """Return the variables of the text of an environment file, where ``#`` begins a comment line."""
+    """Parse the text of an environment file; lines that begin with ``#`` are comments."""
     lines = (line for line in text.split("\n") if "=" in line and not line.lstrip().startswith("#"))
     return {key.strip(): value for key, _mark, value in (line.partition("=") for line in lines)}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is known of an agent: made there, sent as plain data, and made again on the control node."""
+"""The facts of an agent: collected there, sent as plain data, and parsed on the control node."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .network import Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .plan import SessionPlan
 
-# The UDP port of a swarm's overlays where `docker swarm init` was given no other.
+# The default UDP port of a swarm's overlays.
 DEFAULT_DATA_PATH_PORT = 4789
 
 
 @dataclasses.dataclass(frozen=True)
 class Swarm:
-    """An agent's place in a Docker Swarm: the id of its ``node``.
+    """An agent's membership of a Docker Swarm: the id of its ``node``.
 
-    ``nodes`` are the ids of those that are ready, and ``port`` is the UDP port of the swarm's overlays, where the agent
-    manages the swarm; other agents know neither.
+    ``nodes`` are the ids of the ready nodes, and ``port`` is the UDP port of the swarm's overlays. Only managers of the
+    swarm know both.
     """
 
     node: str
@@ -38,9 +38,9 @@ class Swarm:
 
 @dataclasses.dataclass(frozen=True)
 class SessionUsage:
-    """What a session takes on one agent. ``slots`` are bytes for memory, counts for the rest.
+    """The resources that a session uses on one agent. ``slots`` are bytes for memory, counts for the rest.
 
-    ``created_at`` is when the session was made, in seconds since the epoch.
+    ``created_at`` is in seconds since the epoch.
     """
 
     session_id: str
@@ -51,7 +51,7 @@ class SessionUsage:
 
     @classmethod
     def of(cls, agent: str, plan: SessionPlan) -> SessionUsage:
-        """Return what the session of that plan takes on ``agent``."""
+        """Return the usage of the session of that plan on ``agent``."""
         requests = [kernel.resources for kernel in plan.kernels_on(agent)]
         slots: dict[str, int] = {}
         for slot, amount in (item for request in requests for item in request.items()):
@@ -61,24 +61,24 @@ class SessionUsage:
 
 @dataclasses.dataclass(frozen=True)
 class AgentFacts:
-    """One agent as it describes itself; ``name`` is that of the inventory, which the agent need not know.
+    """The facts of one agent; ``name`` is its inventory name, which the agent need not know.
 
-    ``architecture`` is as images name it, ``engine`` the version of its Docker engine, ``kit`` that of its runtime kit,
-    and ``program`` the digest of the program that restores its sessions, ``None`` where it is not installed.
+    ``architecture`` is named as by images, ``engine`` is the version of the Docker engine, ``kit`` that of the runtime
+    kit, and ``program`` the digest of the program that restores sessions, ``None`` if it is not installed.
 
-    ``capacity`` and ``taken`` are slots: bytes for memory, counts for the rest; ``capacity`` has what is reserved for
-    the agent itself already taken off, and ``free`` is what is left, never negative. ``online_cpus`` are the numbers
-    of its cores, and ``online_cpu_count`` bounds one container, whatever the overcommit. ``max_containers`` 0 stands
-    for no limit. ``warnings`` are sentences for the operator.
+    ``capacity``, ``allocated`` and ``free`` are slots: bytes for memory, counts for the rest. ``capacity`` excludes
+    what is reserved for the agent itself; ``free`` is never negative. ``online_cpus`` are the numbers of its cores;
+    ``online_cpu_count`` limits one container, regardless of overcommit. ``max_containers`` is 0 for no limit.
+    ``warnings`` are sentences for the operator.
 
-    ``addresses`` are those at which the agent itself can be reached, of both families, and ``udp_ports`` says who uses
-    a UDP port there that is not ours. ``tcp_ports`` are the TCP ports that somebody listens at or a session has
-    claimed, and ``allow_host_network`` says whether containers may share the agent's own network. ``networks`` are the
-    address ranges in use on the agent, ``vnis`` the VXLAN network identifiers. ``swarm`` is ``None`` for an agent that
-    is in none. ``infiniband`` says whether the agent has device nodes of InfiniBand.
+    ``addresses`` are the agent's own, of both families. ``udp_ports`` maps UDP ports that other software uses to its
+    name. ``tcp_ports`` are the TCP ports that are listened on or claimed by a session. ``allow_host_network`` is
+    whether containers may share the agent's network. ``networks`` are the address ranges in use on the agent, ``vnis``
+    the VXLAN network identifiers. ``swarm`` is ``None`` outside a swarm. ``infiniband`` is whether the agent has
+    InfiniBand device nodes.
 
-    ``images`` and ``missing_paths`` answer what was asked: the images by name, ``None`` for those that are not there,
-    and the folders that are not there. ``sessions`` are all that it holds.
+    ``images`` are the requested images by name, ``None`` if absent; ``missing_paths`` are the requested folders that do
+    not exist. ``sessions`` are all sessions on the agent.
     """
 
     name: str
@@ -111,7 +111,7 @@ class AgentFacts:
     online_cpu_count: int = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # No properties, because a decision looks at these of every agent, several times.
+        # Not properties, because each scheduling decision reads them several times for every agent.
         taken = self.allocated
         free = {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in self.capacity.items()}
         object.__setattr__(self, "free", free)
@@ -119,33 +119,33 @@ class AgentFacts:
 
     @functools.cached_property
     def session_usage(self) -> tuple[SessionUsage, ...]:
-        """What the sessions of this agent take: those that were given up hold nothing."""
+        """The usage of this agent's sessions; expired claims use nothing."""
         return tuple(SessionUsage.of(self.name, session.plan) for session in self.sessions if not session.expired)
 
     @functools.cached_property
     def latest_session(self) -> float:
-        """When the newest session of this agent was made, in seconds since the epoch; 0 where it has none."""
+        """The creation time of this agent's newest session, in seconds since the epoch; 0 without sessions."""
         return max((session.plan.created_at for session in self.sessions), default=0.0)
 
     @property
     def tunnel_ports(self) -> frozenset[int]:
-        """The UDP ports of its sessions' VXLANs."""
+        """The UDP ports of the VXLANs of this agent's sessions."""
         networks = [session.plan.network for session in self.sessions]
         return frozenset(network.port for network in networks if network and network.port)
 
     def offers(self, slot: str) -> bool:
-        """Return whether this agent has any of ``slot`` at all."""
+        """Return whether this agent has any capacity of ``slot``."""
         return self.capacity.get(slot, 0) > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as plain data, without the name, which is not the agent's to say."""
+        """Return the facts as plain data, without the name: that is defined by the inventory."""
         return {key: value for key, value in to_plain(self).items() if key != "name"}
 
     @classmethod
     def from_dict(cls, name: str, data: object) -> AgentFacts:
-        """Return the facts that :meth:`to_dict` gave on the agent of that inventory name.
+        """Parse the facts that :meth:`to_dict` returned on the agent of that inventory name.
 
-        Raises :class:`DataError`, one sentence that names the agent and the field, for data that is damaged.
+        Raises :class:`DataError`, one sentence with the agent and the field, for damaged data.
         """
         prefix = f"the facts of {name} are damaged"
         facts = from_plain(cls, {**data, "name": name} if isinstance(data, dict) else data, prefix)
@@ -156,7 +156,7 @@ class AgentFacts:
 
 
 def _find_invalid_value(facts: AgentFacts) -> str:
-    """Return what is wrong with values that are of their type; empty where nothing is."""
+    """Return the problem of the first value that has the right type but is invalid; empty if all are valid."""
     if facts.underlay and not _are_valid(ipaddress.ip_address, [facts.underlay.address]):
         return "underlay.address must be an IP address"
     if not _are_valid(ipaddress.ip_address, facts.addresses):

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files that are replaced as a whole, locks that processes hold, and the text of state files.
+"""Atomic file replacement, file locks, and the format of state files.
 
-That is JSON with the version of its form, so that a release knows what it cannot read.
+State files are JSON with a format version, so that a release detects files that it cannot read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def write_atomically(
     durable: bool = True,
     prepare: Callable[[int], None] | None = None,
 ) -> None:
-    """Replace a file, so that readers and crashes meet the old content or the new one, never a part.
+    """Replace a file atomically: after a crash, and for readers, it has either the old content or the new one.
 
-    Nobody else can read the new content before the file has its ``mode``. ``prepare`` is called with the open file
-    while that is still empty. With ``durable`` the content is on the disk before the old file is gone. What fails is
-    raised, and leaves nothing behind.
+    The new content is not readable by other users before the file has its ``mode``. ``prepare`` is called with the
+    descriptor of the file while that is empty. With ``durable`` the content is on the disk before the old file is
+    replaced. On errors, the temporary file is removed.
     """
     handle, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
     try:
@@ -54,10 +54,10 @@ def write_atomically(
 
 @contextlib.contextmanager
 def locked(path: Path, timeout: float | None = None, *, create: bool = False) -> Iterator[int | None]:
-    """Hold the lock (flock) of a file or folder, and give its open descriptor; a process that dies lets go by itself.
+    """Hold the lock (flock) of a file or folder and yield its descriptor; the kernel releases it if the process dies.
 
-    Another holder is waited for as long as it takes, or for so many ``seconds``: then ``None`` is given. With
-    ``create`` the file is made where it is missing. Raises :class:`OSError` where it cannot be opened.
+    Waits for other holders, without ``timeout`` indefinitely; after ``timeout`` seconds it yields ``None``. With
+    ``create`` a missing file is created. Raises :class:`OSError` if it cannot be opened.
     """
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | (os.O_CREAT if create else 0)
     handle = os.open(path, flags, 0o600)
@@ -84,19 +84,19 @@ def _lock(handle: int, *, blocking: bool) -> bool:
     return True
 
 
-# Raised when a release can no longer read what the one before it wrote, or the other way round.
+# Increased by each release whose state files are not compatible with those of the previous release.
 VERSION = 1
 
 
 def dump_state(data: Mapping[str, Any], indent: int | None = None) -> str:
-    """Return plain data as the text of a state file."""
+    """Format plain data as a state file."""
     return json.dumps({"version": VERSION, **data}, indent=indent)
 
 
 def load_state(text: str | bytes) -> dict[str, Any]:
-    """Return the data of a state file. Files without a version are of the first one.
+    """Parse a state file. Files without a version have version 1.
 
-    Raises :class:`ValueError` for what is no mapping, and for a file of a newer release.
+    Raises :class:`ValueError` if the data is not a mapping or was written by a newer release.
     """
     data = json.loads(text)
     if not isinstance(data, dict):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A session as the facts of one of its agents have it, public SSH keys of its containers included."""
+"""A session as reported by one of its agents, with the public SSH keys of its containers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .plan import SessionPlan
 
 @dataclasses.dataclass(frozen=True)
 class PublicKeys:
-    """The public halves of one container, each ``ssh-ed25519 AAAA…`` without a comment."""
+    """The public keys of one container, each ``ssh-ed25519 AAAA…`` without a comment."""
 
     user: str
     host: str
@@ -22,9 +22,9 @@ class PublicKeys:
 
 @dataclasses.dataclass(frozen=True)
 class ContainerState:
-    """What a container is doing: its ``status`` in the engine's words, and the digest of the image that it runs.
+    """The state of a container: its ``status`` as reported by the engine, and the digest of its image.
 
-    One that has ended has an ``exit_code`` too, and ``finished_at`` in seconds since the epoch.
+    ``exit_code`` and ``finished_at``, in seconds since the epoch, are set once it has exited.
     """
 
     status: str
@@ -35,10 +35,10 @@ class ContainerState:
 
 @dataclasses.dataclass(frozen=True)
 class HeldSession:
-    """What one agent holds of a session: ``public_keys`` and ``containers`` are of those here, by hostname.
+    """The part of a session on one agent: ``public_keys`` and ``containers`` are those of the agent, by hostname.
 
-    ``request`` is the comparable form of what the user asked. A session that is not ``committed`` has not proven
-    itself yet; once it has ``expired``, the run that claimed it is taken to have given it up.
+    ``request`` is the normalized request of the user. A session is ``committed`` once its start has succeeded on all
+    agents. An uncommitted one that has ``expired`` counts as abandoned by the run that claimed it.
     """
 
     plan: SessionPlan

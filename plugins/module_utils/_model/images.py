@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images by name: the bits that each agent has of one, the same for all containers of a session, and its registry."""
+"""Images by name: their identity on each agent, which must be the same for a whole session, and their registry."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True)
 class ImageIdentity:
-    """An image as one agent has it: the engine's ``id`` of it, and the ``digest`` of the registry, or else the id.
+    """An image on one agent: its ``id`` in the engine, and its ``digest`` in the registry (otherwise the id).
 
-    ``reference`` is the name by which any agent gets the same bits, such as ``registry/pytorch@sha256:…``; empty where
-    the image did not come from the registry that its name says.
+    ``reference`` is a name that resolves to the same content on every agent, such as ``registry/pytorch@sha256:…``;
+    empty if the image was not pulled from the registry of its name.
     """
 
     id: str
@@ -23,19 +23,19 @@ class ImageIdentity:
     reference: str = ""
 
 
-# The images that agents have: by agent, then by name.
+# The images on agents: by agent, then by name.
 ImagesByAgent = Mapping[str, Mapping[str, ImageIdentity]]
 
 
 def images_from_dict(data: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dict[str, dict[str, ImageIdentity]]:
-    """Return what plain data says that agents have."""
+    """Parse the images of agents from plain data."""
     return {
         agent: {name: ImageIdentity(**identity) for name, identity in images.items()} for agent, images in data.items()
     }
 
 
 def pull_reference(name: str, images_by_agent: ImagesByAgent) -> str:
-    """Return what an agent that lacks an image pulls: what the others have, where that came from a registry."""
+    """Return the reference that an agent without the image pulls: that of the other agents, if they have one."""
     if "@" in name:
         return name
     references = sorted({images[name].reference for images in images_by_agent.values() if name in images} - {""})
@@ -43,9 +43,9 @@ def pull_reference(name: str, images_by_agent: ImagesByAgent) -> str:
 
 
 def image_mismatch(images_by_agent: ImagesByAgent) -> str:
-    """Return a sentence for the first image that is not the same on all agents; empty where there is none.
+    """Return an error message for the first image that differs between agents; empty if there is none.
 
-    Engines that keep images in different ways give one image different ids, so equal digests will do.
+    The id of an image depends on the engine's image store, so equal digests are sufficient.
     """
     for name in dict.fromkeys(name for images in images_by_agent.values() for name in images):
         identities = {agent: images[name] for agent, images in images_by_agent.items() if name in images}
@@ -60,7 +60,7 @@ def image_mismatch(images_by_agent: ImagesByAgent) -> str:
 
 
 def _short(digest: str) -> str:
-    """Return a digest as people tell them apart."""
+    """Return the abbreviated form of a digest, for messages."""
     algorithm, _colon, content = digest.partition(":")
     return f"{algorithm}:{content[:12]}…"
 
@@ -70,25 +70,25 @@ DOCKER_HUB = "docker.io"
 
 @dataclasses.dataclass(frozen=True)
 class Credential:
-    """Who reads from a registry; the password appears in no text that is made of this."""
+    """Credentials of a registry; the password is excluded from ``repr``."""
 
     username: str
     password: str = dataclasses.field(repr=False)
 
 
 def registry_of(image: str) -> str:
-    """Return the registry of an image, with its port; ``docker.io`` where the name has none, as Docker takes it."""
+    """Return the registry of an image, with its port; ``docker.io`` if the name has none, as in Docker."""
     return repository_of(image).partition("/")[0]
 
 
 def repository_of(image: str) -> str:
-    """Return the whole name of an image's repository: with its registry, without a tag or a digest."""
+    """Return the full name of an image's repository: with its registry, without tag and digest."""
     name = image.partition("@")[0]
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost" or first != first.lower()):
         first, rest = DOCKER_HUB, name
     first = _normalize_host(first)
-    # A colon after the last slash begins a tag: that of a port is in front of one.
+    # A colon after the last slash begins a tag; that of a port is always followed by a slash.
     path, slash, last = rest.rpartition("/")
     path = f"{path}{slash}{last.partition(':')[0]}"
     return f"{first}/library/{path}" if first == DOCKER_HUB and "/" not in path else f"{first}/{path}"

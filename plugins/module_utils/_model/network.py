@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The network that joins a session's containers, how its parts are called on agents, and where agents meet."""
+"""The network of a session, the names of its interfaces on agents, and the underlay of an agent."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ INTERFACE_PREFIX = "cluster"
 
 SESSION_INTERFACE = f"{INTERFACE_PREFIX}0"
 
-# How the bridges and VXLAN links of sessions are called on their agents.
+# Name prefixes of the bridges and VXLAN interfaces of sessions on their agents.
 BRIDGE_PREFIX, VXLAN_PREFIX = "bai-", "bax-"
 
-# The driver of a session whose agents are joined by an overlay of a Docker Swarm that is there already.
+# The driver of a session whose network is an overlay of an existing Docker Swarm.
 SWARM = "swarm"
 
-# The driver of a session whose containers share their agents' own network, and what the engine calls that network.
+# The driver of a session whose containers share their agents' network, and the engine's name of that network.
 HOST_NETWORK = "host"
 
-# The bridge of the network that every container joins beside its session's.
+# The bridge of the default network, which every container joins in addition to its session's.
 DEFAULT_BRIDGE = "backendai0"
 
 
@@ -31,7 +31,7 @@ class Network:
     """The session's network. ``vni`` and ``port`` are those of the VXLAN, ``None`` on a private bridge.
 
     ``bridge`` and ``link`` are names of interfaces on the agents; ``mtu`` is in bytes. The agents' own network (driver
-    ``host``) has none of these but an MTU. An overlay of Docker Swarm has a subnet, and the ``manager`` that makes it.
+    ``host``) has only an MTU. A Docker Swarm overlay has a subnet, and the ``swarm_manager`` that creates it.
     """
 
     driver: str
@@ -46,7 +46,7 @@ class Network:
 
 
 def vxlan_link_name(session_id: str) -> str:
-    """Return the name of a session's VXLAN link, the same on every agent; names of links have 15 characters at most."""
+    """Return the name of a session's VXLAN link on every agent; Linux allows 15 characters at most."""
     return f"{VXLAN_PREFIX}{_short_id(session_id)}"
 
 
@@ -56,10 +56,10 @@ def _short_id(session_id: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Underlay:
-    """Where an agent meets its peers: its IPv4 or IPv6 address, and the interface that has it with its MTU in bytes.
+    """The underlay of an agent: its IPv4 or IPv6 address towards other agents, and the interface with its MTU in bytes.
 
-    ``mac`` is that of the interface, empty where it has none. ``public_key`` is that of a WireGuard interface, and
-    ``endpoint`` (``address:port``) where its peers reach that; both are empty for an underlay that is not encrypted.
+    ``mac`` is that of the interface, empty if it has none. ``public_key`` and ``endpoint`` (``address:port``) are those
+    of a WireGuard interface, empty if the underlay is not encrypted.
     """
 
     address: str

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Dataclasses as plain data, and back: what they are made of is the only schema of what is sent and stored of them.
+"""Convert dataclasses to plain data and back: their fields are the only schema of what is sent and stored.
 
 The type of a field is ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a ``tuple[X, ...]``,
 ``list[X]``, ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them ``| None``.
@@ -22,13 +22,13 @@ from .errors import ClusterError
 T = TypeVar("T")
 
 _EXACT = frozenset({str, int, float, bool, type(None)})
-"""The Python types of values that are plain data as they are."""
+"""The Python types of values that need no conversion."""
 
 
 class _Type(NamedTuple):
-    """A type of plain data: what reads a value of it, and the Python types of which a value need not be read.
+    """A type of plain data: the function that reads a value, and the Python types that need no conversion.
 
-    Those are exact types, because Ansible has text of a subclass: other values are read, one by one.
+    These types are compared exactly, because Ansible's text is of a subclass of ``str``.
     """
 
     read: Callable[[Any], Any]
@@ -36,24 +36,24 @@ class _Type(NamedTuple):
 
 
 class DataError(ClusterError, ValueError):
-    """Plain data is not of its dataclass; the message names the field and says what it must be, never what it is."""
+    """Plain data does not match its dataclass; the message contains the field and the expected type, not the value."""
 
 
 class _MismatchError(Exception):
-    """What is ``wrong`` with one value; ``path`` leads to it from the value that is read at the moment."""
+    """The ``problem`` of one value; ``path`` leads to it from the value that is being read."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(problem)
         self.problem, self.path = problem, path
 
     def within(self, step: str) -> _MismatchError:
-        """Return this, seen from the value that has the present one at ``step``."""
+        """Return this error with ``step`` in front of its path."""
         self.path = f"{step}{self.path}"
         return self
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value as JSON has it: a dataclass as a mapping, tuples as lists, sets as sorted lists, keys as text."""
+    """Convert a value to JSON types: a dataclass to a mapping, tuples to lists, sets to sorted lists, keys to text."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, dict):
@@ -70,10 +70,10 @@ def _plain_item(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], data: object, prefix: str) -> T:
-    """Return the dataclass of that ``kind`` from which :func:`to_plain` made ``data``.
+    """Convert the result of :func:`to_plain` back to the dataclass ``kind``.
 
-    Raises :class:`DataError`, one sentence that begins with ``what``, where a field is of another type, is not known,
-    or is missing and has no default.
+    Raises :class:`DataError`, one sentence that begins with ``prefix``, if a field has another type, is not known, or
+    is missing and has no default.
     """
     try:
         value: T = _type_of(kind).read(data)
@@ -86,7 +86,7 @@ _DATACLASSES: dict[type[Any], _Type] = {}
 
 
 def _type_of(kind: type[Any]) -> _Type:
-    """Return a dataclass as a type: made once for each, because the facts of a cluster have a million values."""
+    """Return the type of a dataclass; cached, because the facts of a cluster have a million values."""
     if kind not in _DATACLASSES:
         scope = vars(sys.modules[kind.__module__])
         fields = [
@@ -103,7 +103,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _type(hint: ast.expr, scope: Mapping[str, Any]) -> _Type:
-    """Return the type that an annotation names: from its text, because Python 3.9 cannot evaluate ``X | None``."""
+    """Return the type of an annotation, from its text: Python 3.9 cannot evaluate ``X | None``."""
     name = ast.unparse(hint)
     if name in _LEAVES:
         return _LEAVES[name]
@@ -168,7 +168,7 @@ def _read_each(item: _Type, pairs: Iterable[tuple[Any, Any]], step: Callable[[An
 
 
 def _path_step(key: object) -> str:
-    """Return the step to what a mapping has at a key, which may be anything, and as long as it likes."""
+    """Return the path step for a key of a mapping; keys that are no identifiers are quoted and truncated."""
     text = str(key)
     return f".{text}" if text.isidentifier() and len(text) <= 40 else f"[{text[:40]!r}]"
 
@@ -198,7 +198,7 @@ def _read_bool(value: Any) -> bool:
 
 
 def _read_number(key: Any) -> int:
-    """Return the number that JSON has as the text of a key."""
+    """Parse a number that is the key of a JSON object, and so text."""
     try:
         return int(str(key))
     except ValueError:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The decided session: who runs what where, under which names and addresses. It holds no secret."""
+"""The plan of a session: its containers with their agents, names and addresses. It contains no secrets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .session import ALL, MAIN, MAIN1, SSH_PORT, App, Mount, PublishedPort
 class Kernel:
     """One container of the session.
 
-    ``resources`` are bytes for memory, counts for the rest. ``address`` and ``mac`` are on the session network, absent
-    in a session of one. On the agents' own network the address is the agent's, there is no ``mac``, and ``ssh_port``
-    tells the containers of one agent apart.
+    ``resources`` are bytes for memory, counts for the rest. ``address`` and ``mac`` are on the session network; both
+    are ``None`` in a session of one container. On the agents' own network ``address`` is the agent's, ``mac`` is
+    ``None``, and each container of an agent has its own ``ssh_port``.
     """
 
     id: str
@@ -41,14 +41,15 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class SessionPlan:
-    """Everything that is decided about a session.
+    """All decisions about a session.
 
-    ``underlays`` is where its agents meet, empty where they need not. ``agent_addresses`` are the networks that make up
-    the addresses of all agents that were known when it was planned: containers reach none of them. ``command`` is the
-    text of a batch session's shell command, empty for others; ``failure_policy`` says what follows when a container
-    dies. ``user`` is whose share it counts to. ``command_scope`` says which containers run the command, ``uid`` and
-    ``gid`` are those of user work, and with ``infiniband`` every container has the agent's ``/dev/infiniband``. What
-    main1's agent has ``published`` is for ``gateways``, the addresses that gateways come from.
+    ``underlays`` are those of its agents, empty if the containers of different agents need no connection.
+    ``agent_addresses`` are networks that cover the addresses of all agents known at planning time: containers cannot
+    reach them. ``command`` is the shell command of a batch session, empty for others, and ``command_scope`` selects the
+    containers that run it. ``failure_policy`` is the reaction to the failure of a container. The session counts towards
+    the share of ``user``. ``uid`` and ``gid`` are those of user work. With ``infiniband`` every container has the
+    agent's ``/dev/infiniband``. The ``published`` ports of main1 on its agent accept connections from ``gateways``, the
+    source addresses of gateways.
     """
 
     id: str
@@ -75,7 +76,7 @@ class SessionPlan:
 
     @property
     def agents(self) -> list[str]:
-        """The agents that take part, in rank order; one that has no container but makes their network is the last."""
+        """The agents of the session in rank order; a swarm manager without containers is the last."""
         manager = [self.network.swarm_manager] if self.network and self.network.swarm_manager else []
         return list(dict.fromkeys([*(kernel.agent for kernel in self.kernels), *manager]))
 
@@ -89,13 +90,13 @@ class SessionPlan:
         return [kernel for kernel in self.kernels if kernel.agent == agent]
 
     def runs_command(self, hostname: str) -> bool:
-        """Return whether a container runs the session's command, and ends with it."""
+        """Return whether a container runs the session's command, and exits with it."""
         return bool(self.command) and (self.command_scope == ALL or hostname == MAIN1)
 
     def interface_on(self, agent: str) -> str:
-        """Return the interface at which containers on ``agent`` meet the others, by its name inside of them.
+        """Return the name of the session interface inside containers on ``agent``.
 
-        Docker Swarm names it when a container starts: then it is empty.
+        It is empty with Docker Swarm, which chooses the name when a container starts.
         """
         if self.network is not None and self.network.swarm_manager:
             return ""
@@ -103,41 +104,41 @@ class SessionPlan:
 
     @property
     def shares_host_network(self) -> bool:
-        """Whether containers share their agents' own network."""
+        """Whether containers share their agents' network."""
         return self.network is not None and self.network.driver == HOST_NETWORK
 
     @property
     def networks(self) -> str:
-        """The networks at which all containers meet, comma-separated, such as ``10.128.3.0/29``; empty without one."""
+        """The networks of the containers' session addresses, such as ``10.128.3.0/29``, comma-separated, or empty."""
         if self.network is None:
             return ""
         hosts = dict.fromkeys(f"{kernel.address}/32" for kernel in self.kernels)
         return self.network.subnet or ",".join(hosts)
 
     def host_ports(self, agent: str) -> list[int]:
-        """Return the ports of the agent's own network at which containers of the session listen, in rank order."""
+        """Return the SSH ports of containers that share the agent's network, in rank order."""
         return [kernel.ssh_port for kernel in self.kernels_on(agent) if self.shares_host_network]
 
     def published_on(self, agent: str) -> tuple[PublishedPort, ...]:
-        """Return what an agent publishes of main1; nothing where that is on another one."""
+        """Return the published ports of main1 if it is on ``agent``."""
         return self.published if agent == self.kernels[0].agent else ()
 
     def tcp_ports(self, agent: str) -> list[int]:
-        """Return all TCP ports that the session has on an agent, each of them once."""
+        """Return all TCP ports that the session uses on an agent, without duplicates."""
         published = [published_port.host_port for published_port in self.published_on(agent)]
         return list(dict.fromkeys([*self.host_ports(agent), *published]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data; :meth:`from_dict` gives it back."""
+        """Return the plan as plain data, which :meth:`from_dict` reads."""
         return to_plain(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionPlan:
-        """Return the plan that :meth:`to_dict` wrote. Raises :class:`DataError` for what it did not."""
+        """Parse the plan that :meth:`to_dict` returned. Raises :class:`DataError` for damaged data."""
         return from_plain(cls, data, "the plan of a session is damaged")
 
     def lines(self) -> list[str]:
-        """Return the plan for people, a line for each thing that would be made."""
+        """Return the plan as text: a line each for the session, its network and its containers."""
         images = ", ".join(self.images)
         text = [f"session {self.name}: {self.cluster_mode}, {len(self.kernels)} containers of {images}"]
         if self.network:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sets of port numbers as people write them: ``22,80,8000-9000``."""
+"""Parse and format sets of port numbers such as ``22,80,8000-9000``."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 def parse_ranges(text: str) -> Ranges:
-    """Return the ranges that a text names. Raises :class:`ValueError` with what is allowed."""
+    """Parse ranges. Raises :class:`ValueError` with the expected format."""
     return _merge_ranges(_parse_range(word.strip()) for word in text.split(","))
 
 
 def ranges_of(ports: Iterable[int]) -> Ranges:
-    """Return the ranges that hold exactly these ports."""
+    """Return the ranges that contain exactly these ports."""
     return _merge_ranges((port, port) for port in ports)
 
 
 def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
-    """Return ranges as they are written."""
+    """Format ranges as :func:`parse_ranges` reads them."""
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def count(ranges: Ranges) -> int:
-    """Return how many ports there are in all."""
+    """Return the total number of ports."""
     return sum(last - first + 1 for first, last in ranges)
 
 
 def iter_ports(ranges: Ranges) -> Iterator[int]:
-    """Return every port, ascending."""
+    """Yield every port, ascending."""
     return (port for first, last in ranges for port in range(first, last + 1))
 
 
 def chunks(ranges: Ranges, size: int) -> list[Ranges]:
-    """Return the same ports in parts of at most ``size``."""
+    """Split ranges into parts of at most ``size`` ports."""
     parts: list[list[tuple[int, int]]] = [[]]
     room = size
     for first, last in ranges:

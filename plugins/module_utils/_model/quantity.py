@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Quantities of slots: counts, and bytes written the way people write them."""
+"""Parse and format quantities of slots: counts, and bytes with units."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fractions import Fraction
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
 
-# Slots counted in bytes; every other slot is a whole number of things.
+# Slots counted in bytes; every other slot is a count.
 BYTE_SLOTS = frozenset({"mem", "shmem"})
 
 
 def parse_bytes(value: object) -> int:
-    """Return the bytes that ``value`` names: an integer, or text such as ``512m`` or ``1.5g`` (binary units).
+    """Parse a number of bytes: an integer, or text such as ``512m`` or ``1.5g`` (binary units).
 
     Raises :class:`ValueError` for anything else, negative numbers included.
     """
@@ -28,7 +28,7 @@ def parse_bytes(value: object) -> int:
 
 
 def parse_count(value: object) -> int:
-    """Return the whole number, zero or more, that ``value`` names.
+    """Parse a whole number, zero or more.
 
     Raises :class:`ValueError` for fractions, signs and anything that is not a number.
     """
@@ -38,12 +38,12 @@ def parse_count(value: object) -> int:
 
 
 def parse_slot(slot: str, value: object) -> int:
-    """Return the amount of ``slot`` that ``value`` names, in bytes for :data:`BYTE_SLOTS`, else a count."""
+    """Parse an amount of ``slot``: bytes for :data:`BYTE_SLOTS`, a count for others."""
     return parse_bytes(value) if slot in BYTE_SLOTS else parse_count(value)
 
 
 def format_slot(slot: str, amount: int) -> str:
-    """Return ``amount`` of ``slot`` as people write it; exact, so that :func:`parse_slot` gives it back."""
+    """Format ``amount`` of ``slot`` in its largest exact unit, as :func:`parse_slot` reads it."""
     if slot not in BYTE_SLOTS:
         return str(amount)
     for unit in ("t", "g", "m", "k"):
@@ -53,5 +53,5 @@ def format_slot(slot: str, amount: int) -> str:
 
 
 def format_slots(slots: dict[str, int]) -> str:
-    """Return slots as one phrase, such as ``cpu 4, mem 1g``."""
+    """Format slots as one phrase, such as ``cpu 4, mem 1g``."""
     return ", ".join(f"{slot} {format_slot(slot, amount)}" for slot, amount in slots.items())

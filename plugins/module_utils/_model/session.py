@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a request and a plan both speak of: roles, mounts, apps, published ports."""
+"""Elements that requests and plans share: roles, mounts, apps, published ports."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MAIN1 = f"{MAIN}1"
 # The scope of a command that every container runs.
 ALL = "all"
 
-# The states of a container that has ended, in the engine's words.
+# The engine's states of a container that has exited.
 STOPPED = ("exited", "dead")
 
-# How many lines of a log can be asked for.
+# The maximum number of log lines in one request.
 MAX_LINES = 100_000
 
-# What the way to main1's sshd is called, beside those to its apps.
+# The name of the published SSH port of main1, next to the names of its apps.
 SSH = "ssh"
 
-# Where the sshd of every container listens, unless it shares its agent's network.
+# The port of the sshd in every container, unless it shares its agent's network.
 SSH_PORT = 22
 
 
 @dataclasses.dataclass(frozen=True)
 class Mount:
-    """A folder of the agent that every container sees at ``target``."""
+    """A folder of the agent that is mounted in every container at ``target``."""
 
     source: str
     target: str
@@ -40,7 +40,7 @@ class Mount:
 
 @dataclasses.dataclass(frozen=True)
 class App:
-    """A service that main1 offers at ``port``. Without a ``command`` somebody else starts it, such as the image."""
+    """A service of main1 on ``port``. Without a ``command`` it is started by other means, such as the image."""
 
     name: str
     port: int
@@ -50,7 +50,7 @@ class App:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedPort:
-    """One way in: whoever reaches ``host_port`` at ``address``, which is the agent's, reaches ``port`` of main1.
+    """A port mapping: ``host_port`` on the agent's ``address`` leads to ``port`` of main1.
 
     ``name`` is that of the app, or ``ssh``.
     """
@@ -66,12 +66,12 @@ _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def is_session_id(text: str) -> bool:
-    """Return whether a text is the id of a session, and so may be the name of a file or folder: a UUID."""
+    """Return whether a text is the id of a session (a UUID), and so a safe name of a file or folder."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
 def service_ports(apps: Iterable[App]) -> str:
-    """Return the apps as the session's environment tells them: ``name:protocol:port``, comma-separated."""
+    """Format apps for the session's environment: ``name:protocol:port``, comma-separated."""
     return ",".join(f"{app.name}:{app.protocol}:{app.port}" for app in apps)
 
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From untyped variables to typed values: each function notes what is wrong and returns something to go on with.
+"""Validate variables and convert them to typed values; errors are collected, and a placeholder is returned.
 
-Ansible hands over strings where ``-e name=value`` was used and native types from YAML; both are taken.
+Ansible passes strings for ``-e name=value`` and native types from YAML; both are accepted.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _APP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
 class ValidationError(ClusterError, ValueError):
-    """The request cannot be met as it is written; the text holds one sentence for each problem."""
+    """The request is invalid; the message contains one sentence for each error."""
 
 
 class ValidationErrors:
-    """The sentences that say what is wrong with a request, in the order in which it was read."""
+    """The validation errors of a request, in the order in which they were found."""
 
     def __init__(self) -> None:
         self._sentences: list[str] = []
 
     def add(self, sentence: str) -> None:
-        """Note a sentence, without its full stop."""
+        """Add a sentence, without its full stop."""
         self._sentences.append(sentence)
 
     def add_invalid(self, option: str, value: object, reason: str) -> None:
-        """Note that ``option`` may not be ``value``, for ``reason`` ("must be …", "is not …")."""
+        """Add the error that ``value`` of ``option`` is invalid, with the ``reason`` ("must be …", "is not …")."""
         shown = repr(value)
-        # Long values are pasted ones, a private key by mistake among them.
+        # Long values may have been pasted by mistake, such as private keys.
         shown = shown if len(shown) <= 100 else f"{shown[:80]}…"
         self.add(f"{option}: {shown} {reason}" if value is not None else f"{option} is required")
 
     def raise_if_any(self) -> None:
-        """Raise :class:`ValidationError` where there is any problem."""
+        """Raise :class:`ValidationError` if there is any error."""
         if self._sentences:
             raise ValidationError(str(self))
 
@@ -79,7 +79,7 @@ def parse_session_name(problems: ValidationErrors, option: str, value: Any) -> s
 
 
 def parse_session_id(problems: ValidationErrors, option: str, value: Any) -> str:
-    """Return ``value`` as the id of a session, empty where there is none."""
+    """Return ``value`` as the id of a session; may be empty."""
     session_id = optional_string(problems, option, value)
     if session_id and not is_session_id(session_id):
         problems.add_invalid(option, value, "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
@@ -95,7 +95,7 @@ def parse_app_name(problems: ValidationErrors, option: str, value: Any) -> str:
 
 
 def choice(problems: ValidationErrors, option: str, value: Any, allowed: Sequence[str]) -> str:
-    """Return ``value`` where it is one of ``allowed``."""
+    """Return ``value``, which must be one of ``allowed``."""
     if value in allowed:
         return str(value)
     problems.add_invalid(option, value, f"must be one of {', '.join(allowed)}")
@@ -115,7 +115,7 @@ def integer(problems: ValidationErrors, option: str, value: Any, least: int, mos
 def number_range(
     problems: ValidationErrors, option: str, value: Any, least: int, most: int, example: str
 ) -> tuple[int, int]:
-    """Return the first and the last number of a range within ``least`` and ``most``; 0 and 0 for anything else."""
+    """Return the first and the last number of a range within ``least`` and ``most``; 0 and 0 if it is invalid."""
     text = string(problems, option, value)
     first, _dash, last = text.partition("-")
     if first.isdecimal() and last.isdecimal() and least <= int(first) <= int(last) <= most:
@@ -126,7 +126,7 @@ def number_range(
 
 
 def string_list(problems: ValidationErrors, option: str, value: Any, separator: str = ",") -> tuple[str, ...]:
-    """Return ``value`` as texts; a plain string is split at ``separator``."""
+    """Return ``value`` as a tuple of strings; a plain string is split at ``separator``."""
     listed = _parse_json(value)
     if isinstance(listed, str):
         listed = [part for part in listed.split(separator) if part.strip()]
@@ -139,7 +139,7 @@ def string_list(problems: ValidationErrors, option: str, value: Any, separator: 
 def list_of_mappings(
     problems: ValidationErrors, option: str, value: Any, allowed: Sequence[str]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the mappings that a list holds, each with its place for messages; unknown keys are refused."""
+    """Return the mappings of a list, each with its path for messages; unknown keys are rejected."""
     decoded = _parse_json(value)
     if isinstance(decoded, str) or not isinstance(decoded, Sequence):
         problems.add_invalid(option, value, "must be a list of mappings")
@@ -157,7 +157,7 @@ def list_of_mappings(
 
 
 def _parse_json(value: Any) -> Any:
-    """Return what JSON text holds, for values given as ``-e name='{…}'``; anything else as it is."""
+    """Return JSON text decoded, for values passed as ``-e name='{…}'``; other values unchanged."""
     if isinstance(value, str) and value.strip()[:1] in ("{", "["):
         try:
             return json.loads(value)
