@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What modules that run on hosts share: their options, and one place where failures end."""
+"""Shared options and error handling of the modules that run on hosts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def run_module(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
-    """Do the module's work and end it: with its result, or with one sentence for what went wrong."""
+    """Run a module and exit: with its result, or with an error message of one sentence."""
     try:
         result = act()
     except Exception as error:

@@ -220,7 +220,7 @@ def test_different_images_under_one_name_are_refused(
     )
     assert (
         f"session_image: '{NAME}' is not the same on all agents: {first_digest}… on agent1, {second_digest}… on agent2;"
-        " remove it there (docker rmi) or name it by its digest"
+        " remove the outdated one (docker rmi) or specify the image by its digest"
     ) in run.record["error"]
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The devices of an agent: GPUs as drivers and CDI specifications name them, and what the inventory declares."""
+"""Detect the devices of an agent: GPUs of drivers and CDI specifications, and devices declared in the inventory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NAME = re.compile(r"""^[\s-]*name:\s*["']?(GPU-[^\s"'#]+)""", re.MULTILINE)
 
 
 def named_gpus(folders: Iterable[str], root: Path = Path("/")) -> frozenset[str]:
-    """Return the UUIDs of the GPUs that a container can be given by CDI.
+    """Return the UUIDs of the GPUs that can be assigned to containers by CDI.
 
-    ``folders`` are those where the engine looks for specifications, below ``root``. A specification may name GPUs by
-    their number alone; those are not among them, for numbers change. What cannot be read names none.
+    ``folders`` are the engine's CDI specification directories, below ``root``. GPUs that a specification names only by
+    index are ignored, because indexes change. Specifications that cannot be read are ignored.
     """
     specs = (path for folder in folders for path in sorted((root / folder.lstrip("/")).glob("*")))
     return frozenset(uuid for path in specs for uuid in _read_gpu_uuids(path))
@@ -54,10 +54,10 @@ def _parse_yaml_spec(text: str) -> list[str]:
 
 CUDA, ROCM = "cuda.device", "rocm.device"
 QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
-# Seconds that a driver may take to answer.
+# Timeout of driver queries in seconds.
 TIMEOUT_SECONDS = 30
 
-# The program by which an engine gives GPUs to containers without CDI; it knows the driver ``nvidia`` only with it.
+# The hook that assigns GPUs to containers without CDI; the engine has the driver ``nvidia`` only if it is installed.
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
 
 INFINIBAND = "/dev/infiniband"
@@ -67,7 +67,7 @@ _GPU = re.compile(r"^(?P<uuid>GPU-\S+), (?P<domain>[0-9a-f]+):(?P<rest>\S+)$", r
 
 @dataclasses.dataclass(frozen=True)
 class Accelerators:
-    """Every device of an agent, and a sentence for each driver that would not tell of its own."""
+    """All devices of an agent, and warnings about drivers that failed and GPUs that cannot be used."""
 
     devices: list[Device]
     warnings: list[str]
@@ -76,12 +76,11 @@ class Accelerators:
 def find_accelerators(
     slots: Sequence[Mapping[str, Any]], root: Path = Path("/"), cdi_folders: Iterable[str] = ()
 ) -> Accelerators:
-    """Return the devices of the host below ``root``; ``slots`` are those that the inventory declares (``agent_slots``).
+    """Return the devices of the host below ``root``; ``slots`` are those declared in the inventory (``agent_slots``).
 
-    A declared slot replaces what would be detected under its name: without devices, it hides them. A driver that does
-    not answer offers nothing, and its GPUs are warned of. So are those of NVIDIA that the engine can give to nobody:
-    ``cdi_folders`` are where it looks for what CDI names. Raises :class:`ValueError` with one sentence for a
-    declaration that is not true here.
+    A declared slot replaces the detected devices of that name; without devices, it hides them. A driver that fails
+    yields a warning and no devices. NVIDIA GPUs that the engine cannot assign yield a warning too; ``cdi_folders`` are
+    its CDI specification directories. Raises :class:`ValueError` with one sentence for an invalid declaration.
     """
     declared = _parse_slots(slots, root)
     names = {slot["name"] for slot in slots}
@@ -92,13 +91,13 @@ def find_accelerators(
     except subprocess.TimeoutExpired:
         gpus, warnings = (
             [],
-            [f"nvidia-smi does not answer within {TIMEOUT_SECONDS} seconds, so this agent offers no {CUDA}"],
+            [f"nvidia-smi did not finish within {TIMEOUT_SECONDS} seconds, so this agent offers no {CUDA}"],
         )
     except subprocess.CalledProcessError as error:
-        gpus, warnings = [], [f"nvidia-smi fails ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
+        gpus, warnings = [], [f"nvidia-smi failed ({one_line(error.stdout)}), so this agent offers no {CUDA}"]
     unusable = _unusable_gpus([gpu.id for gpu in gpus], named_gpus(cdi_folders, root))
     if unusable:
-        reason = f"neither a CDI specification names them nor is {NVIDIA_HOOK} installed"
+        reason = f"no CDI specification contains them and {NVIDIA_HOOK} is not installed"
         warnings.append(
             f"{', '.join(unusable)}: {reason}, so this agent does not offer them: install nvidia-container-toolkit"
         )
@@ -106,14 +105,14 @@ def find_accelerators(
 
 
 def infiniband_nodes(root: Path = Path("/")) -> list[str]:
-    """Return the paths of the device nodes of InfiniBand, in order; the links that name them otherwise are left out."""
+    """Return the sorted paths of the InfiniBand device nodes, without symbolic links to them."""
     entries = sorted((root / INFINIBAND.lstrip("/")).rglob("*"))
     paths = [f"/{path.relative_to(root)}" for path in entries if not path.is_symlink()]
     return [path for path in paths if _is_node(path, root)]
 
 
 def _unusable_gpus(gpus: Iterable[str], cdi_gpus: Collection[str]) -> list[str]:
-    """Return the GPUs of NVIDIA that the engine cannot give to containers: ``named`` are those that CDI names."""
+    """Return the NVIDIA GPUs that the engine cannot assign to containers; it can assign ``cdi_gpus``."""
     return [] if shutil.which(NVIDIA_HOOK) else [gpu for gpu in gpus if gpu not in cdi_gpus]
 
 
@@ -121,17 +120,19 @@ def _parse_slots(slots: Iterable[Mapping[str, Any]], root: Path) -> list[Device]
     devices: dict[str, Device] = {}
     for slot in slots:
         if slot["name"] in HOST_SLOTS:
-            raise ValueError(f"agent_slots: {slot['name']} is counted on the host itself and cannot be declared")
+            raise ValueError(f"agent_slots: {slot['name']} is measured on the host and cannot be declared")
         for entry in slot["devices"]:
             device = _parse_device(slot["name"], entry, root)
             if device.id in devices:
-                raise ValueError(f"agent_slots: {device.id} is declared twice, and a device is in one container only")
+                raise ValueError(
+                    f"agent_slots: {device.id} is declared twice, but a device can only be in one container"
+                )
             devices[device.id] = device
     return list(devices.values())
 
 
 def _parse_device(slot: str, entry: Any, root: Path) -> Device:
-    """Return what one entry declares: a path, a list of paths, or a mapping of ``paths`` and ``numa``."""
+    """Parse one declared device: a path, a list of paths, or a mapping of ``paths`` and ``numa``."""
     declaration = entry if isinstance(entry, Mapping) else {"paths": entry}
     paths = [declaration["paths"]] if isinstance(declaration.get("paths"), str) else declaration.get("paths")
     numa = -1 if declaration.get("numa") is None else declaration["numa"]
@@ -140,7 +141,7 @@ def _parse_device(slot: str, entry: Any, root: Path) -> Device:
         raise ValueError(f"agent_slots: {entry!r} of {slot} {allowed}")
     for path in paths:
         if not _is_node(path, root):
-            raise ValueError(f"agent_slots: {path} of {slot} is not a device node here")
+            raise ValueError(f"agent_slots: {path} of {slot} is not a device node on this host")
     return Device(slot, ",".join(paths), _numa_or_none(numa))
 
 
@@ -152,7 +153,7 @@ def _find_cuda(root: Path) -> list[Device]:
     )
     devices = []
     for gpu in _GPU.finditer(completed.stdout):
-        # The tool writes the PCI domain with eight digits, the kernel with four unless it needs more.
+        # nvidia-smi prints the PCI domain with eight digits, the kernel with at least four.
         address = f"{int(gpu['domain'], 16):04x}:{gpu['rest'].lower()}"
         devices.append(Device(CUDA, gpu["uuid"], _read_numa_node(root / "sys/bus/pci/devices" / address)))
     return devices
@@ -165,7 +166,7 @@ def _find_rocm(root: Path) -> list[Device]:
         try:
             lines = (folder / "properties").read_text().splitlines()
         except PermissionError:
-            # The kernel does not tell of a GPU that this host may not use.
+            # The kernel hides the properties of GPUs that this host may not use.
             continue
         properties = dict(words for words in map(str.split, lines) if len(words) == 2)
         render = f"renderD{properties.get('drm_render_minor')}"
@@ -176,7 +177,7 @@ def _find_rocm(root: Path) -> list[Device]:
 
 
 def _is_node(path: Any, root: Path) -> bool:
-    # A comma would make two of the path: it is what joins paths in the id of a device.
+    # Commas separate the paths in the id of a device.
     if not isinstance(path, str) or not path.startswith("/") or "," in path:
         return False
     node = root / path.lstrip("/")
@@ -191,5 +192,5 @@ def _read_numa_node(folder: Path) -> int | None:
 
 
 def _numa_or_none(numa: int) -> int | None:
-    """Return the number of a NUMA node; the kernel says -1 where it does not know."""
+    """Return the number of a NUMA node; ``None`` for -1, the kernel's value for an unknown one."""
     return numa if numa >= 0 else None

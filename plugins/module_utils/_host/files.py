@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files with their whole content: read what is, compute the difference, write it."""
+"""Manage whole files: compare them with their desired content, and write it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._model.files import write_atomically
 
 @dataclasses.dataclass(frozen=True)
 class DesiredFile:
-    """A file with its whole content, ``None`` where it must not be there. ``secret`` keeps its content out of diffs."""
+    """A file and its content, ``None`` if it must be absent. ``secret`` excludes the content from diffs."""
 
     path: Path
     content: str | None
@@ -27,7 +27,7 @@ class DesiredFile:
 
 
 def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]:
-    """Return the files whose content or mode is not yet what it should be."""
+    """Return the files whose content or mode differs from the desired one, with their changes."""
     drifted = []
     for file in files:
         try:
@@ -42,9 +42,9 @@ def plan_files(files: Iterable[DesiredFile]) -> list[tuple[DesiredFile, Change]]
 
 
 def write_files(files: Iterable[DesiredFile], *, atomically: bool = False) -> None:
-    """Write or remove files: in place, so that containers see them through bind mounts, or else ``atomically``.
+    """Write or remove files: in place, or with ``atomically`` by replacement.
 
-    A bind mount of a single file follows the inode, not the name.
+    In-place writes are visible through bind mounts of single files, which follow the inode, not the name.
     """
     for file in files:
         if file.content is None:
@@ -59,13 +59,13 @@ def write_files(files: Iterable[DesiredFile], *, atomically: bool = False) -> No
 
 def _overwrite(path: Path, content: str, mode: int) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as stream:
-        # The umask has a say when a file is made, and an old file keeps its old mode.
+        # The mode of a new file is reduced by the umask, and an existing file keeps its mode.
         os.fchmod(stream.fileno(), mode)
         stream.write(content)
 
 
 def _diff_contents(before: str | None, after: str | None, secret: bool) -> tuple[str | None, str | None]:
-    """Return both contents for a diff: the lines that only one has, so that the file's name stands right above them."""
+    """Return both contents for a diff: only the lines that differ, directly below the file's name."""
     if secret:
         return (None if before is None else "(other content hidden)"), (None if after is None else "(content hidden)")
     if before is None or after is None:

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runtime kit: sshd, ssh and a shell of the agent's distribution, ready for any image.
+"""The runtime kit: sshd, ssh and a shell of the agent's distribution that run in any image.
 
 A kit is a folder ``<root>/<version>`` with ``bin``, ``lib``, ``libexec`` and ``shell``, mounted at
-``/opt/backendai`` in every container. Nothing in it touches the image's own C library: a program is
-called through the kit's own loader and finds the kit's own libraries. The version is a digest of
-every file, so a folder never changes under a running container; ``<root>/current`` names the newest.
+``/opt/backendai`` in every container. Its programs do not use the image's C library: they are started by
+the kit's loader with the kit's libraries. The version is a digest of all files, so a folder never changes
+under a running container; the link ``<root>/current`` points to the newest version.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ PROGRAMS = (
 
 SHEBANG = f"#!{MOUNT_POINT}/bin/busybox sh\n"
 
-# --argv0 keeps programs that look at their own name working. LD_PRELOAD names a library of the
-# image, built for the image's C library; LD_LIBRARY_PATH is overruled by --library-path.
+# Some programs depend on their name, hence --argv0. LD_PRELOAD would load a library that is built for
+# the image's C library; LD_LIBRARY_PATH is overridden by --library-path.
 WRAPPER = """\
 unset LD_PRELOAD
 exec {kit}/lib/ld.so --inhibit-cache --library-path {kit}/lib --argv0 {name} {kit}/libexec/{name} "$@"
@@ -55,12 +55,12 @@ _LOADER = re.compile(r"^\s*(?P<path>/\S+) \(0x[0-9a-f]+\)$")
 
 
 class KitBuildError(NotProvisionedError):
-    """Something that the kit is made of is missing; the message is one sentence for the operator."""
+    """A program or library of the kit is missing; the message is one sentence for the operator."""
 
 
 @dataclass(frozen=True)
 class LddResult:
-    """What a program asks the dynamic loader for: library name → file, and the loader itself."""
+    """The dynamic dependencies of a program: library name → file, and the loader."""
 
     libraries: Mapping[str, str]
     loader: str
@@ -75,7 +75,7 @@ class KitFile:
 
     @cached_property
     def digest(self) -> str:
-        """Return twelve hexadecimal digits that stand for content and mode."""
+        """Return the digest of content and mode, in twelve hexadecimal digits."""
         return hashlib.sha256(b"%o\0%s" % (self.mode, self.content)).hexdigest()[:12]
 
 
@@ -93,7 +93,7 @@ class Kit:
 
 
 def parse_ldd(program: str, output: str) -> LddResult:
-    """Return what ``ldd`` printed about ``program``; the loader's name differs with the architecture."""
+    """Parse the output of ``ldd`` for ``program``; the loader's name depends on the architecture."""
     libraries: dict[str, str] = {}
     loader = None
     for line in output.splitlines():
@@ -104,19 +104,19 @@ def parse_ldd(program: str, output: str) -> LddResult:
         elif match := _LOADER.match(line):
             loader = match["path"]
     if loader is None:
-        raise KitBuildError(f"ldd names no dynamic loader for {program}: the kit needs the distribution's own build.")
+        raise KitBuildError(f"ldd reports no dynamic loader for {program}: the kit requires the distribution's build.")
     return LddResult(libraries, loader)
 
 
 def script(text: str) -> KitFile:
-    """Return a shell script that the kit's own shell runs, whichever shell its first line names."""
+    """Return a shell script with its shebang line replaced by that of the kit's shell."""
     return KitFile((SHEBANG + re.sub(r"\A#!.*\n", "", text)).encode(), 0o755)
 
 
 def build_kit(scripts: Mapping[str, str]) -> Kit:
-    """Return the kit that this host's installed packages and ``scripts`` (path → text) make.
+    """Build the kit from this host's installed packages and ``scripts`` (path → text).
 
-    Raises KitBuildError when a program or library is not installed.
+    Raises KitBuildError if a program or library is not installed.
     """
     busybox = KitFile(_read(BUSYBOX), 0o755)
     files = {path: script(text) for path, text in scripts.items()}
@@ -128,7 +128,7 @@ def build_kit(scripts: Mapping[str, str]) -> Kit:
         linked = _run_ldd(program)
         files["lib/ld.so"] = KitFile(_read(linked.loader), 0o755)
         files.update({f"lib/{library}": KitFile(_read(path), 0o644) for library, path in linked.libraries.items()})
-        # The C library loads it by itself where an image's /etc/nsswitch.conf says "passwd: compat".
+        # The C library loads it if /etc/nsswitch.conf of the image contains "passwd: compat".
         compat = os.path.join(os.path.dirname(linked.libraries["libc.so.6"]), "libnss_compat.so.2")
         if os.path.exists(compat):
             files["lib/libnss_compat.so.2"] = KitFile(_read(compat), 0o644)
@@ -136,7 +136,7 @@ def build_kit(scripts: Mapping[str, str]) -> Kit:
 
 
 def current_version(root: str) -> str | None:
-    """Return the version that new containers are to mount, or None where no kit was ever installed."""
+    """Return the version that new containers mount, or None if no kit is installed."""
     try:
         return os.readlink(os.path.join(root, CURRENT))
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def current_version(root: str) -> str | None:
 
 
 def kit_changes(kit: Kit, root: str) -> list[Change]:
-    """Return what differs between ``kit`` and what ``root`` holds, file by file."""
+    """Return the differences between ``kit`` and the kit installed below ``root``, file by file."""
     changes: list[Change] = []
     for path in sorted(kit.files):
         subject = os.path.join(kit.version, path)
@@ -158,10 +158,10 @@ def kit_changes(kit: Kit, root: str) -> list[Change]:
 
 
 def unused_versions(kit: Kit, root: str, mounted: Collection[str]) -> list[str]:
-    """Return the versions below ``root`` that no container mounts, when ``kit`` is to take over.
+    """Return the versions below ``root`` that no container mounts and that can be removed once ``kit`` is current.
 
-    The version that it replaces is never among them: a session that is being created right now has
-    already chosen that, and its containers are not there to be seen yet.
+    The version that it replaces is never among them: a session that is being created may have selected it
+    already, while its containers do not exist yet.
     """
     current = current_version(root)
     if current in (None, kit.version):
@@ -171,8 +171,8 @@ def unused_versions(kit: Kit, root: str, mounted: Collection[str]) -> list[str]:
 
 
 def install_kit(kit: Kit, root: str, changes: Iterable[Change]) -> None:
-    """Make ``changes`` true: a new version appears whole, a damaged one is mended file by file."""
-    os.umask(0o022)  # folders too are for every user of every container
+    """Apply ``changes``: a new version is installed atomically, a damaged one is repaired file by file."""
+    os.umask(0o022)  # folders must be readable by every user of every container
     folder = os.path.join(root, kit.version)
     paths = [os.path.relpath(change.subject, kit.version) for change in changes if change.subject != CURRENT]
     if os.path.isdir(folder):
@@ -216,8 +216,8 @@ def _read(path: str) -> bytes:
             return file.read()
     except FileNotFoundError as error:
         raise KitBuildError(
-            f"{path} is missing, and the runtime kit is made of it: run backendai.cluster.provision_agents on this"
-            " host, whose agent_packages bring it."
+            f"{path} is missing and needed for the runtime kit: run backendai.cluster.provision_agents on this host,"
+            " which installs agent_packages."
         ) from error
 
 

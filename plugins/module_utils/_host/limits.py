@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The limits that containers get here: what is wished, lowered to what the agent's engine can give.
+"""The resource limits of containers: the desired ones, lowered to what the agent's engine can set.
 
-They are set by a child of containerd. It cannot exceed its own hard limits without CAP_SYS_RESOURCE, and a container
-that asks for more does not start. Those of dockerd do not count.
+They are set by a child of containerd. Without CAP_SYS_RESOURCE it cannot exceed its own hard limits, and a container
+with higher limits fails to start. The limits of dockerd have no effect.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import struct
 from pathlib import Path
 
 NOFILE, MEMLOCK = "nofile", "memlock"
-# How many files a process may have open, and how many bytes it may lock in memory: -1 is no limit.
+# The number of open files and of bytes locked in memory per process; -1 is no limit.
 DESIRED = {NOFILE: 1 << 20, MEMLOCK: -1}
 
-# Where containerd listens: one that dockerd has started for itself, before that of the host.
+# The sockets of containerd: an instance started by dockerd takes precedence over that of the host.
 SOCKETS = ("run/docker/containerd/containerd.sock", "run/containerd/containerd.sock")
 
 _LINES = {NOFILE: "Max open files", MEMLOCK: "Max locked memory"}
 _CAP_SYS_RESOURCE = 1 << 24
-# The mapping of user ids of the first user namespace: in no other does CAP_SYS_RESOURCE raise limits.
+# The uid map of the initial user namespace: CAP_SYS_RESOURCE raises limits only there.
 _WHOLE_HOST = ["0", "0", "4294967295"]
 
 
 def read_limits(root: Path = Path("/")) -> dict[str, int]:
-    """Return the limits that containers get on the host below ``root``, by the names that the engine has for them.
+    """Return the limits of containers on the host below ``root``, by the engine's names.
 
-    They are both the soft and the hard ones. Where no containerd listens there are none, and the engine's own hold.
+    They apply as soft and hard limits. Without a running containerd the result is empty: the engine's defaults apply.
     """
     listening = [pid for pid in (_find_listener(root / path) for path in SOCKETS) if pid]
     if not listening:
@@ -41,9 +41,9 @@ def read_limits(root: Path = Path("/")) -> dict[str, int]:
 
 
 def effective_limits(limits: str, status: str, uid_map: str, nr_open: int) -> dict[str, int]:
-    """Return the limits that a process can give, from what ``/proc`` tells of it.
+    """Return the limits that a process can set for its children, from its files in ``/proc``.
 
-    ``nr_open`` is what the kernel lets nobody exceed: ``fs.nr_open``.
+    ``nr_open`` is the kernel's upper bound of open files: ``fs.nr_open``.
     """
     if _can_raise_limits(status, uid_map):
         return {**DESIRED, NOFILE: min(DESIRED[NOFILE], nr_open)}
@@ -62,13 +62,13 @@ def _hard_limit(limits: str, title: str) -> int:
 
 
 def _can_raise_limits(status: str, uid_map: str) -> bool:
-    """Return whether programs that a process of root starts may raise limits: they get what its bounding set has."""
+    """Return whether children of a root process may raise limits: they get the capabilities of its bounding set."""
     (bounding,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapBnd:"))
     return bool(int(bounding, 16) & _CAP_SYS_RESOURCE) and uid_map.split() == _WHOLE_HOST
 
 
 def _find_listener(path: Path) -> int | None:
-    """Return the process that listens at a Unix socket; ``None`` where none does."""
+    """Return the process that listens on a Unix socket; ``None`` if none does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(str(path))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent's kernel says of its cores and memory."""
+"""Read the cores, NUMA nodes and memory of a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def online_cpus() -> list[int]:
 
 
 def numa_nodes(cpus: Iterable[int], root: Path = Path("/")) -> dict[int, int]:
-    """Return the NUMA node of each of these cores; 0 where the kernel below ``root`` does not tell."""
+    """Return the NUMA node of each of these cores; 0 if the kernel below ``root`` does not report one."""
     nodes = {}
     for folder in root.glob("sys/devices/system/node/node[0-9]*"):
         for cpu in _parse_cpu_list((folder / "cpulist").read_text().strip()):
@@ -27,7 +27,7 @@ def numa_nodes(cpus: Iterable[int], root: Path = Path("/")) -> dict[int, int]:
 
 
 def memory_total() -> int:
-    """Return the memory of the host in bytes (``MemTotal``, which leaves out what the kernel keeps)."""
+    """Return the memory of the host in bytes (``MemTotal``, which excludes memory reserved by the kernel)."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
@@ -35,12 +35,12 @@ def memory_total() -> int:
 
 
 def architecture() -> str:
-    """Return the machine's architecture by the name that images use: ``amd64``, ``arm64`` …"""
+    """Return the machine's architecture as named by images: ``amd64``, ``arm64`` …"""
     machine = platform.machine()
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
 def _parse_cpu_list(listed: str) -> list[int]:
-    """Return the numbers of the kernel's list, such as ``0-3,8``; a node of memory alone has an empty one."""
+    """Parse the kernel's list of cores, such as ``0-3,8``; it is empty for NUMA nodes without cores."""
     ranges = (part.partition("-") for part in listed.split(",") if part)
     return [number for first, _dash, last in ranges for number in range(int(first), int(last or first) + 1)]

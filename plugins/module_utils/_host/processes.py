@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the kernel tells of this boot and of single processes (proc(5)), and processes that outlive their parent."""
+"""Read the boot id and properties of processes from proc(5), and start processes that outlive their parent."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ BOOT_ID = PROC / "sys/kernel/random/boot_id"
 
 
 def boot_id() -> str:
-    """Return what tells this boot of the host from all others."""
+    """Return the unique id of this boot of the host."""
     return BOOT_ID.read_text().strip()
 
 
 def parent_pid(pid: int) -> int:
-    """Return the parent of a process, 0 where it is in another PID namespace; raises :class:`OSError`."""
+    """Return the parent of a process, 0 if that is in another PID namespace; raises :class:`OSError`."""
     return int(_read_stat(pid)[1])
 
 
 def process_start_time(pid: int) -> str:
-    """Return when a process started, in ticks since the boot; a process in a container has the same time there.
+    """Return the start time of a process in ticks since boot; it is the same inside and outside a container.
 
-    Raises :class:`ProcessLookupError` or :class:`FileNotFoundError` where there is none, or a dead one that nobody has
-    collected, and :class:`PermissionError` where another user's processes are hidden.
+    Raises :class:`ProcessLookupError` or :class:`FileNotFoundError` if the process does not exist or is a zombie, and
+    :class:`PermissionError` if processes of other users are hidden.
     """
     try:
         fields = _read_stat(pid)
     except FileNotFoundError:
-        # Under the mount option hidepid this tells what is hidden from what is not there.
+        # With the mount option hidepid this distinguishes hidden processes (PermissionError) from missing ones.
         os.kill(pid, 0)
         raise
     if fields[0] in ("Z", "X"):
@@ -43,7 +43,7 @@ def process_start_time(pid: int) -> str:
 
 
 def process_environment(pid: int) -> dict[str, str]:
-    """Return the environment with which a process began; empty where it cannot be read."""
+    """Return the initial environment of a process; empty if it cannot be read."""
     try:
         variables = (PROC / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -52,15 +52,15 @@ def process_environment(pid: int) -> dict[str, str]:
 
 
 def _read_stat(pid: int) -> list[str]:
-    """Return the fields of ``stat`` from the third on; the second is the program's name, which may hold anything."""
+    """Return the fields of ``stat`` from the third on; the second is the program's name and may contain blanks."""
     return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
 def daemonize(act: Callable[[], None], keep: int) -> None:
-    """Do something in a process of its own, which shares no open file with this one but ``keep``.
+    """Run a function in a detached process that keeps no descriptor open except ``keep``.
 
-    Whoever waits for the end of this process, or of its output, does not wait for that one. What goes wrong there is
-    not heard of here, and what it imports later must not come from a place that goes away with this process.
+    It does not delay callers that wait for this process to exit or for its output to close. Its errors are lost, and
+    it must not import modules from a directory that is removed when this process exits.
     """
     child = os.fork()
     if child:
@@ -72,7 +72,7 @@ def daemonize(act: Callable[[], None], keep: int) -> None:
             _close_descriptors(keep)
             act()
     finally:
-        # Neither comes back into what called this.
+        # Neither the child nor the grandchild returns to the caller.
         os._exit(0)
 
 

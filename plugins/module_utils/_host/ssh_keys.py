@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Key pairs of containers: made on the agent that runs them, the private halves never leave it."""
+"""SSH key pairs of containers: generated on their agent, where the private keys stay."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .._model.held_session import PublicKeys
 
 
 def ensure_keys(folder: Path) -> PublicKeys:
-    """Return the public halves of a container's user key and host key, making in ``folder`` what is missing.
+    """Return the public user and host key of a container; missing key pairs are generated in ``folder``.
 
     The user key is in OpenSSH's format, the host key in dropbear's, both ed25519 and mode 0600. Raises
-    :class:`subprocess.CalledProcessError` when a tool fails.
+    :class:`subprocess.CalledProcessError` if a tool fails.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     user, public, host = folder / "id_ed25519", folder / "id_ed25519.pub", folder / "host_key"
     if not public.exists():
-        # The public half is written last: without it, whoever made the pair was interrupted.
+        # The public key is written last: if it is missing, the generation was interrupted.
         user.unlink(missing_ok=True)
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(user))
     if not host.exists():
@@ -34,7 +34,7 @@ def ensure_keys(folder: Path) -> PublicKeys:
 
 
 def _strip_comment(line: str) -> str:
-    """Return type and key without the comment, which would name the host that made it."""
+    """Return type and key without the comment, which would contain the name of this host."""
     return " ".join(line.split()[:2])
 
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent remembers of sessions: one folder for each, readable by root alone.
+"""The session state of an agent: one folder per session, readable by root only.
 
-``sessions/<id>/session.json`` holds the plan, who claimed it and which cores and devices its containers have; the
-folders beside it, one for each container of this agent, are what the containers see at ``/run/backendai``.
+``sessions/<id>/session.json`` contains the plan, the claim, and the pinned cores and devices of the containers. The
+folders next to it, one per container on this agent, are mounted in the containers at ``/run/backendai``.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from .._model.plan import Kernel, SessionPlan
 from .._model.session import MAIN1, is_session_id
 
 PROGRAM = Path("/usr/local/lib/backendai/current/source.pyz")
-"""The program that units run, where provisioning has put it."""
+"""The program that systemd units run, installed by provisioning."""
 
 
 class NotProvisionedError(ClusterError):
-    """The agent's folders are not there; the message is one sentence for the operator."""
+    """The agent is not provisioned: a folder or program is missing; the message is one sentence for the operator."""
 
 
 class CorruptStateError(ClusterError):
-    """What was stored cannot be read; the message is one sentence for the operator."""
+    """Stored state cannot be read; the message is one sentence for the operator."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalSession:
-    """A session as one agent holds it.
+    """A session as stored on one agent.
 
     ``agent`` is its inventory name, ``nonce`` that of the run that claimed it last. ``expires_at`` is in seconds since
-    the epoch by the agent's own clock, ``None`` once the session is committed. ``pinned`` gives each container's cores
-    and devices, ``keys`` its public keys: none where a claim was interrupted before it made them. ``request`` is the
-    comparable form of what the user asked.
+    the epoch by the agent's clock, ``None`` once the session is committed. ``pinned`` are the cores and devices of each
+    container, ``keys`` the public keys, empty if a claim was interrupted before they were generated. ``request`` is the
+    normalized request of the user.
     """
 
     plan: SessionPlan
@@ -62,21 +62,21 @@ class LocalSession:
 
     @property
     def committed(self) -> bool:
-        """Whether the session has proven itself; until then it goes away when its time is over."""
+        """Whether the session is committed. An uncommitted session is removed when its claim expires."""
         return self.expires_at is None
 
     def expired(self, now: float) -> bool:
-        """Return whether the run that claimed this session gave it up."""
+        """Return whether the claim expired before the session was committed."""
         return self.expires_at is not None and self.expires_at < now
 
     @property
     def kernels(self) -> list[Kernel]:
-        """The containers that belong on this agent."""
+        """The containers of the session on this agent."""
         return self.plan.kernels_on(self.agent)
 
     @property
     def slots(self) -> dict[str, int]:
-        """What the containers on this agent take together."""
+        """The total slots of the containers on this agent."""
         total: Counter[str] = Counter()
         for kernel in self.kernels:
             total.update(kernel.resources)
@@ -84,26 +84,26 @@ class LocalSession:
 
 
 class Store:
-    """The folder ``state_path`` of an agent; :meth:`lock` makes several steps one."""
+    """The state in the folder ``state_path`` of an agent; :meth:`lock` makes a sequence of steps atomic."""
 
     def __init__(self, state_path: str) -> None:
         self._root = Path(state_path)
         self._sessions = self._root / "sessions"
 
     def lock(self) -> AbstractContextManager[None]:
-        """Hold the agent's lock: whoever decides on capacity or removes a session waits here for the others."""
+        """Hold the agent's lock, which serializes claims and removals of sessions."""
         return self._locked(self._root / "lock")
 
     @contextlib.contextmanager
     def session_lock(self, session_id: str) -> Iterator[None]:
-        """Hold the lock of one session, so that two runs never change it at once; nothing is locked without it."""
+        """Hold the lock of one session against concurrent runs; nothing is locked if the session does not exist."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(FileNotFoundError):
                 stack.enter_context(locked(self.folder(session_id)))
             yield
 
     def isolation_lock(self) -> AbstractContextManager[None]:
-        """Hold the lock of the rules that follow from all sessions together; whoever has it asks for no other."""
+        """Hold the lock of the isolation rules, which depend on all sessions; its holder must not take another lock."""
         return self._locked(self._sessions)
 
     @contextlib.contextmanager
@@ -118,20 +118,20 @@ class Store:
 
     @property
     def firewall_file(self) -> Path:
-        """The file of the operator's firewall; there only where the role ``firewall`` was applied."""
+        """The file of the host firewall; it exists only if the role ``firewall`` was applied."""
         return self._root / "firewall.json"
 
     @property
     def wireguard_folder(self) -> Path:
-        """The folder of the key pair of this agent's WireGuard device; there only where the underlay is encrypted."""
+        """The folder of the agent's WireGuard key pair; it exists only if the underlay is encrypted."""
         return self._root / "wireguard"
 
     def program(self) -> str | None:
-        """Return the digest of the program that restores sessions; ``None`` where none is installed."""
+        """Return the digest of the program that restores sessions; ``None`` if it is not installed."""
         return PROGRAM.parent.resolve().name.partition("-")[0] if PROGRAM.exists() else None
 
     def is_busy(self, session_id: str) -> bool:
-        """Return whether a run holds the lock of a session at this moment."""
+        """Return whether a run currently holds the lock of a session."""
         try:
             with locked(self.folder(session_id), timeout=0) as handle:
                 return handle is None
@@ -146,9 +146,9 @@ class Store:
         return str(kit.resolve())
 
     def sessions(self) -> list[LocalSession]:
-        """Return every session that this agent holds, committed or not, in the order of their ids.
+        """Return all sessions on this agent, committed or not, sorted by id.
 
-        Raises :class:`CorruptStateError` when one of them cannot be read.
+        Raises :class:`CorruptStateError` if one of them cannot be read.
         """
         readable, damaged = self.load_all()
         if damaged:
@@ -156,7 +156,7 @@ class Store:
         return readable
 
     def load_all(self) -> tuple[list[LocalSession], list[CorruptStateError]]:
-        """Return the sessions that can be read, in the order of their ids, and what is wrong with the others."""
+        """Return the readable sessions, sorted by id, and the errors of the others."""
         if not self._sessions.is_dir():
             return [], []
         names = sorted(folder.name for folder in self._sessions.iterdir() if is_session_id(folder.name))
@@ -166,7 +166,7 @@ class Store:
         ]
 
     def session(self, session_id: str) -> LocalSession | None:
-        """Return one session; ``None`` where this agent holds none of that id."""
+        """Return the session of that id; ``None`` if it is not on this agent."""
         path = self.folder(session_id) / "session.json"
         try:
             return from_plain(LocalSession, load_state(path.read_text()), "the session")
@@ -174,7 +174,7 @@ class Store:
             return None
         except (OSError, ValueError) as error:
             raise CorruptStateError(
-                f"{path} is damaged ({error}): move {path.parent} away, then end what it held."
+                f"{path} is damaged ({error}): move {path.parent} elsewhere, then terminate its session."
             ) from error
 
     def _load_or_error(self, session_id: str) -> LocalSession | CorruptStateError | None:
@@ -184,18 +184,18 @@ class Store:
             return error
 
     def save(self, session: LocalSession) -> None:
-        """Write a session, so that a crash leaves the old or the new one, never half of it."""
+        """Write a session atomically."""
         folder = self.folder(session.plan.id)
         folder.mkdir(mode=0o700, exist_ok=True)
         write_atomically(folder / "session.json", dump_state(to_plain(session)))
 
     def save_checksums(self, session_id: str, paths: Iterable[Path]) -> None:
-        """Note what files of a session hold, so that a later look can tell whether they still do."""
+        """Save the checksums of files of a session, to detect later changes."""
         checksums = {str(path.relative_to(self.folder(session_id))): _digest(path) for path in paths}
         write_atomically(self.folder(session_id) / "seals.json", json.dumps(checksums))
 
     def changed_files(self, session_id: str) -> list[Path]:
-        """Return the files of a session that are gone, or no longer hold what they did when they were sealed."""
+        """Return the files of a session that are missing or differ from their saved checksums."""
         folder = self.folder(session_id)
         try:
             checksums = json.loads((folder / "seals.json").read_text())
@@ -204,11 +204,11 @@ class Store:
         return [folder / name for name, digest in checksums.items() if _digest(folder / name) != digest]
 
     def commit(self, session: LocalSession) -> None:
-        """Take the time limit off a session that has proven itself."""
+        """Commit a session: remove the expiry of its claim."""
         self.save(dataclasses.replace(session, expires_at=None))
 
     def remove(self, session_id: str) -> bool:
-        """Remove all that is stored of a session; return whether there was anything."""
+        """Remove the stored state of a session; return whether there was any."""
         folder = self.folder(session_id)
         if not folder.is_dir():
             return False
@@ -216,21 +216,21 @@ class Store:
         return True
 
     def folder(self, session_id: str) -> Path:
-        """Return the folder of a session; an id that is none would name another folder, such as that of them all."""
+        """Return the folder of a session; invalid ids are rejected, because they could lead to other folders."""
         if not is_session_id(session_id):
             raise ValueError(f"session_id: {session_id!r} is not the id of a session")
         return self._sessions / session_id
 
     def kernel_folder(self, session_id: str, hostname: str) -> Path:
-        """Return the folder that a container sees at ``/run/backendai``."""
+        """Return the folder that is mounted in a container at ``/run/backendai``."""
         return self.folder(session_id) / hostname
 
     def start_marker(self, session_id: str, hostname: str = MAIN1) -> Path:
-        """Return the file that lets a container start the command of a batch session; from then on it is there."""
+        """Return the marker file whose presence lets a container start the command of a batch session."""
         return self.kernel_folder(session_id, hostname) / "go"
 
     def started_commands(self, session: LocalSession) -> set[str]:
-        """Return the containers here, by hostname, whose command has started: it runs once."""
+        """Return the hostnames of the containers on this agent whose command has started: it runs only once."""
         return {
             kernel.hostname
             for kernel in session.kernels
@@ -239,10 +239,10 @@ class Store:
 
 
 def _digest(path: Path) -> str | None:
-    """Return a digest of a file's content; ``None`` where it is not there."""
+    """Return a digest of a file's content; ``None`` if the file does not exist."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def deadline(seconds: int) -> float:
-    """Return the time that many seconds from now, by this agent's clock."""
+    """Return the time ``seconds`` from now, by this agent's clock."""
     return time.time() + seconds

@@ -100,10 +100,10 @@ def load_state(text: str | bytes) -> dict[str, Any]:
     """
     data = json.loads(text)
     if not isinstance(data, dict):
-        raise ValueError("it holds no mapping")
+        raise ValueError("the content is not a mapping")
     version = data.pop("version", 1)
     if not isinstance(version, int) or version > VERSION:
         raise ValueError(
-            f"it is of a newer release, whose state has version {version!r}: update backendai.cluster here"
+            f"written by a newer release, with state version {version!r}: update backendai.cluster on this host"
         )
     return data

@@ -54,7 +54,7 @@ def image_mismatch(images_by_agent: ImagesByAgent) -> str:
             by_digest.setdefault(identity.digest, []).append(agent)
         if len(by_digest) > 1 and len({identity.id for identity in identities.values()}) > 1:
             listed = ", ".join(f"{_short(digest)} on {' and '.join(agents)}" for digest, agents in by_digest.items())
-            remedy = "remove it there (docker rmi) or name it by its digest"
+            remedy = "remove the outdated one (docker rmi) or specify the image by its digest"
             return f"session_image: {name!r} is not the same on all agents: {listed}; {remedy}"
     return ""
 

@@ -78,7 +78,7 @@ def from_plain(kind: type[T], data: object, prefix: str) -> T:
     try:
         value: T = _type_of(kind).read(data)
     except _MismatchError as error:
-        raise DataError(f"{prefix}: {error.path.lstrip('.') or 'all of it'} {error.problem}") from None
+        raise DataError(f"{prefix}: {error.path.lstrip('.') or 'the data'} {error.problem}") from None
     return value
 
 

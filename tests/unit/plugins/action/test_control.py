@@ -151,7 +151,7 @@ def test_an_agent_that_restores_nothing_after_a_reboot_is_warned_of(run: Run) ->
     [
         ({**agent_data("agent1"), "capacity": None}, "capacity must be a mapping"),
         ({"warnings": []}, "resource_group is missing"),
-        ("damaged", "all of it must be a mapping"),
+        ("damaged", "the data must be a mapping"),
     ],
     ids=["a field", "nearly all", "all"],
 )

@@ -230,6 +230,6 @@ def test_nothing_is_pulled_where_agents_have_other_bits_already(pull: Pull, sent
     found = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
     assert pull([], [IMAGE], found=found)["failed"] == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"
-        " remove it there (docker rmi) or name it by its digest."
+        " remove the outdated one (docker rmi) or specify the image by its digest."
     )
     assert sent == []

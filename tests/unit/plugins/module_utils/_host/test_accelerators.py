@@ -103,11 +103,11 @@ SHAPE = "must be a path, a list of paths, or a mapping of paths and numa"
 @pytest.mark.parametrize(
     ("declared", "sentence"),
     [
-        (slot(["/dev/fuse", "/dev/nope"]), "agent_slots: /dev/nope of lab.device is not a device node here"),
-        (slot("/dev/file"), "agent_slots: /dev/file of lab.device is not a device node here"),
-        (slot("dev/fuse"), "agent_slots: dev/fuse of lab.device is not a device node here"),
-        (slot("/dev/fuse,/dev/kvm"), "agent_slots: /dev/fuse,/dev/kvm of lab.device is not a device node here"),
-        (slot([7]), "agent_slots: 7 of lab.device is not a device node here"),
+        (slot(["/dev/fuse", "/dev/nope"]), "agent_slots: /dev/nope of lab.device is not a device node on this host"),
+        (slot("/dev/file"), "agent_slots: /dev/file of lab.device is not a device node on this host"),
+        (slot("dev/fuse"), "agent_slots: dev/fuse of lab.device is not a device node on this host"),
+        (slot("/dev/fuse,/dev/kvm"), "agent_slots: /dev/fuse,/dev/kvm of lab.device is not a device node on this host"),
+        (slot([7]), "agent_slots: 7 of lab.device is not a device node on this host"),
         (slot([]), f"agent_slots: [] of lab.device {SHAPE}"),
         (slot(7), f"agent_slots: 7 of lab.device {SHAPE}"),
         (slot({"numa": 0}), f"agent_slots: {{'numa': 0}} of lab.device {SHAPE}"),
@@ -121,9 +121,9 @@ SHAPE = "must be a path, a list of paths, or a mapping of paths and numa"
         ),
         (
             [*slot("/dev/fuse"), *slot("/dev/fuse", name="kvm")],
-            "agent_slots: /dev/fuse is declared twice, and a device is in one container only",
+            "agent_slots: /dev/fuse is declared twice, but a device can only be in one container",
         ),
-        (slot("/dev/fuse", name="mem"), "agent_slots: mem is counted on the host itself and cannot be declared"),
+        (slot("/dev/fuse", name="mem"), "agent_slots: mem is measured on the host and cannot be declared"),
     ],
 )
 def test_a_declaration_that_is_not_true_here_is_refused(
@@ -164,7 +164,7 @@ def test_gpus_that_the_engine_can_give_to_nobody_are_not_offered_and_warned_of(
     assert [device.id for device in accelerators.devices] == ["/dev/fuse", "/dev/kfd,/dev/dri/renderD128", *offered]
     lost = [gpu for gpu in ("GPU-aaaa", "GPU-bbbb", "GPU-cccc") if gpu not in offered]
     sentence = (
-        f"{', '.join(lost)}: neither a CDI specification names them nor is nvidia-container-runtime-hook installed, so"
+        f"{', '.join(lost)}: no CDI specification contains them and nvidia-container-runtime-hook is not installed, so"
         " this agent does not offer them: install nvidia-container-toolkit"
     )
     assert accelerators.warnings == ([sentence] if lost else [])
@@ -197,14 +197,14 @@ def test_nodes_of_infiniband_are_found_wherever_they_lie_and_links_to_them_are_n
     ("script", "timeout", "warning"),
     [
         (
-            "echo 'NVIDIA-SMI has failed because'; echo 'there is no driver.' >&2; exit 9",
+            "echo 'NVIDIA-SMI has failed because'; echo 'there is no GPU.' >&2; exit 9",
             30,
-            "nvidia-smi fails (NVIDIA-SMI has failed because there is no driver.), so this agent offers no cuda.device",
+            "nvidia-smi failed (NVIDIA-SMI has failed because there is no GPU.), so this agent offers no cuda.device",
         ),
         (
             "exec /bin/sleep 30",
             0.1,
-            "nvidia-smi does not answer within 0.1 seconds, so this agent offers no cuda.device",
+            "nvidia-smi did not finish within 0.1 seconds, so this agent offers no cuda.device",
         ),
     ],
     ids=["fails", "hangs"],

@@ -55,8 +55,8 @@ def test_libraries_and_the_loader_are_found_on_every_architecture(
     ("output", "sentence"),
     [
         ("\tlibtommath.so.1 => not found\n", "/usr/sbin/dropbear needs libtommath.so.1, which is not installed"),
-        ("\tnot a dynamic executable\n", "ldd names no dynamic loader for /usr/sbin/dropbear"),
-        ("", "ldd names no dynamic loader for /usr/sbin/dropbear"),
+        ("\tnot a dynamic executable\n", "ldd reports no dynamic loader for /usr/sbin/dropbear"),
+        ("", "ldd reports no dynamic loader for /usr/sbin/dropbear"),
     ],
 )
 def test_a_program_that_cannot_be_carried_is_named(output: str, sentence: str) -> None:

@@ -101,7 +101,7 @@ def test_a_session_that_cannot_be_read_names_its_file(store: Store, tmp_path: Pa
     with pytest.raises(CorruptStateError) as refused:
         store.sessions()
     assert str(refused.value).startswith(f"{path} is damaged (")
-    assert str(refused.value).endswith(f"): move {path.parent} away, then end what it held.")
+    assert str(refused.value).endswith(f"): move {path.parent} elsewhere, then terminate its session.")
 
 
 def test_a_host_that_was_never_provisioned_holds_nothing(tmp_path: Path) -> None:

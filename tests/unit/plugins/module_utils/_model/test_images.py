@@ -57,7 +57,7 @@ def test_other_bits_of_one_name_are_told_with_who_has_them() -> None:
     images_by_agent = {"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: long}, "agent3": {IMAGE: LOADED}, "agent4": {}}
     assert image_mismatch(images_by_agent) == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1 and agent3,"
-        " sha256:cccccccccccc… on agent2; remove it there (docker rmi) or name it by its digest"
+        " sha256:cccccccccccc… on agent2; remove the outdated one (docker rmi) or specify the image by its digest"
     )
 
 

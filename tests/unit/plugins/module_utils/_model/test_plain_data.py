@@ -137,5 +137,5 @@ def test_a_field_without_a_default_must_be_there(name: str) -> None:
 
 @pytest.mark.parametrize("data", [None, [], "car", 1])
 def test_a_dataclass_is_read_from_nothing_but_a_mapping(data: object) -> None:
-    with pytest.raises(DataError, match=r"^the car: all of it must be a mapping$"):
+    with pytest.raises(DataError, match=r"^the car: the data must be a mapping$"):
         from_plain(Car, data, "the car")

@@ -52,7 +52,7 @@ def test_facts_are_those_of_the_agent_that_the_inventory_describes(
 
 @pytest.mark.usefixtures("connected")
 def test_agent_that_declares_what_is_not_there_is_unfit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence = "agent_slots: /dev/nope of lab.device is not a device node here"
+    sentence = "agent_slots: /dev/nope of lab.device is not a device node on this host"
 
     def survey(*_reading: object) -> None:
         raise ValueError(sentence)

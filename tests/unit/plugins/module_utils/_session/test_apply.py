@@ -415,7 +415,7 @@ def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
         )
     assert str(refused.value) == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent2;"
-        " remove it there (docker rmi) or name it by its digest"
+        " remove the outdated one (docker rmi) or specify the image by its digest"
     )
     assert (engine.calls, [path.name for path in store.folder(SESSION_ID).iterdir()]) == ([], ["session.json"])
 

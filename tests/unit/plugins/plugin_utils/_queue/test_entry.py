@@ -502,7 +502,7 @@ WHOLE = json.loads(queued(1, owner=OWNER).to_json())
         (b'{"id": "5f', "Unterminated string starting at: line 1 column 8 (char 7)"),
         (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
-        ([], "it holds no mapping"),
+        ([], "the content is not a mapping"),
         ({**WHOLE, "hunter2": 1}, "the entry: hunter2 is not known"),
         ({**WHOLE, "state": "resting"}, "state is none of waiting, starting, ending, ended"),
         ({**WHOLE, "spec": None}, "the state waiting does not go without a spec"),
