@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where containers can be reached from their agent: the addresses that the engine's networks gave them."""
+"""Read the addresses of containers on the engine's networks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sdk import docker
 
 
 def container_addresses(client: docker.APIClient) -> list[str]:
-    """Return the addresses of all running containers, ours or not, of both families."""
+    """Return the IPv4 and IPv6 addresses of all running containers, managed by this collection or not."""
     endpoints = [
         endpoint for container in client.containers() for endpoint in container["NetworkSettings"]["Networks"].values()
     ]

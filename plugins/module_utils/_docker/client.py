@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one way to an agent's Docker engine."""
+"""Connect to an agent's Docker engine."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class DockerUnavailableError(ClusterError):
 
 
 def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
-    """Return a client whose API version is the engine's own.
+    """Return a client that uses the engine's API version.
 
-    The address is always explicit: docker-py's ``from_env()`` follows the CLI's contexts, and
-    would reach another engine than the one the operator named. Asking for the version is what
-    proves that the engine answers, so a returned client has been heard once.
+    The address is always explicit: docker-py's ``from_env()`` follows the CLI's contexts, and could connect to
+    another engine than the configured one. The version is requested from the engine, so a returned client has
+    connected once.
 
-    Raises DockerUnavailableError when python3-docker is missing or the engine does not answer within
-    ``timeout`` seconds.
+    Raises DockerUnavailableError if python3-docker is missing or the engine does not respond within ``timeout``
+    seconds.
     """
     try:
         version = docker.__version__
     except ImportError as error:
         raise DockerUnavailableError(
             f"the Docker SDK for Python cannot be imported ({error}), so the engine at {docker_host}"
-            f" cannot be asked: install python3-docker, or {REMEDY}."
+            f" cannot be used: install python3-docker, or {REMEDY}."
         ) from error
-    # Any exception counts: mixes of requests, urllib3 and old SDKs fail with errors of each of them.
+    # Any exception: the errors differ between versions of the SDK, requests and urllib3.
     try:
         return docker.APIClient(base_url=docker_host, version="auto", timeout=timeout)
     except Exception as error:

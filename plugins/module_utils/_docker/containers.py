@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The containers of a session on one agent: read what is, compute the difference, apply it to all of them at once."""
+"""Manage the containers of a session on one agent: list them, compute the changes and apply those in parallel."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .._model.network import HOST_NETWORK, SESSION_INTERFACE
 from . import labels
 from .sdk import docker
 
-# How many containers the engine is asked for at once; more only queue in the engine.
+# The number of parallel requests for containers; more would only queue in the engine.
 PARALLEL = 8
 
-# What containers may beside the engine's own list: lock memory for RDMA, and place it near their cores.
+# Capabilities in addition to the engine's defaults: lock memory for RDMA, and bind memory to NUMA nodes.
 CAPABILITIES = ["IPC_LOCK", "SYS_NICE"]
 
 ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
@@ -31,18 +31,18 @@ ENTRYPOINT = ["/opt/backendai/bin/entrypoint"]
 
 @dataclasses.dataclass(frozen=True)
 class Container:
-    """A container as it should be. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are the numbers of its cores.
+    """The desired state of a container. ``memory`` and ``shm_size`` are in bytes, ``cpus`` are core numbers.
 
-    ``devices`` are the ids of the devices that it has to itself, and the folders of those that it shares. ``network``
-    is the session's, with the container's address and MAC there; without it the container has the agent's default
-    network alone. ``given`` is the environment that the session sets; it may hold the user's secrets and is never
-    shown. ``image_environment`` is what the image brings and ``argv`` what it would run by itself, ``kit`` the
-    folder of the runtime kit, ``ssh_files`` the digest of what the container copies from its folder when it
-    starts, ``interface`` the one at which it meets the others. On the agent's own network (``HOST_NETWORK``) it
-    has no other. ``networks`` are those at which all meet. ``overlay`` says that the session's network is a
-    swarm's. ``ulimits`` are the limits of its processes, -1 for none, and ``cdi_gpus`` the GPUs that the engine
-    knows by CDI, the container's or not. ``published`` are ports that others reach: each is one of the container's,
-    with the address and the port of its agent that lead there.
+    ``devices`` are the ids of its exclusive devices, and the folders of shared ones. ``network``, ``address`` and
+    ``mac`` are those of the session network; without it the container has only the agent's default network, and on the
+    agent's own network (``HOST_NETWORK``) it has no other. ``interface`` is its session interface, ``networks`` are the
+    session's networks, and ``overlay`` is whether the session network is a swarm's.
+
+    ``explicit_environment`` is set by the session; it may contain secrets of the user and is never shown.
+    ``image_environment`` and ``argv`` are the environment and command of the image. ``kit`` is the folder of the
+    runtime kit, ``ssh_files`` the digest of the files that the container copies when it starts. ``ulimits`` are the
+    limits of its processes, -1 for none, and ``cdi_gpus`` all GPUs on the agent that have a CDI name. ``published`` are
+    (port of the container, address of the agent, port of the agent).
     """
 
     name: str
@@ -71,23 +71,23 @@ class Container:
     cdi_gpus: frozenset[str] = frozenset()
 
     def digest(self) -> str:
-        """Return what identifies everything that cannot be changed once the container is made.
+        """Return a digest of all properties that cannot be changed after the container is created.
 
-        A newer kit, a tag that names another image today, or an agent that could give other limits, or its GPUs in
-        another way, is no reason to end a running container.
+        Running containers are not replaced because of a newer kit, a moved image tag, or changed limits or GPU
+        assignment of the agent.
         """
         made_from = dataclasses.asdict(self)
         for later in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
             del made_from[later]
         if not self.published:
-            # As containers that an older version made.
+            # Keeps the digest of containers that were created by older versions.
             del made_from["published"]
         return labels.content_digest(made_from)
 
 
 @dataclasses.dataclass(frozen=True)
 class ContainerStep:
-    """What must happen to one container: make it in place of the ``existing`` one, or only start that."""
+    """The action for one container: create it, replacing the ``existing`` one, or only start that."""
 
     desired: Container
     change: Change
@@ -96,29 +96,29 @@ class ContainerStep:
 
 
 def find_containers(client: docker.APIClient, session_id: str | None = None) -> list[dict[str, Any]]:
-    """Return the containers of one session, or of all, as the engine lists them; stopped ones too."""
+    """Return the containers of one session, or of all, as listed by the engine, including stopped ones."""
     return list(client.containers(all=True, filters=labels.label_filter(session_id)))
 
 
 def cdi_folders(client: docker.APIClient) -> list[str]:
-    """Return the folders where the engine looks for what CDI names; none where it knows no CDI, or it is off."""
+    """Return the engine's CDI specification directories; empty if it has no CDI or CDI is disabled."""
     return list(client.info().get("CDISpecDirs") or ())
 
 
 def pid_of(client: docker.APIClient, container: str) -> int:
-    """Return the first process of a container, by its number on the agent; 0 where it does not run."""
+    """Return the PID, on the agent, of a container's first process; 0 if it is not running."""
     return int(client.inspect_container(container)["State"]["Pid"])
 
 
 def _parse_time(moment: str) -> int:
-    """Return a moment as the engine writes it, in whole seconds since the epoch."""
+    """Parse a timestamp of the engine to whole seconds since the epoch."""
     return calendar.timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
 
 
 def exit_status(client: docker.APIClient, container: str) -> tuple[int | None, int | None]:
-    """Return a stopped container's exit code and the time of its end, in seconds since the epoch.
+    """Return a stopped container's exit code and exit time, in seconds since the epoch.
 
-    Both are ``None`` where it was never started, or is gone by now.
+    Both are ``None`` if it was never started or no longer exists.
     """
     try:
         state = client.inspect_container(container)["State"]
@@ -130,7 +130,7 @@ def exit_status(client: docker.APIClient, container: str) -> tuple[int | None, i
 
 
 def conflicting_names(client: docker.APIClient, names: Collection[str], session_id: str) -> list[str]:
-    """Return those of the names that containers bear which are not of this session, whoever made them."""
+    """Return the names that are used by containers outside this session."""
     ours = {container["Id"] for container in find_containers(client, session_id)}
     others = (container for container in client.containers(all=True) if container["Id"] not in ours)
     return sorted(name for container in others for name in names if f"/{name}" in (container["Names"] or ()))
@@ -139,9 +139,9 @@ def conflicting_names(client: docker.APIClient, names: Collection[str], session_
 def plan_containers(
     existing: Sequence[dict[str, Any]], desired: Iterable[Container], unplugged: Mapping[str, str] | None = None
 ) -> list[ContainerStep]:
-    """Return what must happen for the containers to be there as wanted, and running.
+    """Return the steps that lead from the existing containers to the desired ones, all running.
 
-    ``unplugged`` names, by hostname, the interface that a running container has lost: it is made anew.
+    ``unplugged`` maps hostnames of running containers to an interface that they have lost: these are recreated.
     """
     lost = unplugged or {}
     by_hostname = {entry["Labels"].get(labels.HOSTNAME): entry for entry in existing}
@@ -154,7 +154,7 @@ def plan_containers(
         elif current["Labels"].get(labels.DIGEST) != container.digest():
             steps.append(
                 ContainerStep(
-                    container, Change(subject, f"{current['State']}, made differently", after), current["Id"], True
+                    container, Change(subject, f"{current['State']}, with other properties", after), current["Id"], True
                 )
             )
         elif container.hostname in lost:
@@ -166,16 +166,16 @@ def plan_containers(
 
 
 def apply_containers(client: docker.APIClient, steps: Sequence[ContainerStep]) -> None:
-    """Take all steps, several at once. The first error is raised after every step has ended."""
+    """Apply all steps in parallel. The first error is raised after all steps have finished."""
     _in_parallel(lambda step: _apply_step(client, step), steps)
 
 
 def start_stopped(
     client: docker.APIClient, session_id: str, hostnames: Collection[str], timeout: float = 0.0
 ) -> list[Change]:
-    """Start those of a session's containers that do not run, several at once, and return what was started.
+    """Start the stopped containers of a session in parallel and return the changes.
 
-    What the engine refuses is tried again for ``patience`` seconds.
+    A start that the engine rejects is retried for ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     stopped = [
@@ -190,7 +190,7 @@ def start_stopped(
 
 
 def remove_containers(client: docker.APIClient, existing: Sequence[dict[str, Any]]) -> list[Change]:
-    """Remove containers, running or not, several at once, and return what was removed."""
+    """Remove containers, running or not, in parallel and return the changes."""
     _in_parallel(lambda container: _remove(client, container["Id"]), existing)
     return [
         Change(f"container {container['Names'][0].lstrip('/')}", container["State"], None) for container in existing
@@ -203,7 +203,7 @@ def _start_until(client: docker.APIClient, container: str, deadline: float) -> N
 
 
 def _try_start(client: docker.APIClient, container: str, *, last: bool) -> bool:
-    """Return whether a container starts; what the engine refuses is raised where this is the ``last`` try."""
+    """Start a container and return whether that succeeded; on the ``last`` try, errors are raised."""
     try:
         client.start(container)
     except docker.errors.APIError:
@@ -223,7 +223,7 @@ def _apply_step(client: docker.APIClient, step: ContainerStep) -> None:
 
 
 def _create(client: docker.APIClient, container: Container) -> str:
-    """Make the container with its first network, then let it join the other: API 1.41 takes one at a time."""
+    """Create a container with its first network, then connect the other: API 1.41 accepts only one at creation."""
     (first, address), *others = _network_attachments(container)
     endpoint = client.create_endpoint_config(ipv4_address=address) if address else None
     container_id = client.create_container(
@@ -233,7 +233,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
         entrypoint=ENTRYPOINT,
         command=list(container.argv),
         user="0:0",
-        # The entrypoint passes it on to everything in the container, whatever the image would rather have.
+        # The entrypoint forwards it to all processes of the container, whatever the image's stop signal.
         stop_signal="SIGTERM",
         environment=_container_environment(container),
         labels={**container.labels, labels.DIGEST: container.digest()},
@@ -250,7 +250,7 @@ def _create(client: docker.APIClient, container: Container) -> str:
             cap_add=CAPABILITIES,
             ulimits=_ulimits(container),
             mem_limit=container.memory,
-            # The same limit with swap included: no swap.
+            # The limit of memory and swap together: equal to the memory limit, so no swap.
             memswap_limit=container.memory,
             shm_size=container.shm_size,
             restart_policy={"Name": "no"},
@@ -265,8 +265,8 @@ def _create(client: docker.APIClient, container: Container) -> str:
 def _network_attachments(container: Container) -> list[tuple[str, str | None]]:
     """Return the networks of a container in the order in which it joins them, each with its address there.
 
-    An overlay is the second: engine 26.1 never starts a container again whose first one is an overlay that the host has
-    lost, as all have when the engine starts.
+    An overlay is the second: engine 26.1 cannot restart a container whose first network is an overlay that is missing
+    on the host, as all overlays are when the engine starts.
     """
     default = (container.default_network, None)
     if container.network is None:
@@ -282,7 +282,7 @@ def _nvidia_gpus(container: Container) -> list[str]:
 
 
 def _device_mappings(container: Container) -> list[Any]:
-    """Return the device nodes of a container as the engine takes them."""
+    """Return the device nodes of a container in the format of the engine's API."""
     paths = device_nodes(container.devices)
     return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
 
@@ -292,7 +292,7 @@ def _ulimits(container: Container) -> list[Any]:
 
 
 def _gpu_request(container: Container) -> list[Any] | None:
-    """Return what asks for the GPUs of a container, by CDI or else of NVIDIA's runtime; ``None`` asks for none."""
+    """Return the device request for the GPUs of a container, by CDI or NVIDIA's runtime; ``None`` without GPUs."""
     gpus = _nvidia_gpus(container)
     if gpus and _uses_cdi(container):
         return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}]
@@ -300,16 +300,16 @@ def _gpu_request(container: Container) -> list[Any] | None:
 
 
 def _uses_cdi(container: Container) -> bool:
-    """Return whether the engine knows all GPUs of a container by CDI."""
+    """Return whether all GPUs of a container have a CDI name."""
     return container.cdi_gpus.issuperset(_nvidia_gpus(container))
 
 
 def _container_environment(container: Container) -> dict[str, str]:
     """Return the whole environment of a container.
 
-    Where NVIDIA's runtime is the engine's default one, images with CUDA would be shown all GPUs, and so would a user
-    who sets the variable that asks for them: it says what the container has, wherever it could count. What comes by CDI
-    must not be asked of that runtime too.
+    If NVIDIA's runtime is the engine's default, CUDA images and users that set ``NVIDIA_VISIBLE_DEVICES`` would get all
+    GPUs, so the variable is set to the container's own GPUs wherever it could have an effect. With CDI it is ``void``:
+    GPUs must not be requested from that runtime too.
     """
     environment = build_environment(
         container.image_environment, container.explicit_environment, container.interface, container.networks

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The network that every container of an agent joins beside its session's: the way out, and nothing else.
+"""Manage the default network, which every container joins for outbound traffic, next to its session's network.
 
-It is the collection's own, so that its firewall rules never meet foreign containers on ``docker0``.
+It is not ``docker0``, so the collection's firewall rules do not affect other containers there.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ICC = "com.docker.network.bridge.enable_icc"
 
 
 class NetworkConflictError(ClusterError, ValueError):
-    """A network of that name must not be replaced; the message is one sentence for the operator."""
+    """The network of that name cannot be replaced; the message is one sentence for the operator."""
 
 
 @dataclass(frozen=True)
 class DefaultNetwork:
-    """The network as it should be; an empty ``subnet`` leaves the choice to the engine."""
+    """The desired state of the network; with an empty ``subnet`` the engine chooses one."""
 
     name: str
     bridge: str
@@ -36,9 +36,9 @@ class DefaultNetwork:
 
 
 def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> list[Change]:
-    """Return what differs from ``wanted``, property by property.
+    """Return the differences from the desired network, property by property.
 
-    Raises NetworkConflictError when a network of that name is not ours.
+    Raises NetworkConflictError if a network of that name does not belong to this collection.
     """
     existing = _find_network(client, desired.name)
     if existing and existing["Labels"].get(labels.OWNER) != labels.OWNER_VALUE:
@@ -55,16 +55,16 @@ def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> l
 
 
 def make_default_network(client: docker.APIClient, desired: DefaultNetwork) -> None:
-    """Make the network, in place of one of ours that differs.
+    """Create the network, replacing one of this collection that differs.
 
-    Raises NetworkConflictError when containers are attached to the one that differs.
+    Raises NetworkConflictError if containers are attached to the one that differs.
     """
     if existing := _find_network(client, desired.name):
         attached = client.containers(all=True, filters={"network": existing["Id"]})
         if attached:
             raise NetworkConflictError(
-                f"the Docker network {desired.name} differs from what is wanted, and {len(attached)} containers are"
-                " attached to it: terminate the sessions on this agent first."
+                f"the Docker network {desired.name} differs from the configured one, and {len(attached)} containers"
+                " are attached to it: terminate the sessions on this agent first."
             )
         client.remove_network(existing["Id"])
     client.create_network(
@@ -78,7 +78,7 @@ def make_default_network(client: docker.APIClient, desired: DefaultNetwork) -> N
 
 
 def _find_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:
-    # The engine's filter also finds names that only contain this one.
+    # The engine's filter also matches names that contain this one.
     return next((network for network in client.networks(names=[name]) if network["Name"] == name), None)
 
 

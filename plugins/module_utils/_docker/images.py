@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images as an agent's engine has them, or gets them."""
+"""Inspect and pull images on an agent's engine."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .._model.errors import ClusterError, one_line, reason
 from .._model.images import Credential, ImageIdentity, repository_of
 from .sdk import docker
 
-# What the engine says of a layer that it has.
+# The engine's statuses of a complete layer.
 IN_PLACE = ("Pull complete", "Already exists")
 
 _WAITS = ("Pulling fs layer", "Waiting")
 
 
 class ImagePullError(ClusterError):
-    """The image is not on the agent and cannot be pulled; the message is one sentence."""
+    """An image is not on the agent and cannot be pulled; the message is one sentence."""
 
     @classmethod
     def from_error(cls, name: str, reference: str, cause: object) -> ImagePullError:
-        """Return the error for an image that cannot be pulled; ``reference`` is what was asked of the registry."""
+        """Return the error for an image that cannot be pulled; ``reference`` was requested from the registry."""
         which = f" as {reference!r}, which other agents have" if reference != name else ""
         return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({one_line(cause)})")
 
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image as an engine has it.
+    """An image on an engine.
 
-    ``digest`` is the registry's, or the image's own where it came from none. ``id`` is the engine's own name of the
-    content. ``argv`` is what the image itself would run. ``reference`` is that of :class:`KnownImage`.
+    ``digest`` is the registry's, or the image id if it was not pulled. ``id`` is the engine's id of the image. ``argv``
+    is the image's entrypoint and command. ``reference`` is that of :class:`ImageIdentity`.
     """
 
     digest: str
@@ -46,12 +46,12 @@ class Image:
 
     @property
     def known(self) -> ImageIdentity:
-        """What other agents have to agree with."""
+        """The identity of the image, which must be the same on all agents."""
         return ImageIdentity(self.id, self.digest, self.reference)
 
 
 class Layers:
-    """What the engine has said so far of the layers of a pull."""
+    """The progress of the layers of a pull, as reported by the engine so far."""
 
     def __init__(self) -> None:
         self._statuses: dict[str, str] = {}
@@ -59,7 +59,7 @@ class Layers:
         self._received: dict[str, int] = {}
 
     def update(self, line: Mapping[str, Any]) -> None:
-        """Take a line of the engine's; those that are about no layer say nothing."""
+        """Process a line of the engine's output; lines that do not concern a layer are ignored."""
         layer, status = str(line.get("id", "")), str(line.get("status", ""))
         if not layer or status.startswith("Pulling from"):
             return
@@ -71,8 +71,8 @@ class Layers:
             self._received[layer] = self._sizes.get(layer, 0)
 
     def progress(self) -> Progress:
-        """Return how far the pull is."""
-        # The engine goes on to speak while this is asked.
+        """Return the progress of the pull."""
+        # Copied, because another thread updates it.
         statuses = list(self._statuses.values())
         done = sum(status in IN_PLACE for status in statuses)
         waiting = any(status in _WAITS for status in statuses)
@@ -82,7 +82,7 @@ class Layers:
 
 
 def find_image(client: docker.APIClient, name: str) -> Image | None:
-    """Return the image of that name; ``None`` where the engine does not have it."""
+    """Return the image of that name; ``None`` if it is not on the engine."""
     try:
         inspected = client.inspect_image(name)
     except docker.errors.NotFound:
@@ -91,7 +91,7 @@ def find_image(client: docker.APIClient, name: str) -> Image | None:
     variables = (variable.partition("=") for variable in config.get("Env") or [])
     reference = next((digest for digest in digests if repository_of(digest) == repository_of(name)), "")
     return Image(
-        # Loaded images have no digest but their own.
+        # Loaded images have no registry digest, only their id.
         digest=next((digest.partition("@")[2] for digest in [reference, *digests] if digest), str(inspected["Id"])),
         environment={key: value for key, _mark, value in variables},
         id=str(inspected["Id"]),
@@ -107,9 +107,9 @@ def pull_image(
     credential: Credential | None,
     hear: Callable[[Mapping[str, Any]], None],
 ) -> None:
-    """Fetch what ``reference`` names from its registry and call it ``name``; ``hear`` gets what the engine says of it.
+    """Pull ``reference`` from its registry and tag it ``name``.
 
-    Raises :class:`ImageUnavailable` when the registry does not give it.
+    ``hear`` is called with each line of the engine's output. Raises :class:`ImagePullError` if the pull fails.
     """
     repository, tag = docker.utils.parse_repository_tag(reference)
     login = dataclasses.asdict(credential) if credential else None
@@ -119,7 +119,7 @@ def pull_image(
         if not problem and reference != name:
             client.tag(reference, *docker.utils.parse_repository_tag(name))
         if not problem and find_image(client, name) is None:
-            problem = "the engine broke it off without a word"
+            problem = "the engine stopped without an error message"
     except docker.errors.APIError as error:
         problem = reason(error)
     if problem:
@@ -127,7 +127,7 @@ def pull_image(
 
 
 def _first_error(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str, Any]], None]) -> str:
-    """Return the first thing that goes wrong, empty when nothing does; all lines are heard."""
+    """Return the first error in the output, or an empty string; all lines are passed to ``hear``."""
     problem = ""
     for line in lines:
         hear(line)
@@ -140,9 +140,9 @@ _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a pull is: bytes that have come, of those of the layers that have begun to; layers that are in place.
+    """The progress of a pull: received and total bytes of the layers that have started, and complete layers.
 
-    The engine does not say how large a layer is that has not begun: while ``more`` is true, there are such.
+    The engine does not report the size of layers that have not started; ``more`` is true while there are such layers.
     """
 
     bytes_done: int = 0
@@ -152,7 +152,7 @@ class Progress:
     more: bool = False
 
     def told(self) -> str:
-        """Return it as a phrase such as ``1.2 of 4.6 GB, 12 of 31 layers``; empty while there is nothing to tell."""
+        """Format it as a phrase such as ``1.2 of 4.6 GB, 12 of 31 layers``; empty while no size is known."""
         if not self.bytes_total:
             return ""
         factor, unit = next((entry for entry in _UNITS if self.bytes_total >= entry[0]), _UNITS[-1])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a container printed, and what programs in it wrote to files: the end of each, whether it runs or not."""
+"""Read the end of a container's log, and of files in it, whether it is running or not."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from typing import Any
 from .._model.errors import ClusterError, as_phrase, reason
 from .sdk import docker
 
-# How much of the end of one log is given at most, in bytes.
+# The maximum number of bytes that are returned from the end of a log.
 LOG_BYTES = 1 << 20
 
-# How large a file may be to be read, in bytes: the engine gives files whole, from their beginning.
+# The maximum size of a file in bytes: the engine sends whole files, from their beginning.
 FILE_BYTES = 256 << 20
 
 CHUNK_BYTES = 1 << 16
 
 
 class LogReadError(ClusterError):
-    """A log is there and cannot be read; the message is one sentence without its full stop."""
+    """A log exists and cannot be read; the message is one sentence without its full stop."""
 
 
 def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps: bool = False) -> list[str]:
-    """Return the last lines that a container printed, output and errors in the order in which they came.
+    """Return the last lines of a container's log, stdout and stderr in the order of their output.
 
-    With ``timestamps`` each begins with the time at which it was printed, in UTC, and a space. Raises
-    :class:`LogUnreadable` where the engine does not give it: the log's driver cannot read, or the container is gone.
+    With ``timestamps`` each begins with its time in UTC and a space. Raises :class:`LogReadError` if the engine cannot
+    return the log: the log driver does not support reading, or the container does not exist.
     """
     try:
         frames = client.logs(
@@ -44,9 +44,9 @@ def tail_of(client: docker.APIClient, container: str, lines: int, *, timestamps:
 
 
 def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int) -> list[str] | None:
-    """Return the last lines of a file in a container; ``None`` where there is no such file.
+    """Return the last lines of a file in a container; ``None`` if it does not exist.
 
-    A link is not followed, and nothing but an ordinary file is read. Raises :class:`LogUnreadable`.
+    Raises :class:`LogReadError` if it is not a regular file, such as a link, or cannot be read.
     """
     try:
         chunks, _stat = client.get_archive(container, path, chunk_size=CHUNK_BYTES)
@@ -59,9 +59,9 @@ def tail_of_file(client: docker.APIClient, container: str, path: str, lines: int
 
 
 def _last_lines(chunks: Iterable[bytes], lines: int) -> list[str]:
-    """Return the last lines of a log that comes in pieces; a line that has lost its beginning begins with ``…``.
+    """Return the last lines of a log that is read in chunks; a truncated line begins with ``…``.
 
-    No more than :data:`LOG_BYTES` and one piece are held at once. What is not UTF-8 is replaced.
+    No more than :data:`LOG_BYTES` and one chunk are kept in memory. Invalid UTF-8 is replaced.
     """
     kept: deque[bytes] = deque()
     size, cut = 0, False
@@ -79,9 +79,9 @@ def _last_lines(chunks: Iterable[bytes], lines: int) -> list[str]:
 
 
 def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the frames of a log without the times that the engine puts into the middle of long lines.
+    """Yield the frames of a log without the timestamps that the engine inserts into long lines.
 
-    It keeps a long line as several messages, and gives each of them in a frame of its own, with a time.
+    The engine splits a long line into several messages, each with a frame and a timestamp of its own.
     """
     begins = True
     for frame in frames:
@@ -90,19 +90,19 @@ def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _read_member(archive: tarfile.TarFile, path: str) -> Iterator[bytes]:
-    """Return the one file of an archive piece by piece."""
+    """Yield the only file of an archive in chunks."""
     member = archive.next()
     file = archive.extractfile(member) if member is not None and member.isreg() else None
     if member is None or file is None:
         raise LogReadError(f"{path} is not a regular file")
     if member.size > FILE_BYTES:
-        raise LogReadError(f"{path} has {member.size} bytes, and what is larger than {FILE_BYTES} is not read")
+        raise LogReadError(f"{path} has {member.size} bytes, more than the limit of {FILE_BYTES}")
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
 
 
 class _Stream(io.RawIOBase):
-    """What the engine sends in pieces, as a file that can be read once."""
+    """A read-only file object over the chunks that the engine sends."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

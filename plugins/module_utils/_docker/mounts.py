@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the engine's containers mount from the agent."""
+"""List the paths of the agent that containers mount."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from .sdk import docker
 
 
 def mounted_paths(client: docker.APIClient) -> frozenset[str]:
-    """Return the agent's paths that any container mounts, ours or not, running or not."""
+    """Return the agent's paths that any container mounts, managed or not, running or not."""
     containers = client.containers(all=True)
     return frozenset(mount["Source"] for container in containers for mount in container["Mounts"] if "Source" in mount)

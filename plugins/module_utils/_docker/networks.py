@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The Docker network of a session on one agent: a private bridge without an address of the agent on it."""
+"""Manage the Docker network of a session on one agent: a private bridge on which the agent has no address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sdk import docker, ipam
 
 @dataclasses.dataclass(frozen=True)
 class BridgeNetwork:
-    """A network as it should be; ``mtu`` is in bytes."""
+    """The desired state of a network; ``mtu`` is in bytes."""
 
     name: str
     subnet: str
@@ -27,12 +27,12 @@ class BridgeNetwork:
     session_id: str
 
     def digest(self) -> str:
-        """Return what identifies everything that cannot be changed once the network is made."""
+        """Return a digest of all properties, which cannot be changed after the network is created."""
         return labels.content_digest(dataclasses.astuple(self))
 
 
 def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
-    """Return the network that the plan wants on each of its agents; ``None`` where the session needs none."""
+    """Return the network that the plan requires on each of its agents; ``None`` if the session needs none."""
     network = plan.network
     if network is None or network.subnet is None or network.bridge is None:
         return None
@@ -40,7 +40,7 @@ def desired_network(plan: SessionPlan) -> BridgeNetwork | None:
 
 
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
-    """Return the networks of a session on this agent, as the engine lists them; an overlay is its swarm's."""
+    """Return the networks of a session on this agent, as listed by the engine, without overlays."""
     return [
         network
         for network in client.networks(filters=labels.label_filter(session_id))
@@ -49,7 +49,7 @@ def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, A
 
 
 def plan_network(client: docker.APIClient, desired: BridgeNetwork) -> Change | None:
-    """Return the difference between the session's network and what is wanted; ``None`` where there is none."""
+    """Return the change from the existing to the desired network of a session; ``None`` if they are equal."""
     existing = find_networks(client, desired.session_id)
     if any(network["Labels"].get(labels.DIGEST) == desired.digest() for network in existing):
         return None
@@ -58,10 +58,11 @@ def plan_network(client: docker.APIClient, desired: BridgeNetwork) -> Change | N
 
 
 def create_network(client: docker.APIClient, desired: BridgeNetwork) -> None:
-    """Make the network.
+    """Create the network.
 
     ``internal`` keeps the default route of containers on the agent's default network (measured on engines 20.10 and
-    26.1), ``inhibit_ipv4`` keeps the agent off the bridge, and the prefix names the interface inside containers.
+    26.1), ``inhibit_ipv4`` prevents an address of the agent on the bridge, and the prefix defines the name of the
+    interface inside containers.
     """
     client.create_network(
         desired.name,
@@ -80,7 +81,7 @@ def create_network(client: docker.APIClient, desired: BridgeNetwork) -> None:
 
 
 def remove_networks(client: docker.APIClient, session_id: str) -> list[Change]:
-    """Remove the networks of a session and return what was removed."""
+    """Remove the networks of a session and return the changes."""
     existing = find_networks(client, session_id)
     for network in existing:
         client.remove_network(network["Id"])
@@ -88,6 +89,6 @@ def remove_networks(client: docker.APIClient, session_id: str) -> list[Change]:
 
 
 def subnets(client: docker.APIClient) -> list[str]:
-    """Return the address ranges of all networks of the engine, ours or not, up or not."""
+    """Return the address ranges of all networks of the engine, managed or not, up or not."""
     pools = (pool for network in client.networks() for pool in network["IPAM"].get("Config") or [])
     return sorted({pool["Subnet"] for pool in pools if "Subnet" in pool})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A Docker Swarm, and the overlay of a session in it: one of its managers makes it, and takes it away."""
+"""Read the state of a Docker Swarm, and manage the overlay of a session in it, on one of the swarm's managers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .sdk import docker, ipam
 
 
 def read_swarm(client: docker.APIClient) -> dict[str, Any]:
-    """Return what the engine says of its swarm; it always says its state."""
+    """Return the swarm section of the engine's info, which always contains the state."""
     return dict(client.info()["Swarm"])
 
 
 def swarm_port(swarm: Mapping[str, Any]) -> dict[int, str]:
-    """Return the UDP port that a swarm takes on this host; nothing where the engine is in none.
+    """Return the UDP port that a swarm uses on this host; empty if the engine is not in a swarm.
 
-    A worker does not know it: the planner asks the swarm's managers.
+    Workers do not know it: the planner uses that of the swarm's managers.
     """
     if swarm["LocalNodeState"] == "inactive" or (swarm["LocalNodeState"] == "active" and not swarm["ControlAvailable"]):
         return {}
@@ -36,7 +36,7 @@ def swarm_port(swarm: Mapping[str, Any]) -> dict[int, str]:
 
 
 def swarm_membership(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swarm | None:
-    """Return this host's place in its swarm; ``None`` where the engine is in none, or its node is not active."""
+    """Return this host's swarm membership; ``None`` if it is in no swarm or its node is not active."""
     if swarm["LocalNodeState"] != "active":
         return None
     if not swarm["ControlAvailable"]:
@@ -45,7 +45,7 @@ def swarm_membership(client: docker.APIClient, swarm: Mapping[str, Any]) -> Swar
 
 
 def is_manager(client: docker.APIClient) -> bool:
-    """Return whether this host can change its swarm's networks."""
+    """Return whether this host is a manager, which can change the swarm's networks."""
     return bool(client.info()["Swarm"].get("ControlAvailable"))
 
 
@@ -54,7 +54,7 @@ def _data_path_port(swarm: Mapping[str, Any]) -> int:
 
 
 def _ready_nodes(client: docker.APIClient) -> tuple[str, ...]:
-    """Return the ids of the nodes that are ready; none where the managers cannot agree, and nothing can be made."""
+    """Return the ids of the ready nodes; empty if the managers have no quorum, so that networks cannot be created."""
     try:
         nodes = client.nodes()
     except docker.errors.APIError:
@@ -62,7 +62,7 @@ def _ready_nodes(client: docker.APIClient) -> tuple[str, ...]:
     return tuple(sorted(node["ID"] for node in nodes if node["Status"]["State"] == "ready"))
 
 
-# How long the other nodes may take to let go of an overlay.
+# How long the other nodes may take to release an overlay.
 REMOVE_SECONDS = 30
 
 
@@ -72,9 +72,9 @@ class OverlayInUseError(ClusterError):
 
 @dataclasses.dataclass(frozen=True)
 class Overlay:
-    """A network as it should be; ``mtu`` is that of the containers, in bytes.
+    """The desired state of an overlay; ``mtu`` is that of the containers, in bytes.
 
-    Swarm takes the addresses that it needs on each node for itself from ``automatic``, a part of the subnet.
+    Swarm allocates its own address on each node from ``automatic``, a part of the subnet.
     """
 
     name: str
@@ -84,12 +84,12 @@ class Overlay:
     session_id: str
 
     def digest(self) -> str:
-        """Return what identifies everything that cannot be changed once the network is made."""
+        """Return a digest of all properties, which cannot be changed after the network is created."""
         return labels.content_digest(dataclasses.astuple(self))
 
 
 def desired_overlay(plan: SessionPlan) -> Overlay | None:
-    """Return the overlay that the plan wants of its swarm; ``None`` where it wants none."""
+    """Return the overlay that the plan requires of its swarm; ``None`` if it requires none."""
     network = plan.network
     if network is None or network.swarm_manager is None or network.subnet is None:
         return None
@@ -97,7 +97,7 @@ def desired_overlay(plan: SessionPlan) -> Overlay | None:
 
 
 def find_overlays(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:
-    """Return the overlays of a session that this engine knows: all of them on a manager, elsewhere those in use."""
+    """Return the overlays of a session that this engine lists: on managers all of them, on workers those in use."""
     return [
         network
         for network in client.networks(filters=labels.label_filter(session_id))
@@ -106,7 +106,7 @@ def find_overlays(client: docker.APIClient, session_id: str) -> list[dict[str, A
 
 
 def plan_overlay(client: docker.APIClient, desired: Overlay) -> Change | None:
-    """Return the difference between the session's overlay and what is wanted; ``None`` where there is none."""
+    """Return the change from the existing to the desired overlay of a session; ``None`` if they are equal."""
     existing = find_overlays(client, desired.session_id)
     if any(overlay["Labels"].get(labels.DIGEST) == desired.digest() for overlay in existing):
         return None
@@ -115,10 +115,10 @@ def plan_overlay(client: docker.APIClient, desired: Overlay) -> Change | None:
 
 
 def create_overlay(client: docker.APIClient, overlay: Overlay) -> None:
-    """Make the overlay in the swarm.
+    """Create the overlay in the swarm.
 
-    ``internal`` keeps the default route of containers on the agent's default network, as it does for bridges. The
-    engine takes the MTU as that of the underlay, and gives containers 50 bytes less.
+    ``internal`` keeps the default route of containers on the agent's default network, as with bridges. The engine
+    expects the MTU of the underlay, and sets that of containers 50 bytes lower.
     """
     client.create_network(
         overlay.name,
@@ -133,10 +133,10 @@ def create_overlay(client: docker.APIClient, overlay: Overlay) -> None:
 
 
 def remove_overlays(client: docker.APIClient, session_id: str, timeout: float = REMOVE_SECONDS) -> list[Change]:
-    """Remove the overlays of a session, where this host manages their swarm, and return what was removed.
+    """Remove the overlays of a session if this host is a swarm manager, and return the changes.
 
-    Other agents take their containers away at the same time, so one that is in use is tried again for that long; then
-    :class:`OverlayInUse` is raised.
+    Other agents remove their containers at the same time, so an overlay in use is retried for ``timeout`` seconds;
+    then :class:`OverlayInUseError` is raised.
     """
     existing = find_overlays(client, session_id)
     if not existing or not is_manager(client):
@@ -153,7 +153,7 @@ def remove_overlays(client: docker.APIClient, session_id: str, timeout: float = 
 
 
 def _try_remove(client: docker.APIClient, network: str) -> bool:
-    """Remove a network; return whether it is gone, and not in use."""
+    """Remove a network; return whether it no longer exists, ``False`` if it is in use."""
     try:
         client.remove_network(network)
     except docker.errors.NotFound:

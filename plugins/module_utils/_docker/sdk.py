@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The Docker SDK for Python, imported once something of it is used.
+"""The Docker SDK for Python, imported on first use.
 
-The import costs 0.1 s of CPU, and an agent heals itself every few seconds without a word to the engine. Where the SDK
-is missing, its first use raises ImportError: ``client.connect`` is always the first.
+The import takes 0.1 s of CPU, and the frequent reconciliation of an agent usually needs no engine. If the SDK is
+missing, its first use raises ImportError; ``client.connect`` is always the first.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ __all__ = ["docker", "ipam"]
 
 
 def ipam(subnet: str, automatic: str | None = None) -> docker.types.IPAMConfig:
-    """Return the addresses of a network: its subnet, and the part of it that the engine gives by itself."""
+    """Return the IPAM configuration of a network: its subnet, and the part from which the engine allocates."""
     return docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet, iprange=automatic)])

@@ -34,7 +34,7 @@ def sentence(error: Exception) -> str | None:
     # Only the adapters import the SDK, so its errors are recognized by their module here. They are checked first,
     # because most of them are OSErrors too.
     if type(error).__module__.startswith(("docker.", "requests.")):
-        return as_sentence(f"the Docker engine refused: {reason(error)}")
+        return as_sentence(f"the Docker engine failed: {reason(error)}")
     return as_sentence(str(error)) if isinstance(error, EXPECTED) else None
 
 

@@ -67,9 +67,9 @@ def test_a_module_ends_with_its_result() -> None:
             subprocess.CalledProcessError(1, ["dropbearkey", "-t"], "", "no entropy\n"),
             "dropbearkey failed: no entropy.",
         ),
-        (APIError("500", explanation="driver failed"), "the Docker engine refused: driver failed."),
-        (APIError("500 Server Error"), "the Docker engine refused: 500 Server Error."),
-        (DockerException("bad certificate"), "the Docker engine refused: bad certificate."),
+        (APIError("500", explanation="driver failed"), "the Docker engine failed: driver failed."),
+        (APIError("500 Server Error"), "the Docker engine failed: 500 Server Error."),
+        (DockerException("bad certificate"), "the Docker engine failed: bad certificate."),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

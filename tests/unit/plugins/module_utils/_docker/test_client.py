@@ -17,7 +17,7 @@ def test_a_missing_sdk_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch)
         connect("unix:///run/docker.sock")
     assert str(refused.value) == (
         "the Docker SDK for Python cannot be imported (import of docker halted; None in sys.modules), so the engine at"
-        " unix:///run/docker.sock cannot be asked: install python3-docker, or run backendai.cluster.provision_agents on"
+        " unix:///run/docker.sock cannot be used: install python3-docker, or run backendai.cluster.provision_agents on"
         " this host."
     )
 

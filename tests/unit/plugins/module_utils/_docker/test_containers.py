@@ -85,7 +85,7 @@ def test_a_container_that_was_made_differently_is_made_anew(engine: Any, state: 
     engine.made[0]["State"] = state
     wider = dataclasses.replace(MAIN, cpus=(0, 1, 2))
     assert apply(engine, wider) == [
-        Change(SUBJECT, f"{state}, made differently", PHRASE.replace("0,2", "0,1,2")),
+        Change(SUBJECT, f"{state}, with other properties", PHRASE.replace("0,2", "0,1,2")),
     ]
     assert engine.calls[:2] == ["remove id-backendai-train-llm-main1", "create backendai-train-llm-main1"]
 

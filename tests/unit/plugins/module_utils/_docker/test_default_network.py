@@ -82,7 +82,7 @@ def test_a_network_in_use_is_not_replaced(engine: Any) -> None:
     with pytest.raises(NetworkConflictError) as refused:
         make_default_network(engine, WANTED)
     assert str(refused.value) == (
-        "the Docker network backendai-default differs from what is wanted, and 1 containers are attached to it:"
+        "the Docker network backendai-default differs from the configured one, and 1 containers are attached to it:"
         " terminate the sessions on this agent first."
     )
 

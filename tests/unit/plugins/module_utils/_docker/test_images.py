@@ -117,7 +117,7 @@ def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
 def test_a_name_without_a_tag_is_the_latest() -> None:
     engine = Engine({})
     engine.registry = {"registry:5000/python:latest": CONTENT}
-    with pytest.raises(ImagePullError, match="without a word"):
+    with pytest.raises(ImagePullError, match="without an error message"):
         # The engine of these tests knows no short names; real ones do.
         pull(engine, "registry:5000/python")
     assert engine.calls == ["pull registry:5000/python:latest"]
@@ -194,7 +194,7 @@ def test_what_other_agents_have_and_the_registry_does_not_is_named() -> None:
 def test_a_pull_that_breaks_off_without_a_word_is_no_success() -> None:
     engine = Engine({})
     engine.registry = {IMAGE: {}}
-    with pytest.raises(ImagePullError, match=r"cannot be pulled \(the engine broke it off without a word\)$"):
+    with pytest.raises(ImagePullError, match=r"cannot be pulled \(the engine stopped without an error message\)$"):
         pull(engine)
 
 

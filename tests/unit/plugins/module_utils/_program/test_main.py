@@ -67,8 +67,8 @@ def test_diff_is_sent_where_it_is_wanted(diff: bool) -> None:
             subprocess.CalledProcessError(1, ["dropbearkey", "-t"], "", "no entropy\n"),
             "dropbearkey failed: no entropy.",
         ),
-        (APIError("500", explanation="driver failed"), "the Docker engine refused: driver failed."),
-        (DockerException("bad certificate"), "the Docker engine refused: bad certificate."),
+        (APIError("500", explanation="driver failed"), "the Docker engine failed: driver failed."),
+        (DockerException("bad certificate"), "the Docker engine failed: bad certificate."),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
