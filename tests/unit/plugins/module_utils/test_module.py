@@ -46,7 +46,7 @@ def end(error: Exception) -> dict[str, Any]:
     return ended.value.result
 
 
-def test_a_module_ends_with_its_result() -> None:
+def test_module_exits_with_its_result() -> None:
     module: Any = Module()
     with pytest.raises(ExitedError) as ended:
         run_module(module, lambda: {"changed": True})
@@ -73,11 +73,11 @@ def test_a_module_ends_with_its_result() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_what_may_happen_is_one_sentence(error: Exception, sentence: str) -> None:
+def test_expected_error_is_one_sentence(error: Exception, sentence: str) -> None:
     assert end(error) == {"failed": True, "msg": sentence}
 
 
-def test_what_may_not_happen_is_a_traceback() -> None:
+def test_unexpected_error_is_a_traceback() -> None:
     def act() -> dict[str, Any]:
         raise KeyError("slots")
 

@@ -17,7 +17,7 @@ class Engine:
         return self._listed
 
 
-def test_addresses_of_all_networks_and_families_are_told_and_of_no_network_none() -> None:
+def test_container_addresses_of_all_networks_and_both_families_are_listed() -> None:
     both = {"IPAddress": "172.18.0.2", "GlobalIPv6Address": "fd00::2"}
     engine: Any = Engine({"one": both, "two": {"IPAddress": "10.128.0.2"}}, {"host": {"IPAddress": ""}}, {})
     assert container_addresses(engine) == ["10.128.0.2", "172.18.0.2", "fd00::2"]

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError, connect
 
 
-def test_a_missing_sdk_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sdk_error_contains_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(DockerUnavailableError) as refused:
         connect("unix:///run/docker.sock")
@@ -22,7 +22,7 @@ def test_a_missing_sdk_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_an_engine_that_does_not_answer_is_told_with_its_address(tmp_path: Path) -> None:
+def test_unreachable_engine_error_contains_its_address(tmp_path: Path) -> None:
     address = f"unix://{tmp_path}/docker.sock"
     with pytest.raises(DockerUnavailableError) as refused:
         connect(address, timeout=1)
@@ -33,6 +33,6 @@ def test_an_engine_that_does_not_answer_is_told_with_its_address(tmp_path: Path)
     assert message.endswith("): start docker on this host, or run backendai.cluster.provision_agents on this host.")
 
 
-def test_an_address_without_sense_is_told_the_same_way() -> None:
+def test_invalid_engine_address_is_reported_like_an_unreachable_one() -> None:
     with pytest.raises(DockerUnavailableError, match=r"^the Docker engine at nonsense://x does not answer"):
         connect("nonsense://x")

@@ -53,7 +53,7 @@ def apply(engine: Any, *desired: Container) -> list[Change]:
     return [step.change for step in steps]
 
 
-def test_a_missing_container_is_made_joined_to_both_networks_and_then_started(engine: Any) -> None:
+def test_missing_container_is_created_connected_and_started(engine: Any) -> None:
     assert apply(engine, MAIN) == [Change(SUBJECT, None, PHRASE)]
     assert engine.calls == [
         "create backendai-train-llm-main1",
@@ -62,7 +62,7 @@ def test_a_missing_container_is_made_joined_to_both_networks_and_then_started(en
     ]
 
 
-def test_a_running_container_is_left_alone(engine: Any) -> None:
+def test_running_container_is_unchanged(engine: Any) -> None:
     apply(engine, MAIN)
     engine.calls.clear()
     assert apply(engine, MAIN) == []
@@ -70,7 +70,7 @@ def test_a_running_container_is_left_alone(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("state", ["exited", "created", "dead"])
-def test_a_stopped_container_is_started_and_not_made_anew(engine: Any, state: str) -> None:
+def test_stopped_container_is_started_and_not_recreated(engine: Any, state: str) -> None:
     apply(engine, MAIN)
     engine.calls.clear()
     engine.made[0]["State"] = state
@@ -79,7 +79,7 @@ def test_a_stopped_container_is_started_and_not_made_anew(engine: Any, state: st
 
 
 @pytest.mark.parametrize("state", ["running", "exited"])
-def test_a_container_that_was_made_differently_is_made_anew(engine: Any, state: str) -> None:
+def test_container_with_other_properties_is_recreated(engine: Any, state: str) -> None:
     apply(engine, MAIN)
     engine.calls.clear()
     engine.made[0]["State"] = state
@@ -110,7 +110,7 @@ def test_a_container_that_was_made_differently_is_made_anew(engine: Any, state: 
     ],
     ids=lambda drift: next(iter(drift)),
 )
-def test_whatever_a_container_cannot_change_later_is_in_its_digest(drift: dict[str, Any]) -> None:
+def test_container_digest_covers_properties_that_cannot_change_later(drift: dict[str, Any]) -> None:
     assert dataclasses.replace(MAIN, **drift).digest() != MAIN.digest()
 
 
@@ -126,13 +126,13 @@ def test_whatever_a_container_cannot_change_later_is_in_its_digest(drift: dict[s
     ],
     ids=lambda drift: next(iter(drift)),
 )
-def test_a_newer_kit_or_image_or_an_agent_that_can_do_more_is_no_reason_to_end_a_running_container(
+def test_newer_kit_image_or_limits_do_not_replace_a_running_container(
     later: dict[str, Any],
 ) -> None:
     assert dataclasses.replace(MAIN, **later).digest() == MAIN.digest()
 
 
-def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: Any) -> None:
+def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, ulimits={"nofile": 1048576, "memlock": -1}))
     (request,) = engine.asked
     host = request["host_config"]
@@ -163,14 +163,14 @@ def test_a_container_gets_exactly_its_resources_and_nothing_restarts_it(engine: 
     assert request["labels"] == {**MAIN.labels, labels.DIGEST: MAIN.digest()}
 
 
-def test_a_container_that_publishes_nothing_is_what_an_older_version_made() -> None:
+def test_container_without_published_ports_keeps_its_older_digest() -> None:
     older = dataclasses.asdict(MAIN)
     for unknown in ("published", "argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
         del older[unknown]
     assert MAIN.digest() == labels.content_digest(older)
 
 
-def test_what_a_container_publishes_is_bound_to_one_address_of_its_agent(engine: Any) -> None:
+def test_published_ports_are_bound_to_one_address_of_the_agent(engine: Any) -> None:
     ways = ((22, "192.0.2.1", 30001), (8888, "2001:db8::1", 30000))
     apply(engine, dataclasses.replace(MAIN, published=ways))
     (request,) = engine.asked
@@ -187,7 +187,7 @@ def node(path: str) -> dict[str, str]:
     return {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
 
 
-def test_a_container_gets_the_nodes_of_its_devices_each_once_and_its_gpus_by_their_uuid(engine: Any) -> None:
+def test_container_has_its_device_nodes_once_and_its_gpus_by_uuid(engine: Any) -> None:
     devices = ("/dev/kfd,/dev/dri/renderD128", "/dev/kfd,/dev/dri/renderD129", "GPU-aaaa", "GPU-bbbb", "/dev/fuse")
     (change,) = apply(engine, dataclasses.replace(MAIN, devices=devices))
     assert change.after == PHRASE + "".join(f", device {device}" for device in devices)
@@ -215,7 +215,7 @@ def test_a_container_gets_the_nodes_of_its_devices_each_once_and_its_gpus_by_the
     ],
     ids=["all named", "one named"],
 )
-def test_gpus_come_by_cdi_where_it_names_all_of_a_container(
+def test_gpus_are_requested_by_cdi_if_all_of_them_have_a_cdi_name(
     engine: Any, cdi_gpus: set[str], request_of: tuple[str, list[str], list[list[str]]]
 ) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa", "GPU-bbbb"), cdi_gpus=frozenset(cdi_gpus)))
@@ -227,21 +227,21 @@ def test_gpus_come_by_cdi_where_it_names_all_of_a_container(
     assert visible == ("void" if request_of[0] == "cdi" else "GPU-aaaa,GPU-bbbb")
 
 
-def test_a_container_without_gpus_asks_for_none_wherever_there_is_cdi(engine: Any) -> None:
+def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("/dev/fuse",), cdi_gpus=frozenset({"GPU-aaaa"})))
     assert engine.asked[0]["host_config"]["device_requests"] is None
     assert "NVIDIA_VISIBLE_DEVICES" not in engine.asked[0]["environment"]
 
 
 @pytest.mark.parametrize("info", [{}, {"CDISpecDirs": None}, {"CDISpecDirs": []}], ids=["20.10", "null", "off"])
-def test_an_engine_without_cdi_looks_nowhere(
+def test_engine_without_cdi_has_no_cdi_folders(
     engine: Any, monkeypatch: pytest.MonkeyPatch, info: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(engine, "info", lambda: info)
     assert containers.cdi_folders(engine) == []
 
 
-def test_an_engine_with_cdi_says_where_it_looks(engine: Any) -> None:
+def test_engine_with_cdi_returns_its_cdi_folders(engine: Any) -> None:
     engine.cdi_folders = ["/etc/cdi", "/var/run/cdi"]
     assert containers.cdi_folders(engine) == ["/etc/cdi", "/var/run/cdi"]
 
@@ -258,7 +258,7 @@ def test_an_engine_with_cdi_says_where_it_looks(engine: Any) -> None:
         ({}, {}, ("GPU-aaaa", "/dev/fuse", "GPU-bbbb"), "GPU-aaaa,GPU-bbbb"),
     ],
 )
-def test_nvidias_runtime_shows_a_container_its_own_gpus_whatever_its_image_or_user_asks(
+def test_visible_nvidia_gpus_are_those_of_the_container(
     engine: Any, brought: dict[str, str], explicit: dict[str, str], devices: tuple[str, ...], visible: str | None
 ) -> None:
     apply(engine, dataclasses.replace(MAIN, image_environment=brought, explicit_environment=explicit, devices=devices))
@@ -274,7 +274,7 @@ def test_nvidias_runtime_shows_a_container_its_own_gpus_whatever_its_image_or_us
     ],
     ids=["ended", "ended in a whole second", "never started"],
 )
-def test_how_a_container_ended_is_told_in_seconds_since_the_epoch(
+def test_exit_status_has_seconds_since_the_epoch(
     engine: Any, ended: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     apply(engine, MAIN)
@@ -282,11 +282,11 @@ def test_how_a_container_ended_is_told_in_seconds_since_the_epoch(
     assert containers.exit_status(engine, engine.made[0]["Id"]) == expected
 
 
-def test_a_container_that_is_gone_by_now_did_not_end(engine: Any) -> None:
+def test_removed_container_has_no_exit_status(engine: Any) -> None:
     assert containers.exit_status(engine, "id-gone") == (None, None)
 
 
-def test_names_that_others_have_are_found_but_not_those_of_this_session(engine: Any) -> None:
+def test_conflicting_names_exclude_those_of_this_session(engine: Any) -> None:
     apply(engine, MAIN)
     engine.made += [
         {"Id": "a", "Names": ["/backendai-train-llm-sub1"], "Labels": {}, "State": "exited"},
@@ -303,7 +303,7 @@ def test_names_that_others_have_are_found_but_not_those_of_this_session(engine: 
     assert containers.conflicting_names(engine, names, "1") == names[1:3]
 
 
-def test_a_container_without_session_network_joins_the_default_one_alone(engine: Any) -> None:
+def test_container_without_session_network_joins_only_the_default(engine: Any) -> None:
     alone = dataclasses.replace(MAIN, network=None, address=None, mac=None)
     assert apply(engine, alone)[0].after == PHRASE.replace("10.128.3.2", "-")
     (request,) = engine.asked
@@ -312,11 +312,11 @@ def test_a_container_without_session_network_joins_the_default_one_alone(engine:
     assert not [call for call in engine.calls if call.startswith("connect")]
 
 
-def test_no_change_shows_the_environment(engine: Any) -> None:
+def test_changes_do_not_contain_the_environment(engine: Any) -> None:
     assert "hunter2" not in str(apply(engine, MAIN))
 
 
-def test_containers_of_others_are_not_seen(engine: Any) -> None:
+def test_unmanaged_containers_are_ignored(engine: Any) -> None:
     other = dataclasses.replace(MAIN, labels={**MAIN.labels, labels.SESSION_ID: "2"})
     foreign = dataclasses.replace(MAIN, labels={labels.SESSION_ID: "1"})
     for container in (other, foreign):
@@ -325,7 +325,7 @@ def test_containers_of_others_are_not_seen(engine: Any) -> None:
     assert len(containers.find_containers(engine)) == 1
 
 
-def test_the_first_error_is_told_after_every_other_container_was_tried(engine: Any) -> None:
+def test_first_error_is_raised_after_all_containers_were_tried(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     engine.calls.clear()
     for container in engine.made:
@@ -337,7 +337,7 @@ def test_the_first_error_is_told_after_every_other_container_was_tried(engine: A
     assert engine.made[0]["State"] == "running"
 
 
-def test_removing_takes_running_containers_too_and_those_that_went_meanwhile(engine: Any) -> None:
+def test_removal_includes_running_and_already_removed_containers(engine: Any) -> None:
     apply(engine, MAIN, SUB)
     existing = containers.find_containers(engine, "1")
     engine.made = [container for container in engine.made if container["Labels"][labels.HOSTNAME] == "sub1"]
@@ -349,7 +349,7 @@ def test_removing_takes_running_containers_too_and_those_that_went_meanwhile(eng
 
 
 @pytest.mark.parametrize(("timeout", "started"), [(30.0, True), (1.0, False), (0.0, False)])
-def test_a_start_that_is_refused_is_tried_again_until_the_timeout(
+def test_rejected_start_is_retried_until_the_timeout(
     engine: Any, monkeypatch: pytest.MonkeyPatch, timeout: float, started: bool
 ) -> None:
     apply(engine, MAIN)

@@ -47,7 +47,7 @@ def engine() -> Any:
     return Engine()
 
 
-def test_a_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> None:
+def test_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> None:
     assert plan_default_network(engine, WANTED) == [
         Change("network backendai-default driver", None, "bridge"),
         Change("network backendai-default bridge", None, "backendai0"),
@@ -58,17 +58,17 @@ def test_a_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -
 
 
 @pytest.mark.parametrize("desired", [WANTED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
-def test_a_network_that_was_made_is_no_change(engine: Any, desired: DefaultNetwork) -> None:
+def test_existing_network_is_no_change(engine: Any, desired: DefaultNetwork) -> None:
     make_default_network(engine, desired)
     assert plan_default_network(engine, desired) == []
 
 
-def test_a_subnet_that_nobody_asks_for_is_not_compared(engine: Any) -> None:
+def test_unspecified_subnet_is_not_compared(engine: Any) -> None:
     make_default_network(engine, WANTED)
     assert plan_default_network(engine, DefaultNetwork("backendai-default", "backendai0")) == []
 
 
-def test_a_network_of_ours_that_differs_is_replaced(engine: Any) -> None:
+def test_managed_network_that_differs_is_replaced(engine: Any) -> None:
     make_default_network(engine, DefaultNetwork("backendai-default", "br0", "10.127.0.0/16"))
     assert plan_default_network(engine, WANTED) == [Change("network backendai-default bridge", "br0", "backendai0")]
     make_default_network(engine, WANTED)
@@ -76,7 +76,7 @@ def test_a_network_of_ours_that_differs_is_replaced(engine: Any) -> None:
     assert [network["Name"] for network in engine.there] == ["backendai-default-old", "backendai-default"]
 
 
-def test_a_network_in_use_is_not_replaced(engine: Any) -> None:
+def test_network_in_use_is_not_replaced(engine: Any) -> None:
     make_default_network(engine, DefaultNetwork("backendai-default", "br0"))
     engine.attached = [{"network": "id-backendai-default"}, {"network": "x"}]
     with pytest.raises(NetworkConflictError) as refused:
@@ -87,7 +87,7 @@ def test_a_network_in_use_is_not_replaced(engine: Any) -> None:
     )
 
 
-def test_a_network_that_is_not_ours_is_never_touched(engine: Any) -> None:
+def test_unmanaged_network_is_never_changed(engine: Any) -> None:
     engine.there.append({"Id": "f", "Name": "backendai-default", "Labels": {}})
     with pytest.raises(NetworkConflictError) as refused:
         plan_default_network(engine, WANTED)

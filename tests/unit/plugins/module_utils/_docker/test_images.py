@@ -43,7 +43,7 @@ def pull(
 # ---- what an engine has
 
 
-def test_an_image_that_the_engine_lacks_is_none() -> None:
+def test_missing_image_is_none() -> None:
     client: Any = Engine({})
     assert find_image(client, IMAGE) is None
 
@@ -60,7 +60,7 @@ def test_an_image_that_the_engine_lacks_is_none() -> None:
     ],
     ids=["from a registry", "from two", "from another", "by its long name", "loaded", "loaded by an old engine"],
 )
-def test_the_digest_is_its_registrys_where_there_is_one(
+def test_image_digest_is_that_of_the_registry_if_any(
     name: str, repo_digests: list[str] | None, digest: str, reference: str
 ) -> None:
     assert inspect(name, RepoDigests=repo_digests).known == ImageIdentity("sha256:1", digest, reference)
@@ -76,7 +76,7 @@ def test_the_digest_is_its_registrys_where_there_is_one(
     ],
     ids=["absent", "none", "some", "of several lines"],
 )
-def test_an_image_brings_its_environment(env: list[str] | None, variables: dict[str, str]) -> None:
+def test_image_environment_is_read(env: list[str] | None, variables: dict[str, str]) -> None:
     assert inspect(Config={"Env": env}).environment == variables
 
 
@@ -89,7 +89,7 @@ def test_an_image_brings_its_environment(env: list[str] | None, variables: dict[
         (["/entry"], ["run"], ("/entry", "run")),
     ],
 )
-def test_an_image_would_run_its_entrypoint_with_its_command(
+def test_image_argv_is_its_entrypoint_with_its_command(
     entrypoint: list[str] | None, command: list[str] | None, argv: tuple[str, ...]
 ) -> None:
     assert inspect(Config={"Entrypoint": entrypoint, "Cmd": command}).argv == argv
@@ -106,7 +106,7 @@ def test_an_image_would_run_its_entrypoint_with_its_command(
         ("lab/python@sha256:abc", "lab/python@sha256:abc"),
     ],
 )
-def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
+def test_exactly_the_requested_image_is_pulled(name: str, pulled: str) -> None:
     engine = Engine({})
     engine.registry = {pulled: CONTENT}
     pull(engine, name)
@@ -114,7 +114,7 @@ def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
     assert inspect(name).id == "sha256:1"
 
 
-def test_a_name_without_a_tag_is_the_latest() -> None:
+def test_name_without_a_tag_is_pulled_as_latest() -> None:
     engine = Engine({})
     engine.registry = {"registry:5000/python:latest": CONTENT}
     with pytest.raises(ImagePullError, match="without an error message"):
@@ -124,21 +124,21 @@ def test_a_name_without_a_tag_is_the_latest() -> None:
 
 
 @pytest.mark.parametrize(("name", "tagged"), [(IMAGE, "lab/python:1"), ("lab/python", "lab/python:latest")])
-def test_what_is_pulled_by_its_digest_gets_the_name(name: str, tagged: str) -> None:
+def test_image_pulled_by_digest_is_tagged_with_its_name(name: str, tagged: str) -> None:
     engine = Engine({})
     engine.registry = {"lab/python@sha256:a": CONTENT}
     pull(engine, name, "lab/python@sha256:a")
     assert engine.calls == ["pull lab/python@sha256:a", f"tag lab/python@sha256:a {tagged}"]
 
 
-def test_the_registry_is_told_who_reads() -> None:
+def test_registry_credentials_are_sent() -> None:
     engine = Engine({})
     engine.registry = {IMAGE: CONTENT}
     pull(engine, credential=Credential("reader", "hunter2"))
     assert engine.calls == [f"pull {IMAGE} as {{'username': 'reader', 'password': 'hunter2'}}"]
 
 
-def test_all_that_the_engine_says_is_heard() -> None:
+def test_all_lines_of_the_engine_are_passed_on() -> None:
     engine = Engine({})
     lines = [{"status": "Pulling from lab/python", "id": "1"}, {"status": "Pull complete", "id": "a"}]
     engine.registry = {IMAGE: {"lines": lines, **CONTENT}}
@@ -173,7 +173,7 @@ def streaming(error: str) -> Engine:
     ],
     ids=["while it streams", "disk full", "by the engine", "on the way", "unknown"],
 )
-def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: Engine, reason: str) -> None:
+def test_pull_error_is_one_sentence(engine: Engine, reason: str) -> None:
     with pytest.raises(ImagePullError) as refused:
         pull(engine)
     sentence = f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason}"
@@ -182,7 +182,7 @@ def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: Engine, reason: 
     assert "\n" not in str(refused.value)
 
 
-def test_what_other_agents_have_and_the_registry_does_not_is_named() -> None:
+def test_pull_error_contains_the_reference_of_other_agents() -> None:
     with pytest.raises(ImagePullError) as refused:
         pull(Engine({}), reference="lab/python@sha256:a")
     assert str(refused.value) == (
@@ -191,7 +191,7 @@ def test_what_other_agents_have_and_the_registry_does_not_is_named() -> None:
     )
 
 
-def test_a_pull_that_breaks_off_without_a_word_is_no_success() -> None:
+def test_pull_that_stops_without_an_error_message_fails() -> None:
     engine = Engine({})
     engine.registry = {IMAGE: {}}
     with pytest.raises(ImagePullError, match=r"cannot be pulled \(the engine stopped without an error message\)$"):
@@ -234,7 +234,7 @@ def line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str,
         "too small to be told of",
     ],
 )
-def test_the_engines_lines_add_up(lines: list[dict[str, Any]], progress: Progress) -> None:
+def test_pull_progress_is_the_sum_of_the_layers(lines: list[dict[str, Any]], progress: Progress) -> None:
     layers = Layers()
     for line in lines:
         layers.update(line)

@@ -15,5 +15,5 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.labels i
     ],
     ids=["all sessions", "one session"],
 )
-def test_only_what_bears_our_label_and_a_session_is_ours(session_id: str | None, labels: list[str]) -> None:
+def test_label_filter_requires_the_owner_and_a_session(session_id: str | None, labels: list[str]) -> None:
     assert label_filter(session_id) == {"label": labels}

@@ -39,13 +39,13 @@ def wrote(archive: bytes | Exception, path: str = PATH) -> Any:
     return engine
 
 
-def test_the_last_lines_come_in_the_order_in_which_they_were_printed() -> None:
+def test_last_lines_keep_the_order_of_output() -> None:
     engine = printed(b"one\n", b"two\n", b"three\n")
     assert tail_of(engine, "c", 2) == ["two", "three"]
     assert tail_of(engine, "c", 9) == ["one", "two", "three"]
 
 
-def test_a_line_begins_with_its_time_where_that_is_wanted_and_has_no_other() -> None:
+def test_timestamps_appear_only_at_the_beginning_of_lines() -> None:
     engine = printed(b"one\n", b"a long line ", b"goes ", b"on\n", b"half")
     assert tail_of(engine, "c", 9, timestamps=True) == [
         "2026-03-01T02:59:00.000000000Z one",
@@ -54,12 +54,12 @@ def test_a_line_begins_with_its_time_where_that_is_wanted_and_has_no_other() -> 
     ]
 
 
-def test_what_was_never_printed_has_no_lines_and_an_empty_line_is_one() -> None:
+def test_empty_log_has_no_lines_and_an_empty_line_is_one() -> None:
     assert tail_of(printed(), "c", 9) == []
     assert tail_of(printed(b"\n", b"one\n", b"\n"), "c", 9) == ["", "one", ""]
 
 
-def test_lines_end_at_newlines_alone_and_what_is_not_text_is_replaced() -> None:
+def test_only_newlines_end_lines_and_invalid_utf8_is_replaced() -> None:
     assert tail_of(printed(b"10%\r20%\x0c\xe2\x80\xa8\n", b"\xff\xc3(\n"), "c", 9) == [
         "10%\r20%\x0c\u2028",
         "\ufffd\ufffd(",
@@ -67,14 +67,14 @@ def test_lines_end_at_newlines_alone_and_what_is_not_text_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 10 + b"\n"] * 3, [(b"x" * 10 + b"\n") * 3]], ids=["many", "one"])
-def test_no_more_than_the_end_of_a_long_log_is_given(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_log_is_truncated_to_its_end(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "LOG_BYTES", 15)
     assert tail_of(printed(*pieces), "c", 9) == ["…xxx", "x" * 10]
     assert tail_of(printed(*pieces), "c", 1) == ["x" * 10]
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 10 + b"\n"] * 3, [(b"x" * 10 + b"\n") * 3]], ids=["many", "one"])
-def test_a_log_that_is_just_short_enough_is_whole(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_of_maximum_length_is_not_truncated(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "LOG_BYTES", 33)
     assert tail_of(printed(*pieces), "c", 9) == ["x" * 10] * 3
 
@@ -91,7 +91,7 @@ def test_a_log_that_is_just_short_enough_is_whole(pieces: list[bytes], monkeypat
     ],
     ids=["driver", "stale_sessions", "slow"],
 )
-def test_a_log_that_the_engine_does_not_give_is_one_sentence(error: Exception, reason: str) -> None:
+def test_log_read_error_is_one_sentence(error: Exception, reason: str) -> None:
     engine = printed()
     engine.made[0]["Log"] = error
     with pytest.raises(LogReadError) as refused:
@@ -99,30 +99,30 @@ def test_a_log_that_the_engine_does_not_give_is_one_sentence(error: Exception, r
     assert str(refused.value) == f"its log cannot be read: {reason}"
 
 
-def test_the_last_lines_of_a_file_are_read() -> None:
+def test_last_lines_of_a_file_are_read() -> None:
     content = b"".join(b"line %d\n" % number for number in range(50_000))
     assert tail_of_file(wrote(archived(content)), "c", PATH, 2) == ["line 49998", "line 49999"]
     assert tail_of_file(wrote(archived(b"")), "c", PATH, 2) == []
 
 
-def test_a_file_that_is_not_there_is_none() -> None:
+def test_missing_file_is_none() -> None:
     assert tail_of_file(wrote(b"", "/other"), "c", PATH, 2) is None
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
-def test_what_is_no_regular_file_is_not_read(kind: bytes) -> None:
+def test_only_regular_files_are_read(kind: bytes) -> None:
     with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(archived(b"", kind=kind)), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} is not a regular file"
 
 
-def test_an_archive_without_a_file_is_not_read() -> None:
+def test_archive_without_a_file_is_not_read() -> None:
     with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(b"\0" * 2 * tarfile.BLOCKSIZE), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} is not a regular file"
 
 
-def test_a_huge_file_is_not_read() -> None:
+def test_file_above_the_size_limit_is_not_read() -> None:
     with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(archived(b"", size=(256 << 20) + 1)), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} has 268435457 bytes, more than the limit of 268435456"
@@ -137,13 +137,13 @@ def test_a_huge_file_is_not_read() -> None:
     ],
     ids=["cut", "refused", "lost"],
 )
-def test_a_file_that_cannot_be_read_is_one_sentence(archive: bytes | Exception, reason: str) -> None:
+def test_file_read_error_is_one_sentence(archive: bytes | Exception, reason: str) -> None:
     with pytest.raises(LogReadError) as refused:
         tail_of_file(wrote(archive), "c", PATH, 2)
     assert str(refused.value) == f"{PATH} cannot be read: {reason}"
 
 
 @pytest.mark.parametrize("size", [1, 7, 512, 10_000])
-def test_a_file_is_read_however_its_archive_is_cut(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_read_for_any_chunk_size_of_its_archive(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "CHUNK_BYTES", size)
     assert tail_of_file(wrote(archived(b"one\ntwo\n")), "c", PATH, 9) == ["one", "two"]

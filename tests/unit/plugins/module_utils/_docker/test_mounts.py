@@ -18,6 +18,6 @@ class Engine:
         return [{"Mounts": mounted} for mounted in self.mounts]
 
 
-def test_paths_of_all_containers_are_mounted_and_tmpfs_has_none() -> None:
+def test_mounted_paths_cover_all_containers_except_tmpfs() -> None:
     client: Any = Engine([{"Source": "/a"}, {"Destination": "/run"}], [], [{"Source": "/b"}, {"Source": "/a"}])
     assert mounted_paths(client) == frozenset({"/a", "/b"})

@@ -26,22 +26,22 @@ def engine() -> Any:
     return engine
 
 
-def test_a_missing_network_is_a_change(engine: Any) -> None:
+def test_missing_network_is_a_change(engine: Any) -> None:
     assert networks.plan_network(engine, WANTED) == Change("network backendai-train-llm", None, PHRASE)
 
 
-def test_a_network_that_was_made_is_none(engine: Any) -> None:
+def test_existing_network_needs_no_change(engine: Any) -> None:
     networks.create_network(engine, WANTED)
     assert networks.plan_network(engine, WANTED) is None
 
 
 @pytest.mark.parametrize("drift", [{"mtu": 1400}, {"subnet": "10.128.3.8/29"}, {"bridge": "bai-2"}])
-def test_a_network_that_was_made_differently_is_a_change(engine: Any, drift: dict[str, Any]) -> None:
+def test_network_with_other_properties_is_a_change(engine: Any, drift: dict[str, Any]) -> None:
     networks.create_network(engine, dataclasses.replace(WANTED, **drift))
     assert networks.plan_network(engine, WANTED) == Change("network backendai-train-llm", "backendai-train-llm", PHRASE)
 
 
-def test_a_network_is_internal_and_keeps_the_agent_off_its_bridge(engine: Any) -> None:
+def test_network_is_internal_without_agent_address_on_its_bridge(engine: Any) -> None:
     networks.create_network(engine, WANTED)
     (request,) = engine.asked
     assert (request["name"], request["driver"]) == ("backendai-train-llm", "bridge")
@@ -60,7 +60,7 @@ def test_a_network_is_internal_and_keeps_the_agent_off_its_bridge(engine: Any) -
     }
 
 
-def test_only_the_sessions_networks_are_removed(engine: Any) -> None:
+def test_only_the_networks_of_the_session_are_removed(engine: Any) -> None:
     networks.create_network(engine, WANTED)
     networks.create_network(engine, dataclasses.replace(WANTED, name="backendai-other", session_id="other"))
     assert networks.remove_networks(engine, SESSION_ID) == [Change("network backendai-train-llm", "id-backendai", None)]
@@ -75,12 +75,12 @@ def test_subnets_of_all_networks_are_in_use(engine: Any) -> None:
     assert networks.subnets(engine) == ["10.128.3.0/29", "172.17.0.0/16"]
 
 
-def test_a_session_of_one_wants_no_network() -> None:
+def test_session_of_one_container_needs_no_network() -> None:
     assert desired_network(plan({"agent1": 1})) is None
 
 
 @pytest.mark.parametrize("counts", [{"agent1": 4}, {"agent1": 2, "agent2": 2}], ids=["bridge", "vxlan"])
-def test_every_agent_of_a_session_wants_the_planned_network(counts: dict[str, int]) -> None:
+def test_every_agent_of_a_session_gets_the_planned_network(counts: dict[str, int]) -> None:
     session = plan(counts)
     assert session.network is not None
     network = desired_network(session)

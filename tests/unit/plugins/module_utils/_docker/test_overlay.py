@@ -60,7 +60,7 @@ def in_use() -> APIError:
     return APIError("500", None, "rpc error: code = FailedPrecondition desc = network x is in use by task y")
 
 
-def test_an_overlay_that_was_made_is_no_change(engine: Any) -> None:
+def test_existing_overlay_is_no_change(engine: Any) -> None:
     change = Change(f"overlay {NAME}", None, "10.128.3.0/28, mtu 1450")
     assert overlay.plan_overlay(engine, WANTED) == change
     overlay.create_overlay(engine, WANTED)
@@ -70,7 +70,7 @@ def test_an_overlay_that_was_made_is_no_change(engine: Any) -> None:
     )
 
 
-def test_an_overlay_is_internal_and_leaves_50_bytes_of_its_mtu_to_the_engine(engine: Any) -> None:
+def test_overlay_is_internal_with_50_bytes_of_mtu_for_vxlan(engine: Any) -> None:
     overlay.create_overlay(engine, WANTED)
     (request,) = engine.asked
     assert (request["name"], request["driver"], request["check_duplicate"]) == (NAME, "overlay", True)
@@ -80,7 +80,7 @@ def test_an_overlay_is_internal_and_leaves_50_bytes_of_its_mtu_to_the_engine(eng
     assert (pool["Subnet"], pool["IPRange"]) == ("10.128.3.0/28", "10.128.3.8/29")
 
 
-def test_a_slices_network_is_not_the_swarms(engine: Any) -> None:
+def test_overlay_is_not_listed_as_bridge_network(engine: Any) -> None:
     overlay.create_overlay(engine, WANTED)
     assert networks.find_networks(engine, SESSION_ID) == []
     assert networks.remove_networks(engine, SESSION_ID) == []
@@ -88,7 +88,7 @@ def test_a_slices_network_is_not_the_swarms(engine: Any) -> None:
     assert "10.128.3.0/28" in networks.subnets(engine)
 
 
-def test_only_the_sessions_overlay_is_removed(engine: Any) -> None:
+def test_only_the_overlay_of_the_session_is_removed(engine: Any) -> None:
     overlay.create_overlay(engine, dataclasses.replace(WANTED, name="other", session_id="other"))
     overlay.create_overlay(engine, WANTED)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
@@ -96,27 +96,27 @@ def test_only_the_sessions_overlay_is_removed(engine: Any) -> None:
     assert overlay.remove_overlays(engine, SESSION_ID) == []
 
 
-def test_a_bridge_is_no_overlay(engine: Any) -> None:
+def test_bridge_is_not_removed_as_overlay(engine: Any) -> None:
     networks.create_network(engine, BRIDGE)
     assert overlay.remove_overlays(engine, SESSION_ID) == []
     assert [network["Name"] for network in engine.joined] == [NAME]
 
 
-def test_a_worker_leaves_the_overlay_to_its_manager(engine: Any) -> None:
+def test_worker_does_not_remove_the_overlay(engine: Any) -> None:
     overlay.create_overlay(engine, WANTED)
     engine.swarm = {"LocalNodeState": "active", "ControlAvailable": False}
     assert overlay.remove_overlays(engine, SESSION_ID) == []
     assert [network["Name"] for network in engine.joined] == [NAME]
 
 
-def test_an_overlay_that_others_let_go_of_later_is_waited_for(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlay_removal_waits_until_others_release_it(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     overlay.create_overlay(engine, WANTED)
     refusing(engine, monkeypatch, in_use(), until=3.0)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
     assert 3.0 <= engine.clock.now < 3.5
 
 
-def test_an_overlay_that_stays_in_use_is_said_in_one_sentence(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlay_that_stays_in_use_is_an_error_of_one_sentence(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     overlay.create_overlay(engine, WANTED)
     refusing(engine, monkeypatch, in_use(), until=1000.0)
     with pytest.raises(OverlayInUseError) as raised:
@@ -124,14 +124,14 @@ def test_an_overlay_that_stays_in_use_is_said_in_one_sentence(engine: Any, monke
     assert str(raised.value) == f"the overlay {NAME} is still used by containers on other nodes of the swarm"
 
 
-def test_an_overlay_that_another_manager_removed_is_gone(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlay_removed_by_another_manager_counts_as_removed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     overlay.create_overlay(engine, WANTED)
     refusing(engine, monkeypatch, NotFound("404"), until=1000.0)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
     assert engine.clock.now == 0.0
 
 
-def test_what_else_the_engine_refuses_is_raised_at_once(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_engine_errors_are_raised_immediately(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     overlay.create_overlay(engine, WANTED)
     refusing(engine, monkeypatch, APIError("503", None, "The swarm does not have a leader."), until=1000.0)
     with pytest.raises(APIError, match="503"):
@@ -139,5 +139,5 @@ def test_what_else_the_engine_refuses_is_raised_at_once(engine: Any, monkeypatch
     assert engine.clock.now == 0.0
 
 
-def test_other_drivers_want_no_overlay() -> None:
+def test_other_drivers_need_no_overlay() -> None:
     assert [overlay.desired_overlay(plan(counts)) for counts in ({"agent1": 1}, {"agent1": 2}, None)] == [None] * 3

@@ -19,5 +19,5 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
         (Progress(10, 10, 1, 2), "0.0 of 0.0 kB, 1 of 2 layers"),
     ],
 )
-def test_it_is_told_in_the_unit_of_the_whole(progress: Progress, expected: str) -> None:
+def test_progress_is_formatted_in_the_unit_of_the_total(progress: Progress, expected: str) -> None:
     assert progress.told() == expected

@@ -13,13 +13,13 @@ from tests.unit.builders import REPOSITORY
 RESTORE = "ansible_collections.backendai.cluster.plugins.module_utils._session.restore"
 
 
-def test_what_heals_an_agent_does_not_pay_for_the_sdk() -> None:
+def test_reconciliation_does_not_import_the_sdk() -> None:
     program = f"import sys; sys.path.insert(0, '.venv/collections'); import {RESTORE}; print('docker' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert run.stdout == "False\n"
 
 
-def test_a_host_without_the_sdk_says_so_at_the_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sdk_raises_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(ImportError):
         issubclass(docker.errors.NotFound, docker.errors.APIError)
@@ -28,6 +28,6 @@ def test_a_host_without_the_sdk_says_so_at_the_first_use(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("automatic", [None, "10.128.0.128/25"])
-def test_a_network_has_one_subnet(automatic: str | None) -> None:
+def test_ipam_configuration_has_one_subnet(automatic: str | None) -> None:
     (pool,) = ipam("10.128.0.0/24", automatic)["Config"]
     assert (pool["Subnet"], pool["IPRange"]) == ("10.128.0.0/24", automatic)

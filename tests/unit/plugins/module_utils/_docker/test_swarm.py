@@ -39,13 +39,13 @@ def engine() -> Any:
     return engine
 
 
-def test_a_manager_knows_the_nodes_that_are_ready_and_the_port(engine: Any) -> None:
+def test_swarm_manager_reports_ready_nodes_and_port(engine: Any) -> None:
     assert swarm.swarm_membership(engine, swarm.read_swarm(engine)) == Swarm("m", ("m", "w"), 7788)
     assert swarm.swarm_port(MANAGER) == {7788: "Docker Swarm"}
     assert swarm.is_manager(engine) is True
 
 
-def test_a_worker_knows_itself_alone(engine: Any) -> None:
+def test_swarm_worker_reports_only_its_own_node(engine: Any) -> None:
     engine.swarm = WORKER
     assert swarm.swarm_membership(engine, WORKER) == Swarm("w")
     assert swarm.swarm_port(WORKER) == {}
@@ -53,14 +53,14 @@ def test_a_worker_knows_itself_alone(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("state", ["inactive", "pending", "locked", "error"])
-def test_a_node_that_is_not_active_has_no_place(engine: Any, state: str) -> None:
+def test_inactive_node_has_no_swarm_membership(engine: Any, state: str) -> None:
     assert swarm.swarm_membership(engine, {**NOWHERE, "LocalNodeState": state}) is None
     assert swarm.swarm_port({**NOWHERE, "LocalNodeState": state}) == (
         {} if state == "inactive" else {4789: "Docker Swarm"}
     )
 
 
-def test_a_manager_that_has_lost_the_others_manages_nothing(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manager_without_quorum_reports_no_ready_nodes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def nodes() -> None:
         raise APIError("503", None, "The swarm does not have a leader.")
 

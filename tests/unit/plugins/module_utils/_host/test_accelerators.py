@@ -68,7 +68,7 @@ def slot(*devices: Any, name: str = "lab.device") -> list[dict[str, Any]]:
     return [{"name": name, "devices": list(devices)}]
 
 
-def test_a_host_without_drivers_has_no_devices(root: Path) -> None:
+def test_host_without_drivers_has_no_devices(root: Path) -> None:
     assert find_accelerators((), root) == Accelerators([], [])
 
 
@@ -84,11 +84,11 @@ def test_a_host_without_drivers_has_no_devices(root: Path) -> None:
         ({"paths": ["/dev/fuse"], "numa": None}, Device("lab.device", "/dev/fuse")),
     ],
 )
-def test_a_device_is_declared_by_its_nodes(root: Path, entry: Any, device: Device) -> None:
+def test_device_is_declared_by_its_nodes(root: Path, entry: Any, device: Device) -> None:
     assert find_accelerators(slot(entry), root).devices == [device]
 
 
-def test_a_slot_may_be_declared_in_parts(root: Path) -> None:
+def test_slot_may_be_declared_in_several_entries(root: Path) -> None:
     declared = [*slot("/dev/fuse"), *slot("/dev/net/tun"), *slot("/dev/kvm", name="kvm")]
     assert [(device.slot, device.id) for device in find_accelerators(declared, root).devices] == [
         ("lab.device", "/dev/fuse"),
@@ -126,14 +126,12 @@ SHAPE = "must be a path, a list of paths, or a mapping of paths and numa"
         (slot("/dev/fuse", name="mem"), "agent_slots: mem is measured on the host and cannot be declared"),
     ],
 )
-def test_a_declaration_that_is_not_true_here_is_refused(
-    root: Path, declared: list[dict[str, Any]], sentence: str
-) -> None:
+def test_invalid_slot_declaration_is_rejected(root: Path, declared: list[dict[str, Any]], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         find_accelerators(declared, root)
 
 
-def test_gpus_of_nvidia_have_their_uuid_and_numa_node(root: Path, nvidia_smi: Driver) -> None:
+def test_nvidia_gpus_have_a_uuid_and_a_numa_node(root: Path, nvidia_smi: Driver) -> None:
     nvidia_smi(f'[ "$*" = "--query-gpu=uuid,pci.bus_id --format=csv,noheader" ] && printf "{NVIDIA}"')
     write(root / "sys/bus/pci/devices/0000:3b:00.0/numa_node", "0\n")
     write(root / "sys/bus/pci/devices/0000:d8:00.0/numa_node", "-1\n")
@@ -154,7 +152,7 @@ def test_gpus_of_nvidia_have_their_uuid_and_numa_node(root: Path, nvidia_smi: Dr
     ],
     ids=["hook", "both", "CDI", "neither"],
 )
-def test_gpus_that_the_engine_can_give_to_nobody_are_not_offered_and_warned_of(
+def test_unassignable_gpus_yield_a_warning_and_are_not_offered(
     root: Path, nvidia_smi: Driver, folders: tuple[str, ...], hook: bool, offered: list[str]
 ) -> None:
     nvidia_smi(f'printf "{NVIDIA}"', hook=hook)
@@ -170,16 +168,14 @@ def test_gpus_that_the_engine_can_give_to_nobody_are_not_offered_and_warned_of(
     assert accelerators.warnings == ([sentence] if lost else [])
 
 
-def test_a_folder_without_nodes_is_no_infiniband(root: Path) -> None:
+def test_folder_without_nodes_is_no_infiniband(root: Path) -> None:
     assert infiniband_nodes(root) == []
     (root / "dev/infiniband/by-ibdev").mkdir(parents=True)
     (root / "dev/infiniband/file").touch()
     assert infiniband_nodes(root) == []
 
 
-def test_nodes_of_infiniband_are_found_wherever_they_lie_and_links_to_them_are_not(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_infiniband_nodes_are_found_recursively_without_links(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test may not make nodes, so files stand in for them."""
     (root / "dev/infiniband/by-ibdev").mkdir(parents=True)
     for name in ("uverbs0", "rdma_cm", "by-ibdev/umad0"):
@@ -209,7 +205,7 @@ def test_nodes_of_infiniband_are_found_wherever_they_lie_and_links_to_them_are_n
     ],
     ids=["fails", "hangs"],
 )
-def test_a_driver_that_does_not_answer_offers_nothing_and_is_warned_of(
+def test_failing_driver_yields_a_warning_and_no_devices(
     root: Path, nvidia_smi: Driver, monkeypatch: pytest.MonkeyPatch, script: str, timeout: float, warning: str
 ) -> None:
     nvidia_smi(script)
@@ -220,7 +216,7 @@ def test_a_driver_that_does_not_answer_offers_nothing_and_is_warned_of(
     assert host.warnings == [warning]
 
 
-def test_gpus_of_amd_are_their_render_node_and_the_one_that_all_share(root: Path) -> None:
+def test_amd_gpus_have_a_render_node_and_the_shared_kfd_node(root: Path) -> None:
     amd(root, 0, 0, simds=0)
     amd(root, 10, 130)
     amd(root, 1, 128, numa="1\n")
@@ -232,21 +228,21 @@ def test_gpus_of_amd_are_their_render_node_and_the_one_that_all_share(root: Path
     ]
 
 
-def test_a_gpu_without_a_device_node_here_is_not_offered(root: Path) -> None:
+def test_gpu_without_a_device_node_is_not_offered(root: Path) -> None:
     amd(root, 1, 128)
     amd(root, 2, 129)
     (root / "dev/dri/renderD128").unlink()
     assert [device.id for device in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
 
 
-@pytest.mark.parametrize("odd", ["", "name\n", "simd_count 64\n", "drm_render_minor 128\na line of words\n"])
-def test_a_node_that_tells_too_little_is_no_gpu(root: Path, odd: str) -> None:
+@pytest.mark.parametrize("properties", ["", "name\n", "simd_count 64\n", "drm_render_minor 128\na line of words\n"])
+def test_topology_node_with_missing_properties_is_no_gpu(root: Path, properties: str) -> None:
     amd(root, 2, 129)
-    write(root / "sys/class/kfd/kfd/topology/nodes/1/properties", odd)
+    write(root / "sys/class/kfd/kfd/topology/nodes/1/properties", properties)
     assert [device.id for device in find_accelerators((), root).devices] == ["/dev/kfd,/dev/dri/renderD129"]
 
 
-def test_a_gpu_that_this_host_may_not_use_is_not_offered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_without_permission_is_not_offered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     amd(root, 1, 128)
     amd(root, 2, 129)
 
@@ -261,15 +257,13 @@ def test_a_gpu_that_this_host_may_not_use_is_not_offered(root: Path, monkeypatch
 
 @pytest.mark.parametrize("name", ["cuda.device", "rocm.device"])
 @pytest.mark.parametrize("devices", [["/dev/fuse"], []], ids=["others", "none"])
-def test_a_declared_slot_replaces_what_would_be_detected(
-    root: Path, nvidia_smi: Driver, name: str, devices: list[str]
-) -> None:
+def test_declared_slot_replaces_detected_devices(root: Path, nvidia_smi: Driver, name: str, devices: list[str]) -> None:
     nvidia_smi(f'printf "{NVIDIA}"')
     amd(root, 1, 128)
-    found_devices = find_accelerators(slot(*devices, name=name), root).devices
-    assert [device.id for device in found_devices if device.slot == name] == devices
-    assert {device.slot for device in found_devices} - {name} == {"cuda.device", "rocm.device"} - {name}
+    detected = find_accelerators(slot(*devices, name=name), root).devices
+    assert [device.id for device in detected if device.slot == name] == devices
+    assert {device.slot for device in detected} - {name} == {"cuda.device", "rocm.device"} - {name}
 
 
-def test_the_devices_of_this_very_host_can_be_read() -> None:
+def test_devices_of_the_current_host_can_be_read() -> None:
     assert find_accelerators(slot("/dev/null")).devices[0] == Device("lab.device", "/dev/null")

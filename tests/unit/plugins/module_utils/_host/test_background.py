@@ -29,13 +29,13 @@ def run_daemonized(tmp_path: Path, act: Callable[[], str]) -> str:
     return output.read_text()
 
 
-def test_it_belongs_to_no_session_and_no_process_of_ours(tmp_path: Path) -> None:
+def test_daemon_is_in_a_new_session_and_not_its_leader(tmp_path: Path) -> None:
     session, leader, pid = run_daemonized(tmp_path, lambda: f"{os.getsid(0)} {os.getpgrp()} {os.getpid()}").split()
     assert session == leader
     assert session not in (pid, str(os.getsid(0)))
 
 
-def test_it_has_nothing_open_but_what_it_keeps(tmp_path: Path) -> None:
+def test_daemon_keeps_only_the_given_descriptor_open(tmp_path: Path) -> None:
     pipe, end = os.pipe()
     open_there = run_daemonized(
         tmp_path, lambda: "\n".join(os.readlink(f"/proc/self/fd/{name}") for name in _descriptors())
@@ -50,11 +50,11 @@ def _descriptors() -> list[str]:
     return sorted((name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")), key=int)
 
 
-def test_it_is_in_no_folder_that_may_go_away(tmp_path: Path) -> None:
+def test_daemon_runs_in_the_root_folder(tmp_path: Path) -> None:
     assert run_daemonized(tmp_path, os.getcwd) == "/"
 
 
-def test_it_is_not_waited_for(tmp_path: Path) -> None:
+def test_caller_does_not_wait_for_the_daemon(tmp_path: Path) -> None:
     handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
 
     def wait() -> None:
@@ -68,7 +68,7 @@ def test_it_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "enough").touch()
 
 
-def test_what_goes_wrong_there_ends_it_and_nothing_here(tmp_path: Path) -> None:
+def test_errors_end_the_daemon_and_not_the_caller(tmp_path: Path) -> None:
     handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(handle, fcntl.LOCK_EX)
 

@@ -41,7 +41,7 @@ def write(root: Path, path: str, text: str) -> None:
     (root / path).write_text(text)
 
 
-def test_gpus_are_named_in_specifications_of_both_kinds_and_all_folders(tmp_path: Path) -> None:
+def test_gpus_are_read_from_json_and_yaml_in_all_folders(tmp_path: Path) -> None:
     write(tmp_path, "etc/cdi/nvidia.yaml", YAML)
     write(tmp_path, "var/run/cdi/nvidia.json", JSON)
     assert named_gpus(FOLDERS, tmp_path) == {"GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"}
@@ -49,7 +49,7 @@ def test_gpus_are_named_in_specifications_of_both_kinds_and_all_folders(tmp_path
 
 
 @pytest.mark.parametrize("kind", ['"nvidia.com/gpu"', "'nvidia.com/gpu'", "nvidia.com/gpu  # all of them"])
-def test_the_kind_may_be_quoted_and_followed_by_a_comment(tmp_path: Path, kind: str) -> None:
+def test_yaml_kind_may_be_quoted_and_followed_by_a_comment(tmp_path: Path, kind: str) -> None:
     write(tmp_path, "etc/cdi/nvidia.yaml", f"kind: {kind}\ndevices:\n  - name: GPU-aaaa\n")
     assert named_gpus(FOLDERS, tmp_path) == {"GPU-aaaa"}
 
@@ -72,10 +72,10 @@ def test_the_kind_may_be_quoted_and_followed_by_a_comment(tmp_path: Path, kind: 
         ("folder.yaml/nvidia.yaml", YAML),
     ],
 )
-def test_what_is_of_another_kind_or_cannot_be_read_names_none(tmp_path: Path, path: str, text: str) -> None:
+def test_specification_of_another_kind_or_unreadable_is_ignored(tmp_path: Path, path: str, text: str) -> None:
     write(tmp_path, f"etc/cdi/{path}", text)
     assert named_gpus(FOLDERS, tmp_path) == frozenset()
 
 
-def test_folders_that_are_not_there_name_none(tmp_path: Path) -> None:
+def test_missing_cdi_folders_are_ignored(tmp_path: Path) -> None:
     assert named_gpus(FOLDERS, tmp_path) == frozenset()

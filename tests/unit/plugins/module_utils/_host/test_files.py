@@ -25,7 +25,7 @@ def changes(*files: DesiredFile) -> list[Change]:
     return [change for _file, change in plan_files(files)]
 
 
-def test_a_missing_file_is_shown_with_its_content(tmp_path: Path) -> None:
+def test_missing_file_is_shown_with_its_content(tmp_path: Path) -> None:
     assert changes(DesiredFile(tmp_path / "hosts", "a\nb\n")) == [Change(f"file {tmp_path}/hosts", None, "\n  a\n  b")]
 
 
@@ -40,7 +40,7 @@ def test_a_missing_file_is_shown_with_its_content(tmp_path: Path) -> None:
     ],
     ids=["changed", "added", "emptied", "another order", "repeated"],
 )
-def test_a_drifted_file_is_shown_with_the_lines_that_differ(
+def test_drifted_file_is_shown_with_the_lines_that_differ(
     tmp_path: Path, before: str, after: str, shown: tuple[str, str]
 ) -> None:
     (tmp_path / "hosts").write_text(before)
@@ -48,7 +48,7 @@ def test_a_drifted_file_is_shown_with_the_lines_that_differ(
 
 
 @pytest.mark.parametrize("before", [None, "TOKEN=hunter1\n"], ids=["missing", "drifted"])
-def test_a_secret_is_never_shown(tmp_path: Path, before: str | None) -> None:
+def test_secret_content_is_never_shown(tmp_path: Path, before: str | None) -> None:
     path = tmp_path / "environment"
     if before:
         path.write_text(before)
@@ -58,13 +58,13 @@ def test_a_secret_is_never_shown(tmp_path: Path, before: str | None) -> None:
     ]
 
 
-def test_a_file_as_wanted_is_no_change(tmp_path: Path) -> None:
+def test_file_with_desired_content_is_no_change(tmp_path: Path) -> None:
     file = DesiredFile(tmp_path / "folder" / "hosts", "new\n")
     write_files([file])
     assert changes(file) == []
 
 
-def test_a_mode_that_drifted_is_shown_and_put_right(tmp_path: Path) -> None:
+def test_drifted_mode_is_shown_and_restored(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
     path.write_text("a\n")
     path.chmod(0o666)
@@ -74,12 +74,12 @@ def test_a_mode_that_drifted_is_shown_and_put_right(tmp_path: Path) -> None:
     assert changes(desired) == []
 
 
-def test_planning_touches_nothing(tmp_path: Path) -> None:
+def test_planning_does_not_write_files(tmp_path: Path) -> None:
     plan_files([DesiredFile(tmp_path / "folder" / "hosts", "new\n")])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_written_in_place_so_that_mounts_of_it_see_the_new_content(tmp_path: Path) -> None:
+def test_file_is_written_in_place_for_bind_mounts(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("a longer content than the next\n")
     inode = path.stat().st_ino
@@ -89,14 +89,14 @@ def test_a_file_is_written_in_place_so_that_mounts_of_it_see_the_new_content(tmp
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
 @pytest.mark.usefixtures("umask")
-def test_a_file_has_its_mode_under_any_umask(tmp_path: Path, mode: int) -> None:
+def test_file_has_its_mode_under_any_umask(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "folder" / "file"
     write_files([DesiredFile(path, "content", mode=mode)])
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_file_that_is_too_open_is_closed_again(tmp_path: Path) -> None:
+def test_file_mode_that_is_too_open_is_restricted(tmp_path: Path) -> None:
     path = tmp_path / "environment"
     path.write_text("TOKEN=hunter1\n")
     path.chmod(0o644)

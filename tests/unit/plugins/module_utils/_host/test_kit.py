@@ -43,9 +43,7 @@ def put(new_kit: Kit, root: Path) -> None:
         pytest.param(ARM64, {"libc.so.6"}, "/lib/ld-linux-aarch64.so.1", id="arm64"),
     ],
 )
-def test_libraries_and_the_loader_are_found_on_every_architecture(
-    output: str, libraries: set[str], loader: str
-) -> None:
+def test_ldd_output_is_parsed_on_every_architecture(output: str, libraries: set[str], loader: str) -> None:
     linked = kit.parse_ldd("/usr/bin/ssh", output)
     assert set(linked.libraries) == libraries
     assert linked.loader == loader
@@ -59,18 +57,18 @@ def test_libraries_and_the_loader_are_found_on_every_architecture(
         ("", "ldd reports no dynamic loader for /usr/sbin/dropbear"),
     ],
 )
-def test_a_program_that_cannot_be_carried_is_named(output: str, sentence: str) -> None:
+def test_kit_error_contains_the_program(output: str, sentence: str) -> None:
     with pytest.raises(KitBuildError, match=sentence):
         kit.parse_ldd("/usr/sbin/dropbear", output)
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\n# What it does.\nexit 0\n", "# What it does.\nexit 0\n"])
-def test_a_script_is_run_by_the_shell_of_the_kit(text: str) -> None:
+def test_script_is_run_by_the_shell_of_the_kit(text: str) -> None:
     expected = b"#!/opt/backendai/bin/busybox sh\n# What it does.\nexit 0\n"
     assert kit.script(text) == KitFile(expected, 0o755)
 
 
-def test_the_version_follows_content_mode_and_name_and_nothing_else() -> None:
+def test_kit_version_depends_only_on_content_mode_and_name() -> None:
     content = SMALL.files["bin/ssh"].content
     others = [
         changed(wrapper=b"another"),
@@ -81,7 +79,7 @@ def test_the_version_follows_content_mode_and_name_and_nothing_else() -> None:
     assert Kit(dict(sorted(SMALL.files.items(), reverse=True))).version == SMALL.version
 
 
-def test_a_new_kit_is_installed_whole_and_made_current(tmp_path: Path) -> None:
+def test_new_kit_is_installed_and_made_current(tmp_path: Path) -> None:
     put(SMALL, tmp_path)
 
     assert kit.current_version(str(tmp_path)) == SMALL.version
@@ -91,7 +89,7 @@ def test_a_new_kit_is_installed_whole_and_made_current(tmp_path: Path) -> None:
     assert kit.kit_changes(SMALL, str(tmp_path)) == []
 
 
-def test_folders_are_open_to_every_user_of_a_container_whatever_the_umask(tmp_path: Path) -> None:
+def test_kit_folders_are_readable_by_all_users_under_any_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         put(SMALL, tmp_path)
@@ -100,12 +98,12 @@ def test_folders_are_open_to_every_user_of_a_container_whatever_the_umask(tmp_pa
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / SMALL.version, tmp_path / "current" / "bin")} == {0o755}
 
 
-def test_changes_name_each_file_and_the_switch(tmp_path: Path) -> None:
+def test_kit_changes_list_each_file_and_the_current_link(tmp_path: Path) -> None:
     subjects = [change.subject for change in kit.kit_changes(SMALL, str(tmp_path))]
     assert subjects == [f"{SMALL.version}/bin/ssh", f"{SMALL.version}/lib/libc.so.6", "current"]
 
 
-def test_a_damaged_file_is_mended_in_its_folder(tmp_path: Path) -> None:
+def test_damaged_kit_file_is_repaired_in_its_folder(tmp_path: Path) -> None:
     put(SMALL, tmp_path)
     folder = (tmp_path / SMALL.version).stat().st_ino
     (tmp_path / "current" / "bin" / "ssh").write_bytes(b"damaged")
@@ -118,7 +116,7 @@ def test_a_damaged_file_is_mended_in_its_folder(tmp_path: Path) -> None:
     assert (tmp_path / SMALL.version).stat().st_ino == folder
 
 
-def test_the_remains_of_a_killed_run_do_no_harm(tmp_path: Path) -> None:
+def test_partial_kit_of_an_interrupted_run_is_replaced(tmp_path: Path) -> None:
     (tmp_path / f".{SMALL.version}").mkdir()
     (tmp_path / f".{SMALL.version}" / "half").write_text("written")
     (tmp_path / ".current").symlink_to("nowhere")
@@ -129,7 +127,7 @@ def test_the_remains_of_a_killed_run_do_no_harm(tmp_path: Path) -> None:
     assert not (tmp_path / "current" / "half").exists()
 
 
-def test_a_version_is_kept_while_it_is_mounted_or_was_current_until_now(tmp_path: Path) -> None:
+def test_mounted_and_previous_kit_versions_are_kept(tmp_path: Path) -> None:
     oldest, older, old, new = (changed(wrapper=name) for name in (b"oldest", b"older", b"old", b"new"))
     for version in (oldest, older, old):
         put(version, tmp_path)
@@ -142,7 +140,7 @@ def test_a_version_is_kept_while_it_is_mounted_or_was_current_until_now(tmp_path
     assert sorted(os.listdir(tmp_path)) == sorted(["current", "notes", older.version, old.version])
 
 
-def test_versions_go_only_when_a_new_one_takes_over(tmp_path: Path) -> None:
+def test_kit_versions_are_removed_only_when_a_new_one_replaces_them(tmp_path: Path) -> None:
     old, new = changed(wrapper=b"old"), changed(wrapper=b"new")
     assert kit.unused_versions(old, str(tmp_path / "nowhere"), set()) == []
     put(old, tmp_path)
@@ -150,7 +148,7 @@ def test_versions_go_only_when_a_new_one_takes_over(tmp_path: Path) -> None:
     assert kit.unused_versions(new, str(tmp_path), set()) == []
 
 
-def test_the_switch_is_shown_from_version_to_version(tmp_path: Path) -> None:
+def test_change_of_the_current_kit_shows_both_versions(tmp_path: Path) -> None:
     put(SMALL, tmp_path)
     new = changed(wrapper=b"new")
     assert Change("current", SMALL.version, new.version) in kit.kit_changes(new, str(tmp_path))

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.limits imp
 
 ALL, WITHOUT = "000001ffffffffff", "000001fffeffffff"
 HOST, INNER = "         0          0 4294967295\n", "         0     100000      65536\n"
-WISHED = {"nofile": 1048576, "memlock": -1}
+DESIRED_LIMITS = {"nofile": 1048576, "memlock": -1}
 OWN, SYSTEM = SOCKETS
 Listen = Callable[[str], None]
 
@@ -40,24 +40,22 @@ def status(bounding: str) -> str:
     ("nofile", "memlock", "expected"),
     [
         ("20000", "8388608", {"nofile": 20000, "memlock": 8388608}),
-        ("1073741816", "unlimited", WISHED),
+        ("1073741816", "unlimited", DESIRED_LIMITS),
         ("unlimited", "0", {"nofile": 1048576, "memlock": 0}),
     ],
 )
-def test_an_engine_that_may_not_raise_limits_gives_what_it_has_itself(
-    nofile: str, memlock: str, expected: dict[str, int]
-) -> None:
+def test_engine_that_cannot_raise_limits_passes_on_its_own(nofile: str, memlock: str, expected: dict[str, int]) -> None:
     assert effective_limits(limits(nofile, memlock), status(WITHOUT), HOST, 1 << 30) == expected
 
 
 @pytest.mark.parametrize(
-    ("nr_open", "nofile"), [(1 << 30, 1048576), (524288, 524288)], ids=["as wished", "no more than the kernel allows"]
+    ("nr_open", "nofile"), [(1 << 30, 1048576), (524288, 524288)], ids=["as desired", "no more than the kernel allows"]
 )
-def test_an_engine_that_may_raise_limits_gives_what_is_wished(nr_open: int, nofile: int) -> None:
-    assert effective_limits(limits("1024", "65536"), status(ALL), HOST, nr_open) == {**WISHED, "nofile": nofile}
+def test_engine_that_can_raise_limits_sets_the_desired_ones(nr_open: int, nofile: int) -> None:
+    assert effective_limits(limits("1024", "65536"), status(ALL), HOST, nr_open) == {**DESIRED_LIMITS, "nofile": nofile}
 
 
-def test_in_a_user_namespace_of_its_own_nobody_raises_limits() -> None:
+def test_limits_are_not_raised_in_a_user_namespace() -> None:
     assert effective_limits(limits("1024", "65536"), status(ALL), INNER, 1 << 30) == {"nofile": 1024, "memlock": 65536}
 
 
@@ -90,13 +88,13 @@ def process(memlock: str) -> None:
 
 
 @pytest.mark.parametrize("path", SOCKETS, ids=["dockerd's own", "the host's"])
-def test_the_limits_are_those_of_whoever_listens_at_containerds_socket(listen: Listen, path: str) -> None:
+def test_limits_are_those_of_the_process_on_the_containerd_socket(listen: Listen, path: str) -> None:
     listen(path)
     process("8388608")
     assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608}
 
 
-def test_a_socket_that_nobody_listens_at_any_more_does_not_count(listen: Listen) -> None:
+def test_stale_containerd_socket_is_ignored(listen: Listen) -> None:
     listen(SYSTEM)
     process("8388608")
     Path(OWN).parent.mkdir(parents=True)
@@ -105,5 +103,5 @@ def test_a_socket_that_nobody_listens_at_any_more_does_not_count(listen: Listen)
     assert read_limits(Path()) == {"nofile": 20000, "memlock": 8388608}
 
 
-def test_where_no_containerd_listens_the_engines_own_limits_hold(tmp_path: Path) -> None:
+def test_without_containerd_the_limits_of_the_engine_apply(tmp_path: Path) -> None:
     assert read_limits(tmp_path) == {}

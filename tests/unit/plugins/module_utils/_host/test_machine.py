@@ -16,18 +16,18 @@ def test_memory_is_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.memory_total() == 2 << 20
 
 
-def test_a_kernel_that_does_not_tell_its_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_memory_total_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda _path: "MemFree:  1 kB\n")
     with pytest.raises(OSError, match=r"^/proc/meminfo has no MemTotal$"):
         machine.memory_total()
 
 
-def test_cores_are_those_that_this_process_may_use_in_order() -> None:
+def test_online_cpus_are_sorted_and_limited_by_affinity() -> None:
     assert machine.online_cpus() == sorted(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(("kernel", "images"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", "riscv64")])
-def test_architectures_have_the_names_of_images(kernel: str, images: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_architectures_are_named_as_in_images(kernel: str, images: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: kernel)
     assert machine.architecture() == images
 
@@ -42,7 +42,7 @@ def test_architectures_have_the_names_of_images(kernel: str, images: str, monkey
     ],
     ids=["two nodes and one of memory alone", "a high number", "a core of no node", "a kernel without nodes"],
 )
-def test_each_core_is_of_a_numa_node(lists: dict[str, str], nodes: dict[int, int], tmp_path: Path) -> None:
+def test_each_core_has_a_numa_node(lists: dict[str, str], nodes: dict[int, int], tmp_path: Path) -> None:
     for name, text in lists.items():
         folder = tmp_path / "sys/devices/system/node" / name
         folder.mkdir(parents=True)

@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.processes 
 NOBODY = 2**22 + 1
 
 
-def test_a_process_is_known_by_its_parent_its_start_and_its_environment() -> None:
+def test_parent_start_time_and_environment_of_a_process_are_read() -> None:
     with subprocess.Popen(["sleep", "60"], env={"TOKEN": "a=b", "PATH": os.environ["PATH"]}) as process:
         try:
             assert parent_pid(process.pid) == os.getpid()
@@ -34,7 +34,7 @@ def test_a_process_is_known_by_its_parent_its_start_and_its_environment() -> Non
             process.kill()
 
 
-def test_a_process_that_is_dead_or_not_there_has_no_start() -> None:
+def test_dead_or_missing_process_has_no_start_time() -> None:
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(ProcessLookupError):
@@ -44,7 +44,7 @@ def test_a_process_that_is_dead_or_not_there_has_no_start() -> None:
     assert process_environment(NOBODY) == {}
 
 
-def test_a_boot_is_known_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boot_id_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(boot_id()) == 36
     (tmp_path / "boot_id").write_text("another\n")
     monkeypatch.setattr(processes, "BOOT_ID", tmp_path / "boot_id")

@@ -38,13 +38,13 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("tools")
-def test_public_halves_come_back_without_the_name_of_the_host(tmp_path: Path) -> None:
+def test_public_keys_are_returned_without_the_host_name(tmp_path: Path) -> None:
     assert ensure_keys(tmp_path / "ssh") == PublicKeys("ssh-ed25519 AAAA-USER", "ssh-ed25519 AAAA-HOST")
     assert stat.S_IMODE((tmp_path / "ssh").stat().st_mode) == 0o700
 
 
 @pytest.mark.usefixtures("tools")
-def test_keys_that_are_there_stay(tmp_path: Path) -> None:
+def test_existing_keys_are_kept(tmp_path: Path) -> None:
     first = ensure_keys(tmp_path / "ssh")
     (tmp_path / "ssh" / "id_ed25519").write_text("mine")
     (tmp_path / "ssh" / "host_key").write_text("mine too")
@@ -54,21 +54,21 @@ def test_keys_that_are_there_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tools")
-def test_a_pair_that_was_never_finished_is_made_anew(tmp_path: Path) -> None:
+def test_incomplete_key_pair_is_generated_again(tmp_path: Path) -> None:
     (tmp_path / "ssh").mkdir()
     (tmp_path / "ssh" / "id_ed25519").write_text("the half of a pair")
     assert ensure_keys(tmp_path / "ssh").user == "ssh-ed25519 AAAA-USER"
     assert (tmp_path / "ssh" / "id_ed25519").read_text() == "private\n"
 
 
-def test_a_tool_that_fails_is_an_error_with_what_it_said(tools: Path, tmp_path: Path) -> None:
+def test_failing_key_tool_is_an_error_with_its_output(tools: Path, tmp_path: Path) -> None:
     (tools / "dropbearkey").write_text("#!/bin/sh\necho no entropy >&2\nexit 1\n")
     with pytest.raises(subprocess.CalledProcessError) as failed:
         ensure_keys(tmp_path / "ssh")
     assert (failed.value.cmd[0], failed.value.stderr) == ("dropbearkey", "no entropy\n")
 
 
-def test_a_tool_that_is_missing_is_an_error_that_names_it(tools: Path, tmp_path: Path) -> None:
+def test_missing_key_tool_is_an_error_with_its_name(tools: Path, tmp_path: Path) -> None:
     (tools / "ssh-keygen").unlink()
     with pytest.raises(FileNotFoundError, match="ssh-keygen"):
         ensure_keys(tmp_path / "ssh")

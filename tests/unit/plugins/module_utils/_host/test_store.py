@@ -40,14 +40,14 @@ def mode_of(path: Path) -> int:
 
 
 @pytest.mark.parametrize("expires_at", [None, 12.5], ids=["committed", "claimed"])
-def test_a_session_comes_back_as_it_was_saved(store: Store, expires_at: float | None) -> None:
+def test_saved_session_is_loaded_unchanged(store: Store, expires_at: float | None) -> None:
     saved = held(MADE, request={"env": {"A": "digest"}}, expires_at=expires_at)
     store.save(saved)
     assert store.session(SESSION_ID) == saved
     assert store.sessions() == [saved]
 
 
-def test_cores_and_devices_of_containers_come_back_as_they_were_saved(store: Store) -> None:
+def test_pinned_cores_and_devices_are_loaded_unchanged(store: Store) -> None:
     pinned = {
         "main1": PinnedResources([0, 2], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}),
         "sub1": PinnedResources(),
@@ -58,43 +58,43 @@ def test_cores_and_devices_of_containers_come_back_as_they_were_saved(store: Sto
     assert stored.pinned == pinned
 
 
-def test_saving_again_replaces_what_was_there(store: Store) -> None:
+def test_saving_again_replaces_the_session(store: Store) -> None:
     store.save(held(MADE, nonce="one"))
     store.save(held(MADE, nonce="two"))
     assert [session.nonce for session in store.sessions()] == ["two"]
 
 
-def test_sessions_are_listed_in_the_order_of_their_ids(store: Store) -> None:
+def test_sessions_are_sorted_by_id(store: Store) -> None:
     other = dataclasses.replace(MADE, id=OTHER_ID)
     for each in (MADE, other):
         store.save(held(each))
     assert [session.plan.id for session in store.sessions()] == [OTHER_ID, SESSION_ID]
 
 
-def test_what_is_stored_is_for_root_alone(store: Store) -> None:
+def test_stored_state_is_readable_by_root_only(store: Store) -> None:
     store.save(held(MADE))
     folder = store.folder(SESSION_ID)
     assert (mode_of(folder), mode_of(folder / "session.json")) == (0o700, 0o600)
 
 
-def test_nothing_is_held_of_an_unknown_session(store: Store) -> None:
+def test_unknown_session_is_none(store: Store) -> None:
     assert store.session(SESSION_ID) is None
     assert not store.remove(SESSION_ID)
 
 
-def test_a_folder_without_a_session_in_it_is_passed_over(store: Store) -> None:
+def test_folder_without_a_session_file_is_ignored(store: Store) -> None:
     store.folder(SESSION_ID).mkdir()
     assert store.sessions() == []
 
 
 @pytest.mark.parametrize("name", ["notes.txt", ".hidden", SESSION_ID])
-def test_a_stray_file_among_the_sessions_is_passed_over(store: Store, tmp_path: Path, name: str) -> None:
+def test_stray_file_among_the_sessions_is_ignored(store: Store, tmp_path: Path, name: str) -> None:
     (tmp_path / "sessions" / name).touch()
     assert store.sessions() == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
-def test_a_session_that_cannot_be_read_names_its_file(store: Store, tmp_path: Path, content: str) -> None:
+def test_unreadable_session_error_contains_its_file(store: Store, tmp_path: Path, content: str) -> None:
     path = tmp_path / "sessions" / SESSION_ID / "session.json"
     path.parent.mkdir()
     path.write_text(content)
@@ -104,18 +104,18 @@ def test_a_session_that_cannot_be_read_names_its_file(store: Store, tmp_path: Pa
     assert str(refused.value).endswith(f"): move {path.parent} elsewhere, then terminate its session.")
 
 
-def test_a_host_that_was_never_provisioned_holds_nothing(tmp_path: Path) -> None:
+def test_unprovisioned_host_has_no_sessions(tmp_path: Path) -> None:
     assert Store(str(tmp_path / "absent")).sessions() == []
 
 
 @pytest.mark.parametrize("session_id", ["", ".", "..", "sessions", f"{SESSION_ID}/main1"])
-def test_what_is_no_id_names_no_folder(store: Store, session_id: str) -> None:
+def test_invalid_session_id_has_no_folder(store: Store, session_id: str) -> None:
     for act in (store.session, store.remove, store.folder):
         with pytest.raises(ValueError, match=f"^session_id: '{session_id}' is not the id of a session$"):
             act(session_id)
 
 
-def test_removing_takes_everything_with_it(store: Store) -> None:
+def test_removal_deletes_all_state_of_a_session(store: Store) -> None:
     store.save(held(MADE))
     secret = store.kernel_folder(SESSION_ID, "main1") / "ssh" / "id_ed25519"
     secret.parent.mkdir(parents=True)
@@ -124,7 +124,7 @@ def test_removing_takes_everything_with_it(store: Store) -> None:
     assert not store.folder(SESSION_ID).exists()
 
 
-def test_committing_takes_the_time_limit_off(store: Store) -> None:
+def test_commit_removes_the_expiry(store: Store) -> None:
     claimed = held(MADE, expires_at=1.0)
     store.commit(claimed)
     stored = store.session(SESSION_ID)
@@ -137,31 +137,29 @@ def test_committing_takes_the_time_limit_off(store: Store) -> None:
     [(None, 1e12, True, False), (10.0, 9.9, False, False), (10.0, 10.0, False, False), (10.0, 10.1, False, True)],
     ids=["committed", "under way", "just now", "given up"],
 )
-def test_a_claim_is_given_up_once_its_time_is_over(
-    expires_at: float | None, now: float, committed: bool, expired: bool
-) -> None:
+def test_claim_expires_after_its_deadline(expires_at: float | None, now: float, committed: bool, expired: bool) -> None:
     claimed = held(MADE, expires_at=expires_at)
     assert (claimed.committed, claimed.expired(now)) == (committed, expired)
 
 
-def test_the_deadline_is_by_this_hosts_clock() -> None:
+def test_deadline_uses_the_clock_of_the_host() -> None:
     assert time.time() + 599 < deadline(600) <= time.time() + 600
 
 
-def test_an_agent_holds_its_own_containers_and_what_they_take() -> None:
+def test_local_session_has_the_containers_and_slots_of_its_agent() -> None:
     mine = held(MADE, "agent2")
     assert [kernel.hostname for kernel in mine.kernels] == ["sub2", "sub3"]
     assert mine.slots == {"cpu": 2, "mem": 2 << 30}
 
 
-def test_containers_that_differ_are_added_up() -> None:
+def test_slots_of_different_containers_are_summed() -> None:
     first, second, *others = MADE.kernels
     wider = dataclasses.replace(second, resources={"cpu": 3, "mem": 1 << 30, "lab.device": 1})
     mixed = dataclasses.replace(MADE, kernels=(first, wider, *others))
     assert held(mixed).slots == {"cpu": 4, "mem": 2 << 30, "lab.device": 1}
 
 
-def test_a_lock_needs_a_provisioned_host(tmp_path: Path) -> None:
+def test_agent_lock_requires_a_provisioned_host(tmp_path: Path) -> None:
     with pytest.raises(NotProvisionedError) as refused, Store(str(tmp_path)).lock():
         pass
     assert str(refused.value) == (
@@ -190,7 +188,7 @@ def _pass_through(path: str, lock: Lock, inside: Event) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
-def test_a_lock_keeps_others_out_until_its_holder_is_gone(store: Store, tmp_path: Path, lock: Lock) -> None:
+def test_lock_is_exclusive_until_its_holder_exits(store: Store, tmp_path: Path, lock: Lock) -> None:
     store.folder(SESSION_ID).mkdir()
     processes = multiprocessing.get_context("fork")
     inside, leave, second = processes.Event(), processes.Event(), processes.Event()
@@ -206,7 +204,7 @@ def test_a_lock_keeps_others_out_until_its_holder_is_gone(store: Store, tmp_path
         process.join(10)
 
 
-def test_the_lock_of_the_rules_needs_a_provisioned_host(tmp_path: Path) -> None:
+def test_isolation_lock_requires_a_provisioned_host(tmp_path: Path) -> None:
     with pytest.raises(NotProvisionedError) as refused, Store(str(tmp_path)).isolation_lock():
         pass
     assert str(refused.value) == (
@@ -214,18 +212,18 @@ def test_the_lock_of_the_rules_needs_a_provisioned_host(tmp_path: Path) -> None:
     )
 
 
-def test_the_lock_of_a_session_that_is_not_there_keeps_nobody_out(store: Store) -> None:
+def test_session_lock_of_a_missing_session_does_not_block(store: Store) -> None:
     with store.session_lock(SESSION_ID):
         assert not store.folder(SESSION_ID).exists()
 
 
-def test_the_kit_in_use_is_the_one_that_current_names(store: Store, tmp_path: Path) -> None:
+def test_kit_in_use_is_the_target_of_the_current_link(store: Store, tmp_path: Path) -> None:
     (tmp_path / "kit" / "0123456789ab").mkdir(parents=True)
     (tmp_path / "kit" / "current").symlink_to("0123456789ab")
     assert store.kit() == str(tmp_path / "kit" / "0123456789ab")
 
 
-def test_an_agent_without_a_kit_is_not_provisioned(store: Store, tmp_path: Path) -> None:
+def test_agent_without_a_kit_is_not_provisioned(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotProvisionedError) as refused:
         store.kit()
     assert str(refused.value) == (
@@ -233,7 +231,7 @@ def test_an_agent_without_a_kit_is_not_provisioned(store: Store, tmp_path: Path)
     )
 
 
-def test_a_session_is_busy_while_its_lock_is_held(store: Store) -> None:
+def test_session_is_busy_while_its_lock_is_held(store: Store) -> None:
     store.save(held(MADE))
     assert not store.is_busy(SESSION_ID)
     with store.session_lock(SESSION_ID):
@@ -241,11 +239,11 @@ def test_a_session_is_busy_while_its_lock_is_held(store: Store) -> None:
     assert not store.is_busy(SESSION_ID)
 
 
-def test_a_session_that_is_not_there_is_not_busy(store: Store) -> None:
+def test_missing_session_is_not_busy(store: Store) -> None:
     assert not store.is_busy(SESSION_ID)
 
 
-def test_the_program_is_known_by_what_it_holds(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_identified_by_its_digest(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, current = tmp_path / "5e5e-cpython-311" / "source.pyz", tmp_path / "current"
     monkeypatch.setattr(storing, "PROGRAM", current / "source.pyz")
     assert store.program() is None

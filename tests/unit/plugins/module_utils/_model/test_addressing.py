@@ -37,7 +37,7 @@ def overlaps_any(network: ipaddress.IPv4Network, used: list[str]) -> bool:
 
 
 @given(st.integers(1, 130), networks_in_use(), st.text(max_size=4))
-def test_a_subnet_is_found_whenever_the_pool_has_one(containers: int, used: list[str], seed: str) -> None:
+def test_subnet_is_found_if_the_pool_has_a_free_one(containers: int, used: list[str], seed: str) -> None:
     pool = ipaddress.IPv4Network(POOL)
     smallest = next(prefix for prefix in range(32, 0, -1) if 1 << (32 - prefix) >= containers + 3)
     free = (
@@ -59,7 +59,7 @@ def test_a_subnet_is_found_whenever_the_pool_has_one(containers: int, used: list
         ("10.9.8.15", "10.9.8.0/29"),
     ],
 )
-def test_a_single_address_at_the_edge_takes_its_whole_subnet(used: str, free: str, seed: str) -> None:
+def test_used_address_at_the_edge_blocks_its_whole_subnet(used: str, free: str, seed: str) -> None:
     assert pick_subnet("10.9.8.0/28", 4, [used], seed) == free
 
 
@@ -67,7 +67,7 @@ def test_a_single_address_at_the_edge_takes_its_whole_subnet(used: str, free: st
     ("containers", "prefix"),
     [(1, 30), (2, 29), (4, 29), (5, 29), (6, 28), (13, 28), (14, 27), (29, 27), (30, 26), (1024, 21)],
 )
-def test_a_subnet_has_just_room_for_containers_gateway_network_and_broadcast(containers: int, prefix: int) -> None:
+def test_subnet_is_the_smallest_that_fits_the_containers(containers: int, prefix: int) -> None:
     subnet = ipaddress.IPv4Network(pick_subnet("10.128.0.0/9", containers, [], "seed") or "")
     assert subnet.prefixlen == prefix
     assert ipaddress.IPv4Address(address_of(str(subnet), containers - 1)) in list(subnet.hosts())
@@ -76,34 +76,34 @@ def test_a_subnet_has_just_room_for_containers_gateway_network_and_broadcast(con
 @pytest.mark.parametrize(
     "used", [["0.0.0.0/0"], ["fd00::/8", "::/0"], ["10.127.255.255/32"], ["11.0.0.0/8"], ["192.0.2.7"]], ids=" ".join
 )
-def test_networks_elsewhere_are_not_in_the_way(used: list[str]) -> None:
+def test_networks_outside_the_pool_are_ignored(used: list[str]) -> None:
     assert pick_subnet("10.128.0.0/9", 4, used, "seed") == pick_subnet("10.128.0.0/9", 4, [], "seed")
 
 
 @pytest.mark.parametrize("used", [["10.0.0.0/8"], ["10.128.0.0/9"], ["10.128.0.0/10", "10.192.0.1/10"]], ids=" ".join)
-def test_a_pool_that_is_routed_already_is_exhausted(used: list[str]) -> None:
+def test_pool_inside_a_used_network_is_exhausted(used: list[str]) -> None:
     assert pick_subnet("10.128.0.0/9", 4, used, "seed") is None
 
 
-def test_two_operators_at_once_rarely_want_the_same_subnet() -> None:
+def test_concurrent_runs_rarely_select_the_same_subnet() -> None:
     subnets = {pick_subnet("10.128.0.0/9", 4, [], f"session {number}") for number in range(100)}
     assert len(subnets) == 100
 
 
 @given(st.integers(1, 20), st.integers(0, 12), st.sets(st.integers(0, 40)), st.text(max_size=4))
-def test_an_identifier_is_found_whenever_one_is_left(first: int, more: int, used: set[int], seed: str) -> None:
+def test_vni_is_found_if_there_is_a_free_one(first: int, more: int, used: set[int], seed: str) -> None:
     free = set(range(first, first + more + 1)) - used
     vni = pick_vni(first, first + more, used, seed)
     assert vni in free if free else vni is None
 
 
 @given(st.integers(1024, 1040), st.integers(0, 12), st.sets(st.integers(1020, 1060)), st.text(max_size=4))
-def test_every_port_that_is_free_is_given_once(first: int, more: int, used: set[int], seed: str) -> None:
+def test_every_free_port_is_yielded_once(first: int, more: int, used: set[int], seed: str) -> None:
     given_out = list(free_ports(first, first + more, used, seed))
     assert sorted(given_out) == sorted(set(range(first, first + more + 1)) - used)
 
 
-def test_two_operators_at_once_rarely_want_the_same_port() -> None:
+def test_concurrent_runs_rarely_select_the_same_port() -> None:
     assert len({next(free_ports(30000, 32767, (), str(seed))) for seed in range(20)}) > 15
 
 
@@ -128,7 +128,7 @@ def test_addresses_follow_the_rank_after_the_gateway(subnet: str, rank: int, add
         ("0.0.0.1", "02:ba:00:00:00:01"),
     ],
 )
-def test_a_mac_is_its_address_in_a_locally_administered_unicast_range(address: str, mac: str) -> None:
+def test_mac_contains_the_address_and_is_locally_administered(address: str, mac: str) -> None:
     assert mac_of(address) == mac
     assert int(mac[:2], 16) & 0b11 == 0b10
 
@@ -144,14 +144,12 @@ def test_a_mac_is_its_address_in_a_locally_administered_unicast_range(address: s
         ([("192.0.2.1", 1400), ("fd00::1", 1500)], 1350),
     ],
 )
-def test_an_overlay_carries_the_smallest_underlay_less_what_vxlan_adds(
-    underlays: list[tuple[str, int]], mtu: int
-) -> None:
+def test_vxlan_mtu_is_the_smallest_underlay_mtu_minus_overhead(underlays: list[tuple[str, int]], mtu: int) -> None:
     assert vxlan_mtu(underlays) == mtu
 
 
 @pytest.mark.parametrize(("address", "added"), [("192.0.2.1", 14 + 20 + 8 + 8), ("fd00::1", 14 + 40 + 8 + 8)])
-def test_vxlan_adds_its_headers_and_those_of_what_carries_it(address: str, added: int) -> None:
+def test_vxlan_overhead_depends_on_the_address_family(address: str, added: int) -> None:
     assert overhead(address) == added
 
 
@@ -159,7 +157,7 @@ def test_vxlan_adds_its_headers_and_those_of_what_carries_it(address: str, added
     ("text", "is_one"),
     [("192.0.2.1", True), ("fd00::1", True), ("fe80::1%eth0", False), ("agent1", False), ("", False)],
 )
-def test_an_address_is_told_from_a_name(text: str, is_one: bool) -> None:
+def test_addresses_are_distinguished_from_names(text: str, is_one: bool) -> None:
     assert is_address(text) == is_one
 
 
@@ -176,12 +174,12 @@ def test_an_address_is_told_from_a_name(text: str, is_one: bool) -> None:
         ("", False),
     ],
 )
-def test_addresses_and_networks_of_ipv6_are_told_from_all_else(text: str, is_six: bool) -> None:
+def test_ipv6_addresses_and_networks_are_recognized(text: str, is_six: bool) -> None:
     assert is_ipv6(text) == is_six
 
 
 @pytest.mark.parametrize(
     ("host", "written"), [("2001:db8::1", "[2001:db8::1]"), ("192.0.2.7", "192.0.2.7"), ("main1", "main1")]
 )
-def test_only_addresses_of_ipv6_have_brackets(host: str, written: str) -> None:
+def test_only_ipv6_addresses_are_put_in_brackets(host: str, written: str) -> None:
     assert bracketed(host) == written

@@ -22,7 +22,7 @@ def room_for(agent: AgentFacts, request_of_one: dict[str, int]) -> int:
 
 
 @given(described_agents, st.lists(requests, min_size=1, max_size=5))
-def test_containers_fit_together_when_each_rule_is_kept(
+def test_containers_fit_together_if_every_limit_is_met(
     described: list[dict[str, int]], requests: list[dict[str, int]]
 ) -> None:
     for agent in cluster(described, allocated={"cpu": 1}):
@@ -30,7 +30,9 @@ def test_containers_fit_together_when_each_rule_is_kept(
 
 
 @given(described_agents, requests)
-def test_room_is_the_most_that_fit_together(described: list[dict[str, int]], request_of_one: dict[str, int]) -> None:
+def test_capacity_is_the_largest_number_that_fits(
+    described: list[dict[str, int]], request_of_one: dict[str, int]
+) -> None:
     for agent in cluster(described):
         room = room_for(agent, request_of_one)
         assert holds(agent, [request_of_one] * room)
@@ -76,13 +78,13 @@ def test_room_is_the_most_that_fit_together(described: list[dict[str, int]], req
         "nothing is asked",
     ],
 )
-def test_room_is_how_many_more_containers_fit(
+def test_capacity_is_the_number_of_further_containers(
     request_of_one: dict[str, int], changes: dict[str, Any], room: int
 ) -> None:
     assert room_for(agent_facts("agent1", 8, **changes), request_of_one) == room
 
 
-def test_a_bundle_fits_as_often_as_all_its_containers_together() -> None:
+def test_bundle_capacity_counts_all_its_containers() -> None:
     bundle = Bundle.of([({"cpu": 2, "mem": GIB}, 1), ({"cpu": 1}, 2)])
     limited = agent_facts("agent2", 8, max_containers=5)
     assert bundle.capacities([agent_facts("agent1", 8), limited, agent_facts("agent3", 1)]) == [2, 1, 0]

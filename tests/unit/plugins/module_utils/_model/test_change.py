@@ -22,7 +22,5 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
     ],
     ids=["nothing", "made", "removed", "changed", "several"],
 )
-def test_a_diff_has_a_line_for_each_subject_on_the_side_where_it_is(
-    changes: list[Change], before: str, after: str
-) -> None:
+def test_diff_has_a_line_for_each_subject_on_each_side(changes: list[Change], before: str, after: str) -> None:
     assert as_diff(iter(changes)) == {"before": before, "after": after}

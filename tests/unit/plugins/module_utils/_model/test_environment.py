@@ -30,7 +30,7 @@ def of(rank: int, counts: dict[str, int] | None = None) -> dict[str, str]:
     return session_environment(session, session.kernels[rank])
 
 
-def test_sub2_of_four_over_two_agents() -> None:
+def test_environment_of_sub2_of_four_on_two_agents() -> None:
     session = plan(TWO_AND_TWO)
     assert session_environment(session, session.kernels[2]) == {
         "BACKENDAI_SESSION_ID": SESSION_ID,
@@ -52,7 +52,7 @@ def test_sub2_of_four_over_two_agents() -> None:
     }
 
 
-def test_a_session_of_one_has_every_variable_too() -> None:
+def test_session_of_one_container_has_every_variable() -> None:
     assert of(0, {"agent1": 1}) == {
         "BACKENDAI_SESSION_ID": SESSION_ID,
         "BACKENDAI_SESSION_NAME": "train-llm",
@@ -73,7 +73,7 @@ def test_a_session_of_one_has_every_variable_too() -> None:
     }
 
 
-def test_apps_are_told_in_main1_alone() -> None:
+def test_apps_are_only_in_the_environment_of_main1() -> None:
     session = plan(
         TWO_AND_TWO, apps=[{"name": "jupyter", "port": 8888, "command": "jupyter lab"}, {"name": "w", "port": 80}]
     )
@@ -87,12 +87,12 @@ def test_apps_are_told_in_main1_alone() -> None:
     assert [environment["BACKENDAI_PREOPEN_PORTS"] for environment in environments] == ["80", "", "", ""]
 
 
-def test_the_ids_of_the_user_are_told_where_images_look_for_them() -> None:
+def test_user_and_group_ids_are_in_the_environment() -> None:
     environment = session_environment(session := plan(TWO_AND_TWO, uid=1234, gid=2345), session.kernels[1])
     assert (environment["LOCAL_USER_ID"], environment["LOCAL_GROUP_ID"]) == ("1234", "2345")
 
 
-def test_roles_are_told_in_rank_order_each_with_its_image() -> None:
+def test_roles_are_listed_in_rank_order_with_their_images() -> None:
     worker = {"replicas": 2, "image": "other:1"}
     session = plan(TWO_AND_TWO, cluster_size=1, roles={"ps": {}, "worker": worker, "main": {}})
     environment = session_environment(session, session.kernels[3])
@@ -111,11 +111,11 @@ def test_roles_are_told_in_rank_order_each_with_its_image() -> None:
     }
 
 
-def test_four_on_one_agent_are_told_the_mode_in_effect() -> None:
+def test_cluster_mode_is_the_one_in_effect() -> None:
     assert of(3, {"agent1": 4})["BACKENDAI_CLUSTER_MODE"] == "single-node"
 
 
-def test_frameworks_find_the_main_container_and_their_place() -> None:
+def test_training_variables_contain_the_master_and_the_task_index() -> None:
     whole = build_environment({}, of(2))
     assert {name: whole[name] for name in DERIVED if name != "TF_CONFIG"} == {
         "MASTER_ADDR": "main1",
@@ -126,7 +126,7 @@ def test_frameworks_find_the_main_container_and_their_place() -> None:
     assert json.loads(whole["TF_CONFIG"]) == {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": 2}}
 
 
-def test_open_mpi_is_told_the_networks_at_which_all_meet() -> None:
+def test_open_mpi_uses_the_session_networks() -> None:
     whole = build_environment({"OMPI_MCA_btl_tcp_if_include": "ib0"}, of(1), networks="10.128.3.0/29")
     assert {name: value for name, value in whole.items() if "MCA" in name} == {
         "OMPI_MCA_oob_tcp_if_include": "10.128.3.0/29",
@@ -136,71 +136,71 @@ def test_open_mpi_is_told_the_networks_at_which_all_meet() -> None:
 
 
 @pytest.mark.parametrize("selection", MPI_SELECTIONS)
-def test_open_mpi_that_is_told_what_to_leave_out_is_not_told_what_to_take(selection: str) -> None:
+def test_open_mpi_exclude_list_prevents_an_include_list(selection: str) -> None:
     whole = build_environment({}, {**of(1), f"{selection}exclude": "lo"}, networks="10.128.3.0/29")
     assert f"{selection}include" not in whole
     assert len([name for name in whole if name.endswith("_include")]) == len(MPI_SELECTIONS) - 1
 
 
-def test_an_interface_that_is_not_known_before_the_start_is_left_to_it() -> None:
+def test_unknown_interface_is_not_set_before_the_start() -> None:
     names = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
     assert names & build_environment({}, of(1), "").keys() == set()
     assert build_environment({}, {**of(1), "NCCL_SOCKET_IFNAME": "ib0"}, "")["NCCL_SOCKET_IFNAME"] == "ib0"
 
 
-def test_a_session_of_two_is_distributed_already() -> None:
+def test_session_of_two_containers_is_distributed() -> None:
     assert build_environment({}, of(1, {"agent1": 2}))["MASTER_ADDR"] == "main1"
 
 
-def test_a_session_of_one_has_nothing_derived() -> None:
+def test_session_of_one_container_has_no_derived_variables() -> None:
     given_to_it = of(0, {"agent1": 1})
     assert build_environment({"PATH": "/bin"}, given_to_it) == {"PATH": "/bin", **given_to_it}
 
 
 @pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
-def test_what_launchers_own_is_never_set(size: int, name: str) -> None:
+def test_variables_of_launchers_are_never_set(size: int, name: str) -> None:
     assert name not in build_environment({}, of(0, {"agent1": size}))
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_what_the_user_sets_stays(name: str) -> None:
+def test_values_of_the_user_are_kept(name: str) -> None:
     assert build_environment({name: "image"}, {**of(1), name: "user"})[name] == "user"
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_what_the_image_sets_stays(name: str) -> None:
+def test_values_of_the_image_are_kept(name: str) -> None:
     assert build_environment({name: "image"}, of(1))[name] == "image"
 
 
 @pytest.mark.parametrize("name", DERIVED)
 @pytest.mark.parametrize(("image", "given_value"), [("", None), (None, ""), ("image", "")])
-def test_an_empty_value_is_replaced(name: str, image: str | None, given_value: str | None) -> None:
+def test_empty_value_is_replaced(name: str, image: str | None, given_value: str | None) -> None:
     brought = {} if image is None else {name: image}
     explicit = of(1) if given_value is None else {**of(1), name: given_value}
     assert build_environment(brought, explicit)[name] == build_environment({}, of(1))[name]
 
 
-def test_a_port_that_the_user_chose_does_not_move_the_workers() -> None:
+def test_explicit_master_port_does_not_change_the_workers() -> None:
     whole = build_environment({}, {**of(1), "MASTER_PORT": "1234"})
     assert whole["MASTER_PORT"] == "1234"
     assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"] == WORKERS
 
 
 @pytest.mark.parametrize(("set_to", "base"), [("30000", 30000), ("", 29500)])
-def test_the_image_may_move_the_base_port(set_to: str, base: int) -> None:
+def test_image_may_change_the_base_port(set_to: str, base: int) -> None:
     whole = build_environment({"BACKENDAI_DIST_MASTER_PORT": set_to}, of(1))
     assert whole["MASTER_PORT"] == str(base)
     assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"][3] == f"sub3:{base + 3}"
 
 
 @pytest.mark.parametrize("port", ["http", "0", "029500", "65536", "-1", " 1"])
-def test_a_base_port_that_is_none_is_refused_by_its_name(port: str) -> None:
+def test_invalid_base_port_is_rejected(port: str) -> None:
     with pytest.raises(ValueError, match=rf"^BACKENDAI_DIST_MASTER_PORT: '{port}' is not a port$"):
         build_environment({"BACKENDAI_DIST_MASTER_PORT": port}, of(1))
 
 
-def test_what_is_derived_is_what_nobody_has_set() -> None:
+def test_only_unset_variables_are_derived() -> None:
     explicit = {**of(1), "MASTER_PORT": "1234", "TF_CONFIG": ""}
     assert list(derived_variables({"GLOO_SOCKET_IFNAME": "eth9"}, explicit)) == [
         "MASTER_ADDR",
@@ -210,7 +210,7 @@ def test_what_is_derived_is_what_nobody_has_set() -> None:
     assert derived_variables({}, of(0, {"agent1": 1})) == {}
 
 
-def test_the_session_has_the_last_word_over_the_image() -> None:
+def test_session_variables_override_those_of_the_image() -> None:
     assert build_environment({"BACKENDAI_CLUSTER_SIZE": "9", "HOME": "/root"}, of(1))["BACKENDAI_CLUSTER_SIZE"] == "4"
 
 
@@ -225,12 +225,12 @@ def test_the_session_has_the_last_word_over_the_image() -> None:
         ("A=1\nA=2\n", {"A": "2"}),
     ],
 )
-def test_an_environment_file_has_a_variable_in_each_line(text: str, variables: dict[str, str]) -> None:
+def test_environment_file_has_a_variable_in_each_line(text: str, variables: dict[str, str]) -> None:
     assert parse_environment(text) == variables
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True), st.text(max_size=8), max_size=4))
-def test_every_environment_that_is_taken_comes_back_from_its_file(env: dict[str, str]) -> None:
+def test_every_accepted_environment_survives_its_file(env: dict[str, str]) -> None:
     try:
         parsed = spec(env=env).env
     except ValidationError:
@@ -239,5 +239,5 @@ def test_every_environment_that_is_taken_comes_back_from_its_file(env: dict[str,
 
 
 @pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"], ids=repr)
-def test_no_other_mark_than_the_newline_ends_a_variable(mark: str) -> None:
+def test_only_a_newline_ends_a_variable(mark: str) -> None:
     assert parse_environment(f"A=1{mark}BACKENDAI_CLUSTER_SIZE=9\n") == {"A": f"1{mark}BACKENDAI_CLUSTER_SIZE=9"}

@@ -59,21 +59,21 @@ def test_facts_become_typed_values() -> None:
     assert (facts.networks, facts.vnis, facts.missing_paths) == (("10.0.0.0/8",), (7,), ())
 
 
-def test_an_agent_without_sessions_is_older_than_any() -> None:
+def test_agent_without_sessions_has_latest_session_zero() -> None:
     assert agent_facts("agent1").latest_session == 0.0
 
 
-def test_what_is_free_is_never_negative() -> None:
+def test_free_slots_are_never_negative() -> None:
     facts = agent_facts("agent1", 4, 4 * GIB, allocated={"cpu": 6, "mem": GIB, "cuda.device": 1})
     assert facts.free == {"cpu": 0, "mem": 3 * GIB}
 
 
-def test_a_slot_of_which_there_is_none_is_not_offered() -> None:
+def test_slot_without_capacity_is_not_offered() -> None:
     facts = agent_facts("agent1", capacity={"cpu": 4, "mem": GIB, "cuda.device": 0}, allocated={"cpu": 4})
     assert [slot for slot in ("cpu", "mem", "cuda.device", "tpu") if facts.offers(slot)] == ["cpu", "mem"]
 
 
-def test_an_agent_holds_what_the_containers_of_sessions_ask_that_it_runs() -> None:
+def test_session_usage_counts_the_containers_on_the_agent() -> None:
     gpu, plain = {"cpu": 2, "mem": GIB, "cuda.device": 1}, {"cpu": 1, "mem": GIB}
     sessions = [
         bare_session("train", 30.0, {"agent1": [gpu, plain], "agent2": [gpu]}),
@@ -86,7 +86,7 @@ def test_an_agent_holds_what_the_containers_of_sessions_ask_that_it_runs() -> No
     assert facts.latest_session == 40.0
 
 
-def test_what_is_free_follows_from_what_is_taken_alone() -> None:
+def test_free_slots_depend_only_on_allocated_slots() -> None:
     facts = agent_facts("agent1", 4, 4 * GIB)
     taken = dataclasses.replace(facts, allocated={"cpu": 1})
     assert (facts.free, taken.free) == ({"cpu": 4, "mem": 4 * GIB}, {"cpu": 3, "mem": 4 * GIB})
@@ -127,13 +127,13 @@ def everything() -> AgentFacts:
 EVERYTHING = everything()
 
 
-def test_facts_come_back_from_json_as_they_were() -> None:
+def test_facts_survive_json() -> None:
     text = json.dumps(EVERYTHING.to_dict())
     assert AgentFacts.from_dict("agent1", json.loads(text)) == EVERYTHING
     assert "hunter2" not in text
 
 
-def test_the_name_is_the_inventorys_and_not_the_agents_to_say() -> None:
+def test_agent_name_is_that_of_the_inventory() -> None:
     assert "name" not in EVERYTHING.to_dict()
     claimed = {**EVERYTHING.to_dict(), "name": "agent9"}
     assert AgentFacts.from_dict("agent1", claimed).name == "agent1"
@@ -156,14 +156,14 @@ def test_the_name_is_the_inventorys_and_not_the_agents_to_say() -> None:
     ],
     ids=["value", "kind", "missing", "unknown", "underlay", "address", "network", "no container"],
 )
-def test_damaged_facts_name_the_agent_and_the_field(changes: dict[str, Any], problem: str) -> None:
+def test_damaged_facts_error_contains_agent_and_field(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ClusterError) as refused:
         AgentFacts.from_dict("agent1", {**agent_data("agent1"), **changes})
     assert str(refused.value) == f"the facts of agent1 are damaged: {problem}"
 
 
 @pytest.mark.parametrize("field", agent_data("agent1"))
-def test_facts_without_any_of_their_fields_are_damaged(field: str) -> None:
+def test_facts_with_a_missing_field_are_damaged(field: str) -> None:
     data = {key: value for key, value in agent_data("agent1").items() if key != field}
     with pytest.raises(ClusterError, match=f"^the facts of agent1 are damaged: {field} is missing$"):
         AgentFacts.from_dict("agent1", data)
@@ -193,7 +193,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.sampled_from(list(_steps(EVERYTHING.to_dict()))), st.one_of(st.just(DELETED), values))
-def test_whatever_is_damaged_is_one_sentence_or_facts_that_can_be_used(way: tuple[Any, ...], value: Any) -> None:
+def test_damaged_facts_are_one_sentence_or_usable(way: tuple[Any, ...], value: Any) -> None:
     data = EVERYTHING.to_dict()
     inside: Any = data
     for step in way[:-1]:

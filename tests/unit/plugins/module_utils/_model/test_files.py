@@ -17,7 +17,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_file_is_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("a longer content than the next")
     path.chmod(0o644)
@@ -28,7 +28,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
-def test_bytes_are_written_with_the_mode_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+def test_bytes_are_written_with_their_mode_under_any_umask(tmp_path: Path, mode: int) -> None:
     before = os.umask(0o077)
     try:
         write_atomically(tmp_path / "file", b"\0\xff", mode)
@@ -37,7 +37,7 @@ def test_bytes_are_written_with_the_mode_whatever_the_umask(tmp_path: Path, mode
     assert ((tmp_path / "file").read_bytes(), mode_of(tmp_path / "file")) == (b"\0\xff", mode)
 
 
-def test_a_file_is_prepared_while_it_is_empty(tmp_path: Path) -> None:
+def test_file_is_prepared_while_it_is_empty(tmp_path: Path) -> None:
     sizes = []
 
     def prepare(handle: int) -> None:
@@ -49,7 +49,7 @@ def test_a_file_is_prepared_while_it_is_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("durable", "synced"), [(True, 1), (False, 0)])
-def test_only_what_has_to_survive_a_power_cut_waits_for_the_disk(
+def test_only_durable_files_are_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool, synced: int
 ) -> None:
     calls: list[int] = []
@@ -59,9 +59,7 @@ def test_only_what_has_to_survive_a_power_cut_waits_for_the_disk(
 
 
 @pytest.mark.parametrize("fails", ["encode", "fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
+def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -76,7 +74,7 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_lock_keeps_others_out_until_it_is_let_go(tmp_path: Path, kind: str) -> None:
+def test_lock_is_exclusive_until_released(tmp_path: Path, kind: str) -> None:
     path = tmp_path / kind
     path.mkdir() if kind == "folder" else path.touch()
     with locked(path) as first, locked(path, timeout=0) as second:
@@ -85,7 +83,7 @@ def test_a_lock_keeps_others_out_until_it_is_let_go(tmp_path: Path, kind: str) -
         assert again is not None
 
 
-def test_another_holder_is_waited_for(tmp_path: Path) -> None:
+def test_lock_waits_for_another_holder(tmp_path: Path) -> None:
     release = threading.Event()
     acquired = threading.Event()
 
@@ -105,7 +103,7 @@ def test_another_holder_is_waited_for(tmp_path: Path) -> None:
     holder.join(10)
 
 
-def test_a_lock_file_is_made_for_its_owner_alone_where_that_is_asked(tmp_path: Path) -> None:
+def test_lock_file_is_created_for_its_owner_only(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), locked(tmp_path / "lock"):
         pass
     with locked(tmp_path / "lock", create=True) as handle:

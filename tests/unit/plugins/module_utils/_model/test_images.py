@@ -17,7 +17,7 @@ PULLED = ImageIdentity("sha256:1", "sha256:a", "lab/python@sha256:a")
 KEPT_OTHERWISE = ImageIdentity("sha256:a", "sha256:a", "lab/python@sha256:a")
 
 
-def test_plain_data_of_agents_is_read() -> None:
+def test_images_are_parsed_from_plain_data() -> None:
     data = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
     assert images_from_dict(data) == {"agent1": {IMAGE: PULLED}, "agent2": {}}
 
@@ -32,13 +32,13 @@ def test_plain_data_of_agents_is_read() -> None:
     ],
     ids=["no agents", "none has it", "it was loaded", "it was pulled"],
 )
-def test_what_another_agent_has_from_a_registry_is_what_is_pulled(
+def test_pull_reference_is_that_of_another_agent(
     images_by_agent: dict[str, dict[str, ImageIdentity]], reference: str
 ) -> None:
     assert pull_reference(IMAGE, images_by_agent) == reference
 
 
-def test_a_name_that_is_a_digest_is_pulled_as_it_is() -> None:
+def test_name_with_a_digest_is_pulled_unchanged() -> None:
     name = "lab/python:1@sha256:b"
     assert pull_reference(name, {"agent1": {name: PULLED}}) == name
 
@@ -48,11 +48,11 @@ def test_a_name_that_is_a_digest_is_pulled_as_it_is() -> None:
     [[], [LOADED], [LOADED, LOADED], [LOADED, PULLED], [PULLED, KEPT_OTHERWISE]],
     ids=["none", "one", "loaded on both", "loaded and pulled", "kept in different ways"],
 )
-def test_the_same_bits_are_agreed_upon(images: list[ImageIdentity]) -> None:
+def test_equal_images_are_no_mismatch(images: list[ImageIdentity]) -> None:
     assert image_mismatch({f"agent{number}": {IMAGE: image} for number, image in enumerate(images)}) == ""
 
 
-def test_other_bits_of_one_name_are_told_with_who_has_them() -> None:
+def test_image_mismatch_lists_digests_and_agents() -> None:
     long = ImageIdentity("sha256:3", f"sha256:{'c' * 64}")
     images_by_agent = {"agent1": {IMAGE: LOADED}, "agent2": {IMAGE: long}, "agent3": {IMAGE: LOADED}, "agent4": {}}
     assert image_mismatch(images_by_agent) == (
@@ -65,6 +65,6 @@ def test_images_of_different_names_may_differ() -> None:
     assert image_mismatch({"agent1": {IMAGE: LOADED}, "agent2": {"other:1": OTHER}}) == ""
 
 
-def test_each_name_is_looked_at() -> None:
+def test_every_image_name_is_compared() -> None:
     images_by_agent = {"agent1": {IMAGE: LOADED, "other:1": LOADED}, "agent2": {IMAGE: LOADED, "other:1": OTHER}}
     assert image_mismatch(images_by_agent).startswith("session_image: 'other:1' is not the same on all agents: ")

@@ -63,29 +63,29 @@ def car(**changes: Any) -> Car:
     return from_plain(Car, {**DATA, **changes}, "the car is damaged")
 
 
-def test_a_dataclass_becomes_what_json_has_and_comes_back() -> None:
+def test_dataclass_survives_json() -> None:
     assert to_plain(CAR) == DATA
     assert list(to_plain(CAR)) == [field.name for field in dataclasses.fields(Car)]
     assert from_plain(Car, json.loads(json.dumps(to_plain(CAR))), "the car") == CAR
 
 
-def test_what_is_made_shares_nothing_with_the_data() -> None:
+def test_parsed_value_does_not_share_data() -> None:
     paid, notes = {"b": 1}, {"c": 2}
     parsed = car(paid=paid, notes=notes)
     paid["b"] = notes["c"] = 3
     assert (parsed.paid, parsed.notes) == ({"b": 1}, {"c": 2})
 
 
-def test_a_field_with_a_default_may_be_missing() -> None:
+def test_field_with_a_default_may_be_missing() -> None:
     data = {key: value for key, value in DATA.items() if key not in ("years", "paid")}
     assert from_plain(Car, {**data, "wheels": [{"size": 16}, {"size": 17, "maker": "x"}]}, "the car") == CAR
 
 
-def test_a_whole_number_is_a_number() -> None:
+def test_whole_number_is_accepted_as_float() -> None:
     assert repr(car(price=2).price) == "2.0"
 
 
-def test_text_of_a_subclass_is_text_and_stays_what_it_is() -> None:
+def test_text_of_a_subclass_is_accepted_unchanged() -> None:
     name = Text("a")
     parsed = car(name=name, spare={"size": 16, "maker": Text("x")}, owners={Text("7"): Text("d")})
     assert parsed.name is name
@@ -123,19 +123,19 @@ def test_text_of_a_subclass_is_text_and_stays_what_it_is() -> None:
     ],
     ids=repr,
 )
-def test_what_is_damaged_is_named_and_not_shown(changes: dict[str, Any], problem: str) -> None:
+def test_data_error_contains_the_field_and_not_the_value(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(DataError) as refused:
         car(**changes)
     assert str(refused.value) == f"the car is damaged: {problem}"
 
 
 @pytest.mark.parametrize("name", ["name", "wheels", "notes"])
-def test_a_field_without_a_default_must_be_there(name: str) -> None:
+def test_field_without_a_default_is_required(name: str) -> None:
     with pytest.raises(DataError, match=f"^the car: {name} is missing$"):
         from_plain(Car, {key: value for key, value in DATA.items() if key != name}, "the car")
 
 
 @pytest.mark.parametrize("data", [None, [], "car", 1])
-def test_a_dataclass_is_read_from_nothing_but_a_mapping(data: object) -> None:
+def test_dataclass_is_parsed_only_from_a_mapping(data: object) -> None:
     with pytest.raises(DataError, match=r"^the car: the data must be a mapping$"):
         from_plain(Car, data, "the car")

@@ -32,19 +32,19 @@ def test_numbers_and_ranges_are_sorted_and_joined(text: str, ranges: tuple[tuple
 
 
 @pytest.mark.parametrize("text", ["", "22,", "ssh", "-1", "1-", "1-2-3", "²"])
-def test_what_is_no_port_is_refused(text: str) -> None:
+def test_invalid_port_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be port numbers and ranges such as 22,80,8000-9000"):
         parse_ranges(text)
 
 
 @pytest.mark.parametrize("text", ["0", "65536", "9-8", "1-65536"])
-def test_what_is_out_of_range_is_refused(text: str) -> None:
+def test_port_out_of_range_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be ports from 1 to 65535, ranges from low to high"):
         parse_ranges(text)
 
 
 @given(PORTS)
-def test_text_gives_back_the_same_ports(ports: set[int]) -> None:
+def test_formatted_ports_are_parsed_back(ports: set[int]) -> None:
     ranges = ranges_of(ports)
     assert parse_ranges(format_ranges(ranges)) == ranges
     assert list(iter_ports(ranges)) == sorted(ports)
@@ -52,7 +52,7 @@ def test_text_gives_back_the_same_ports(ports: set[int]) -> None:
 
 
 @given(PORTS, st.integers(1, 20))
-def test_slices_hold_all_ports_once_and_none_is_too_long(ports: set[int], size: int) -> None:
+def test_chunks_contain_all_ports_once_within_the_size(ports: set[int], size: int) -> None:
     parts = chunks(ranges_of(ports), size)
     assert [port for part in parts for port in iter_ports(part)] == sorted(ports)
     assert all(0 < count(part) <= size for part in parts)

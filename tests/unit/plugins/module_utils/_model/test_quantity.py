@@ -35,25 +35,25 @@ SLOTS = st.sampled_from(["cpu", "mem", "shmem", "cuda.device"])
         (1e9, 1_000_000_000),
     ],
 )
-def test_bytes_are_read_as_people_write_them(written: object, amount: int) -> None:
+def test_bytes_are_parsed_with_units(written: object, amount: int) -> None:
     assert parse_bytes(written) == amount
 
 
 @pytest.mark.parametrize(
     "written", ["", "-1g", -1, "1e9", "1x", "g", "1 2", "0x10", "1,5g", True, None, [1], float("nan")]
 )
-def test_what_is_not_bytes_is_refused(written: object) -> None:
+def test_invalid_bytes_are_rejected(written: object) -> None:
     with pytest.raises(ValueError, match=r"^must be bytes, such as 1g, 512m or 1073741824$"):
         parse_bytes(written)
 
 
 @pytest.mark.parametrize(("written", "count"), [(0, 0), (4, 4), ("4", 4), (" 4 ", 4), (4.0, 4), ("4.0", 4)])
-def test_counts_are_read_as_numbers_or_text(written: object, count: int) -> None:
+def test_counts_are_parsed_from_numbers_or_text(written: object, count: int) -> None:
     assert parse_count(written) == count
 
 
 @pytest.mark.parametrize("written", ["", "-1", -1, 1.5, "1.5", "four", "1e3", "1k", True, False, None, [1]])
-def test_what_is_not_a_count_is_refused(written: object) -> None:
+def test_invalid_count_is_rejected(written: object) -> None:
     with pytest.raises(ValueError, match=r"^must be a whole number, zero or more$"):
         parse_count(written)
 
@@ -72,22 +72,22 @@ def test_what_is_not_a_count_is_refused(written: object) -> None:
         ("cuda.device", 2, "2"),
     ],
 )
-def test_amounts_are_written_in_their_largest_whole_unit(slot: str, amount: int, written: str) -> None:
+def test_amounts_are_formatted_in_their_largest_exact_unit(slot: str, amount: int, written: str) -> None:
     assert format_slot(slot, amount) == written
 
 
 @given(SLOTS, st.integers(0, 1 << 70))
-def test_what_is_written_is_read_back_exactly(slot: str, amount: int) -> None:
+def test_formatted_amount_is_parsed_back_exactly(slot: str, amount: int) -> None:
     assert parse_slot(slot, format_slot(slot, amount)) == amount
 
 
 @given(SLOTS, st.integers(0, 1 << 70))
-def test_whole_numbers_mean_themselves(slot: str, amount: int) -> None:
+def test_whole_numbers_are_parsed_unchanged(slot: str, amount: int) -> None:
     assert parse_slot(slot, amount) == parse_slot(slot, str(amount)) == amount
 
 
 @given(SLOTS, st.one_of(st.text(), st.floats(), st.integers(), st.text("0123456789.", max_size=400)))
-def test_anything_else_is_an_amount_or_a_refusal(slot: str, written: object) -> None:
+def test_any_other_value_is_an_amount_or_rejected(slot: str, written: object) -> None:
     try:
         amount = parse_slot(slot, written)
     except ValueError:
@@ -95,5 +95,5 @@ def test_anything_else_is_an_amount_or_a_refusal(slot: str, written: object) -> 
     assert amount >= 0
 
 
-def test_slots_are_one_phrase() -> None:
+def test_slots_are_formatted_as_one_phrase() -> None:
     assert format_slots({"cpu": 4, "mem": 1 << 30, "cuda.device": 2}) == "cpu 4, mem 1g, cuda.device 2"

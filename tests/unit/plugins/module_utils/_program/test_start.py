@@ -191,7 +191,9 @@ def test_claim_that_is_refused_says_why_and_is_no_failure(agent: Agent) -> None:
 
 @pytest.mark.parametrize("step", ALL)
 def test_step_that_fails_is_the_last_one_and_says_why(agent: Agent, step: str) -> None:
-    agent.errors[step, SESSION_ID] = ValueError("agent_slots: /dev/nope of lab.device is not a device node on this host")
+    agent.errors[step, SESSION_ID] = ValueError(
+        "agent_slots: /dev/nope of lab.device is not a device node on this host"
+    )
     result = result_of("start", asking(of_session(ALL)))["sessions"][SESSION_ID]
     assert result["failed"] == "agent_slots: /dev/nope of lab.device is not a device node on this host."
     assert "refused" not in result
