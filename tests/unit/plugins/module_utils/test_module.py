@@ -1,4 +1,4 @@
-"""Where the failures of all modules end: in one sentence, or in a traceback where the program is wrong."""
+"""Tests for the exit of modules: with a result, an error message of one sentence, or a traceback for bugs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 
 
 class ExitedError(Exception):
-    """A module ended with this result."""
+    """The module exited with this result."""
 
     def __init__(self, **result: Any) -> None:
         super().__init__(result)
@@ -25,7 +25,7 @@ class ExitedError(Exception):
 
 
 class Module:
-    """As much of an AnsibleModule as an end needs."""
+    """The methods of AnsibleModule that exit."""
 
     def exit_json(self, **result: Any) -> NoReturn:
         raise ExitedError(**result)
@@ -35,7 +35,7 @@ class Module:
 
 
 def end(error: Exception) -> dict[str, Any]:
-    """Return how a module ends whose work raises this."""
+    """Return the result of a module that raises this error."""
 
     def act() -> dict[str, Any]:
         raise error

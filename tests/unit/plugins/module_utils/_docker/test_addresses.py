@@ -1,4 +1,4 @@
-"""Containers tell where they can be reached."""
+"""Tests for the addresses of containers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresse
 
 
 class Engine:
-    """An engine whose running containers have these ends of networks."""
+    """An engine whose running containers have these network endpoints."""
 
     def __init__(self, *ends: dict[str, dict[str, str]]) -> None:
         self._listed: list[dict[str, Any]] = [{"NetworkSettings": {"Networks": networks}} for networks in ends]

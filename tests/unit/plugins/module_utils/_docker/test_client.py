@@ -1,4 +1,4 @@
-"""The one way to an engine, and what is said when there is none."""
+"""Tests for the connection to the engine and its errors."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def engine() -> Any:
 
 
 def apply(engine: Any, *desired: Container) -> list[Change]:
-    """Make containers as wanted, and return what changed."""
+    """Create the desired containers and return the changes."""
     steps = plan_containers(containers.find_containers(engine, "1"), desired)
     containers.apply_containers(engine, steps)
     return [step.change for step in steps]
@@ -183,7 +183,7 @@ def test_published_ports_are_bound_to_one_address_of_the_agent(engine: Any) -> N
 
 
 def node(path: str) -> dict[str, str]:
-    """Return a device node as the engine takes it."""
+    """Return a device node in the format of the engine's API."""
     return {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
 
 
@@ -222,7 +222,7 @@ def test_gpus_are_requested_by_cdi_if_all_of_them_have_a_cdi_name(
     taken = HostConfig("1.41", device_requests=engine.asked[0]["host_config"]["device_requests"])
     (request,) = taken["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == request_of
-    # What comes by CDI must not be asked of NVIDIA's runtime too.
+    # GPUs requested by CDI must not be requested from NVIDIA's runtime too.
     visible = engine.asked[0]["environment"]["NVIDIA_VISIBLE_DEVICES"]
     assert visible == ("void" if request_of[0] == "cdi" else "GPU-aaaa,GPU-bbbb")
 

@@ -1,4 +1,4 @@
-"""The network that every container of an agent joins beside its session's."""
+"""Tests for the default network of an agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WANTED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16")
 
 
 class Engine:
-    """An engine's networks. Like the real one, it also finds names that only contain the asked one."""
+    """A fake engine with networks; as on a real one, the name filter also matches names that contain the given one."""
 
     def __init__(self) -> None:
         self.there: list[dict[str, Any]] = [{"Id": "x", "Name": "backendai-default-old", "Labels": {}}]
@@ -43,7 +43,7 @@ class Engine:
 
 @pytest.fixture
 def engine() -> Any:
-    """Return an engine with a network whose name only begins like ours."""
+    """Return an engine with another network whose name has the same prefix."""
     return Engine()
 
 

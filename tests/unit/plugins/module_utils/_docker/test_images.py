@@ -1,4 +1,4 @@
-"""Images as an engine has them, how they come, and what is said of those that it cannot get."""
+"""Tests for inspecting and pulling images, and for pull errors and progress."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def inspect(name: str = IMAGE, **inspected: Any) -> Image:
 def pull(
     engine: Engine, name: str = IMAGE, reference: str = "", credential: Credential | None = None
 ) -> list[Mapping[str, Any]]:
-    """Pull an image and return what was heard."""
+    """Pull an image and return the lines of the engine's output."""
     client: Any = engine
     heard: list[Mapping[str, Any]] = []
     pull_image(client, name, reference or name, credential, heard.append)
     return heard
 
 
-# ---- what an engine has
+# ---- inspection
 
 
 def test_missing_image_is_none() -> None:
@@ -95,7 +95,7 @@ def test_image_argv_is_its_entrypoint_with_its_command(
     assert inspect(Config={"Entrypoint": entrypoint, "Cmd": command}).argv == argv
 
 
-# ---- how it comes
+# ---- pulls
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_name_without_a_tag_is_pulled_as_latest() -> None:
     engine = Engine({})
     engine.registry = {"registry:5000/python:latest": CONTENT}
     with pytest.raises(ImagePullError, match="without an error message"):
-        # The engine of these tests knows no short names; real ones do.
+        # The fake engine does not resolve short names.
         pull(engine, "registry:5000/python")
     assert engine.calls == ["pull registry:5000/python:latest"]
 
@@ -146,7 +146,7 @@ def test_all_lines_of_the_engine_are_passed_on() -> None:
 
 
 class Refusing(Engine):
-    """An engine that does not even begin."""
+    """An engine that rejects every pull."""
 
     def __init__(self, error: APIError) -> None:
         super().__init__({})
@@ -198,7 +198,7 @@ def test_pull_that_stops_without_an_error_message_fails() -> None:
         pull(engine)
 
 
-# ---- how far it is
+# ---- progress
 
 
 def line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str, Any]:
@@ -223,15 +223,15 @@ def line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str,
     ids=[
         "nothing yet",
         "lines of no layer",
-        "none has begun",
-        "there already",
-        "one comes",
-        "two come",
-        "one has come",
-        "one is unpacked",
-        "one is there",
+        "none started",
+        "already present",
+        "one downloading",
+        "two downloading",
+        "one downloaded",
+        "one extracting",
+        "one complete",
         "a line without a size",
-        "too small to be told of",
+        "too small for a size",
     ],
 )
 def test_pull_progress_is_the_sum_of_the_layers(lines: list[dict[str, Any]], progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What is ours."""
+"""Tests for the label filter of managed objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of logs: what a container printed, and what programs in it wrote to files."""
+"""Tests for reading the end of container logs and of log files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATH = "/var/log/backendai/jupyter.log"
 
 
 def printed(*messages: bytes) -> Any:
-    """Return an engine whose one container, ``c``, printed these, at second 0, 1, 2 …"""
+    """Return an engine whose only container, ``c``, printed these messages at second 0, 1, 2 …"""
     engine = Engine()
     timed = [(f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), message) for second, message in enumerate(messages)]
     engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timed})
@@ -24,7 +24,7 @@ def printed(*messages: bytes) -> Any:
 
 
 def archived(content: bytes, *, size: int | None = None, kind: bytes = tarfile.REGTYPE) -> bytes:
-    """Return what an engine sends of a file, which it may claim to be of another size or kind."""
+    """Return the archive of a file that an engine sends, with an arbitrary size or type in its header."""
     member = tarfile.TarInfo("jupyter.log")
     member.type, member.linkname = kind, "/etc/shadow" if kind == tarfile.SYMTYPE else ""
     member.size = len(content) if size is None else size
@@ -33,7 +33,7 @@ def archived(content: bytes, *, size: int | None = None, kind: bytes = tarfile.R
 
 
 def wrote(archive: bytes | Exception, path: str = PATH) -> Any:
-    """Return an engine whose one container, ``c``, has that file."""
+    """Return an engine whose only container, ``c``, has that file."""
     engine = Engine()
     engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Files": {path: archive}})
     return engine
@@ -89,7 +89,7 @@ def test_log_of_maximum_length_is_not_truncated(pieces: list[bytes], monkeypatch
         (NotFound("No such container: c"), "No such container: c"),
         (TimeoutError("timed out"), "timed out"),
     ],
-    ids=["driver", "stale_sessions", "slow"],
+    ids=["driver", "missing", "slow"],
 )
 def test_log_read_error_is_one_sentence(error: Exception, reason: str) -> None:
     engine = printed()

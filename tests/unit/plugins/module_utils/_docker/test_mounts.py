@@ -1,4 +1,4 @@
-"""What the engine's containers mount from the agent."""
+"""Tests for the paths that containers mount."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.mounts i
 
 
 class Engine:
-    """An engine with containers that mount these."""
+    """An engine with containers that have these mounts."""
 
     def __init__(self, *mounts: list[dict[str, str]]) -> None:
         self.mounts = mounts

@@ -1,4 +1,4 @@
-"""The Docker network of a session."""
+"""Tests for the bridge network of a session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOREIGN = {"Id": "f", "Name": "bridge", "Labels": {}, "IPAM": {"Config": [{"Subn
 
 @pytest.fixture
 def engine() -> Any:
-    """Return an engine with a network that is not ours."""
+    """Return an engine with an unmanaged network."""
     engine = Engine()
     engine.joined.append(FOREIGN)
     return engine

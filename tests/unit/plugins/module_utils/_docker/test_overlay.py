@@ -1,4 +1,4 @@
-"""The overlay of a session in a Docker Swarm."""
+"""Tests for the overlay of a session in a Docker Swarm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMOVED = [Change(f"overlay {NAME}", f"id-{NAME}"[:12], None)]
 
 
 class Clock:
-    """Time that passes only in sleep."""
+    """A clock that advances only in ``sleep``."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -36,7 +36,7 @@ class Clock:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the engine of a manager, where time passes only in sleep."""
+    """Return the engine of a manager, with a clock that advances only in ``sleep``."""
     engine: Any = Engine()
     engine.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
     engine.clock = Clock()
@@ -45,7 +45,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def refusing(engine: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, until: float) -> None:
-    """Let the engine refuse to remove networks until that moment."""
+    """Make the engine reject removals of networks until that time."""
     remove = engine.remove_network
 
     def remove_network(network: str) -> None:

@@ -1,4 +1,4 @@
-"""How far a pull is, in words."""
+"""Tests for the text of a pull's progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Docker SDK is imported where something of it is used, and not before."""
+"""Tests for the deferred import of the Docker SDK."""
 
 from __future__ import annotations
 

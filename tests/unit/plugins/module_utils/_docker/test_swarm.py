@@ -1,4 +1,4 @@
-"""What an engine says of its swarm."""
+"""Tests for reading the swarm of an engine."""
 
 from __future__ import annotations
 

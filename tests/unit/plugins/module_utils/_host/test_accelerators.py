@@ -1,4 +1,4 @@
-"""The devices of an agent, in a host that is a folder."""
+"""Tests for the devices of an agent, on a host simulated by a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Driver = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Return what puts an nvidia-smi of this script on the path, and NVIDIA's hook; there is neither until then."""
+    """Return a function that installs this script as nvidia-smi, and NVIDIA's hook, on an otherwise empty PATH."""
     programs = tmp_path / "programs"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
@@ -39,7 +39,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host that has three device nodes and nothing else."""
+    """Return a host with three device nodes only."""
     (tmp_path / "root/dev/net").mkdir(parents=True)
     for name in ("fuse", "net/tun", "kvm"):
         (tmp_path / "root/dev" / name).symlink_to("/dev/null")
@@ -53,7 +53,7 @@ def write(path: Path, text: str) -> None:
 
 
 def amd(root: Path, node: int, render: int, simds: int = 256, numa: str | None = None) -> None:
-    """Give the host a node of AMD's topology, with its device nodes."""
+    """Add a node of AMD's topology to the host, with its device nodes."""
     properties = f"cpu_cores_count 0\nsimd_count {simds}\ndrm_render_minor {render}\n"
     write(root / f"sys/class/kfd/kfd/topology/nodes/{node}/properties", properties)
     (root / "dev/dri").mkdir(exist_ok=True)
@@ -176,7 +176,7 @@ def test_folder_without_nodes_is_no_infiniband(root: Path) -> None:
 
 
 def test_infiniband_nodes_are_found_recursively_without_links(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test may not make nodes, so files stand in for them."""
+    """Files replace the device nodes, which a test cannot create."""
     (root / "dev/infiniband/by-ibdev").mkdir(parents=True)
     for name in ("uverbs0", "rdma_cm", "by-ibdev/umad0"):
         (root / "dev/infiniband" / name).touch()

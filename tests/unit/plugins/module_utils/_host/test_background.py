@@ -1,4 +1,4 @@
-"""A process of its own: nobody waits for it, and it has one open file."""
+"""Tests for detached processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.processes 
 
 
 def run_daemonized(tmp_path: Path, act: Callable[[], str]) -> str:
-    """Return what a process of its own says, which holds a lock until it has."""
+    """Run a function in a detached process, which holds a lock until it has finished, and return the result."""
     lock, output = tmp_path / "lock", tmp_path / "said"
     handle = os.open(lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -22,7 +22,7 @@ def run_daemonized(tmp_path: Path, act: Callable[[], str]) -> str:
 
     daemonize(write_output, handle)
     os.close(handle)
-    # Its lock is what is waited for.
+    # Wait until the detached process releases its lock.
     again = os.open(lock, os.O_RDWR)
     fcntl.flock(again, fcntl.LOCK_EX)
     os.close(again)
@@ -46,7 +46,7 @@ def test_daemon_keeps_only_the_given_descriptor_open(tmp_path: Path) -> None:
 
 
 def _descriptors() -> list[str]:
-    """Return what is open; the listing itself is, while it is made."""
+    """Return the open descriptors, without that of the listing itself."""
     return sorted((name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")), key=int)
 
 

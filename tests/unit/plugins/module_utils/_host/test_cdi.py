@@ -1,4 +1,4 @@
-"""The GPUs that CDI names, in a host that is a folder."""
+"""Tests for the GPUs in CDI specifications, on a host simulated by a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a session on an agent."""
+"""Tests for files that are managed as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 
 @pytest.fixture(params=[0o022, 0o077], ids=["umask 022", "umask 077"])
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Run a test under a usual and under a strict umask."""
+    """Run a test with a usual and with a strict umask."""
     before = os.umask(request.param)
     yield request.param
     os.umask(before)

@@ -1,4 +1,4 @@
-"""The limits of containers, from what /proc tells of containerd."""
+"""Tests for the limits of containers, read from containerd's files in /proc."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_limits_are_not_raised_in_a_user_namespace() -> None:
 
 @pytest.fixture
 def listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
-    """Return what makes this process listen as containerd of a host in the current folder."""
+    """Return a function that makes this process listen as containerd, on a host in the current folder."""
     monkeypatch.chdir(tmp_path)  # The address of a socket has a hundred characters at most.
     Path("proc/sys/fs").mkdir(parents=True)
     Path("proc/sys/fs/nr_open").write_text("1048576\n")
@@ -80,7 +80,7 @@ def listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
 
 
 def process(memlock: str) -> None:
-    """Let /proc of the host tell this of the process that listens."""
+    """Write files of the listening process to /proc of the host."""
     folder = Path("proc") / str(os.getpid())
     folder.mkdir()
     for name, text in {"limits": limits("20000", memlock), "status": status(WITHOUT), "uid_map": HOST}.items():

@@ -1,4 +1,4 @@
-"""What an agent's kernel says."""
+"""Tests for the cores, NUMA nodes and memory of a host."""
 
 from __future__ import annotations
 

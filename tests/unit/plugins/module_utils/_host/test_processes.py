@@ -1,4 +1,4 @@
-"""What the kernel tells of processes and of this boot."""
+"""Tests for properties of processes and the boot id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_parent_start_time_and_environment_of_a_process_are_read() -> None:
             assert parent_pid(process.pid) == os.getpid()
             assert int(process_start_time(process.pid)) >= int(process_start_time(os.getpid()))
             until = time.monotonic() + 10
-            # Until it has become the program, its environment is still this one's.
+            # Before exec, its environment is still that of this process.
             while "TOKEN" not in process_environment(process.pid) and time.monotonic() < until:
                 time.sleep(0.01)
             assert process_environment(process.pid)["TOKEN"] == "a=b"

@@ -1,4 +1,4 @@
-"""Key pairs of containers; the tools are real in the lab, and absent or strange here."""
+"""Tests for key pairs of containers, with fake key tools; integration tests use the real ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ echo "Fingerprint: SHA256:x"
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that is the whole PATH, with stand-ins for the key tools."""
+    """Return a folder that is the whole PATH, with fake key tools."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, script in {"ssh-keygen": SSH_KEYGEN, "dropbearkey": DROPBEARKEY}.items():

@@ -1,4 +1,4 @@
-"""What an agent remembers of sessions."""
+"""Tests for the session state of an agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Return the store of an agent that is provisioned."""
+    """Return the store of a provisioned agent."""
     (tmp_path / "sessions").mkdir()
     (tmp_path / "lock").touch()
     return Store(str(tmp_path))
@@ -135,7 +135,7 @@ def test_commit_removes_the_expiry(store: Store) -> None:
 @pytest.mark.parametrize(
     ("expires_at", "now", "committed", "expired"),
     [(None, 1e12, True, False), (10.0, 9.9, False, False), (10.0, 10.0, False, False), (10.0, 10.1, False, True)],
-    ids=["committed", "under way", "just now", "given up"],
+    ids=["committed", "in progress", "at the deadline", "expired"],
 )
 def test_claim_expires_after_its_deadline(expires_at: float | None, now: float, committed: bool, expired: bool) -> None:
     claimed = held(MADE, expires_at=expires_at)

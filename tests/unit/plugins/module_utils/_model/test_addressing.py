@@ -1,4 +1,4 @@
-"""Subnets, identifiers, addresses, MACs and MTUs."""
+"""Tests for subnets, VNIs, ports, addresses, MACs and MTUs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POOL = "10.9.8.0/25"
 
 @st.composite
 def networks_in_use(draw: st.DrawFn) -> list[str]:
-    """Draw networks within and around the small pool, some of them nested, some of a single address."""
+    """Generate networks within and around the small pool, some nested, some of a single address."""
     drawn = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(24, 32)), max_size=12))
     first = int(ipaddress.IPv4Address("10.9.7.0"))
     return [f"{ipaddress.IPv4Address(first + offset)}/{prefix}" for offset, prefix in drawn]

@@ -1,4 +1,4 @@
-"""How much room an agent has."""
+"""Tests for the free capacity of agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE_CORE = {"cpu": 1, "mem": GIB}
 
 
 def room_for(agent: AgentFacts, request_of_one: dict[str, int]) -> int:
-    """Return how many containers that ask the same an agent can still hold."""
+    """Return how many containers with this request still fit on an agent."""
     return Bundle.of([(request_of_one, 1)]).capacities([agent])[0]
 
 

@@ -1,4 +1,4 @@
-"""One difference between what is and what should be, and its diff."""
+"""Tests for changes and their diffs."""
 
 from __future__ import annotations
 

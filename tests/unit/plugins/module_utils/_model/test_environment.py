@@ -1,4 +1,4 @@
-"""The environment of containers, as the reference's first section has it."""
+"""Tests for the environment of containers, as documented in the first section of the reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORKERS = ["main1:29500", "sub1:29501", "sub2:29502", "sub3:29503"]
 
 
 def of(rank: int, counts: dict[str, int] | None = None) -> dict[str, str]:
-    """Return what the session sets in the container of that rank."""
+    """Return the session's variables in the container of that rank."""
     session = plan(counts or TWO_AND_TWO)
     return session_environment(session, session.kernels[rank])
 

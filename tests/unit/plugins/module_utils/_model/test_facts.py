@@ -1,4 +1,4 @@
-"""What is known of an agent."""
+"""Tests for the facts of an agent."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def test_free_slots_depend_only_on_allocated_slots() -> None:
     assert (facts.free, taken.free) == ({"cpu": 4, "mem": 4 * GIB}, {"cpu": 3, "mem": 4 * GIB})
 
 
-# ---- as plain data, and back
+# ---- conversion to plain data and back
 
 
 def everything() -> AgentFacts:
-    """Return the facts of an agent that has some of everything."""
+    """Return the facts of an agent in which no field is empty."""
     request = spec(
         cluster_size=4,
         cluster_mode="multi-node",
@@ -170,7 +170,7 @@ def test_facts_with_a_missing_field_are_damaged(field: str) -> None:
 
 
 def _steps(data: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the way to every value in plain data."""
+    """Yield the path to every value in plain data."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for step, value in items:
         yield (*at, step)
@@ -178,7 +178,7 @@ def _steps(data: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def _read(data: dict[str, Any]) -> AgentFacts | str:
-    """Return the facts of an agent, or why they are damaged."""
+    """Return the facts of an agent, or the error of damaged ones."""
     try:
         return AgentFacts.from_dict("agent1", data)
     except ClusterError as error:

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole, and locks on files and folders."""
+"""Tests for atomic file replacement, and locks on files and folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bits the name of an image stands for on each agent."""
+"""Tests for the identity of images on agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dataclasses as plain data, and what becomes of plain data that is damaged."""
+"""Tests for the conversion of dataclasses to plain data and back, and for damaged data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Car:
 
 
 class Text(str):
-    """Text as Ansible has it."""
+    """A subclass of ``str``, as used by Ansible."""
 
     __slots__ = ()
 

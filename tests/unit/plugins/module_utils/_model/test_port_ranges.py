@@ -1,4 +1,4 @@
-"""Ports as people write them."""
+"""Tests for parsing and formatting port ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amounts of slots as people write them."""
+"""Tests for parsing and formatting amounts of slots."""
 
 from __future__ import annotations
 
