@@ -68,10 +68,10 @@ ROUTES_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def run_module(module: AnsibleModule, act: Callable[[], Mapping[str, Any]]) -> None:
+def run_module(module: AnsibleModule, action: Callable[[], Mapping[str, Any]]) -> None:
     """Run a module and exit: with its result, or with an error message of one sentence."""
     try:
-        result = act()
+        result = action()
     except Exception as error:
         message = sentence(error)
         if message is None:

@@ -76,13 +76,13 @@ class Container:
         Running containers are not replaced because of a newer kit, a moved image tag, or changed limits or GPU
         assignment of the agent.
         """
-        made_from = dataclasses.asdict(self)
-        for later in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
-            del made_from[later]
+        properties = dataclasses.asdict(self)
+        for name in ("argv", "image_environment", "kit", "labels", "ulimits", "cdi_gpus"):
+            del properties[name]
         if not self.published:
             # Keeps the digest of containers that were created by older versions.
-            del made_from["published"]
-        return labels.content_digest(made_from)
+            del properties["published"]
+        return labels.content_digest(properties)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,13 +137,13 @@ def conflicting_names(client: docker.APIClient, names: Collection[str], session_
 
 
 def plan_containers(
-    existing: Sequence[dict[str, Any]], desired: Iterable[Container], unplugged: Mapping[str, str] | None = None
+    existing: Sequence[dict[str, Any]], desired: Iterable[Container], lost_interfaces: Mapping[str, str] | None = None
 ) -> list[ContainerStep]:
     """Return the steps that lead from the existing containers to the desired ones, all running.
 
-    ``unplugged`` maps hostnames of running containers to an interface that they have lost: these are recreated.
+    ``lost_interfaces`` maps hostnames of running containers to an interface that they have lost: these are recreated.
     """
-    lost = unplugged or {}
+    interfaces = lost_interfaces or {}
     by_hostname = {entry["Labels"].get(labels.HOSTNAME): entry for entry in existing}
     steps = []
     for container in desired:
@@ -157,8 +157,8 @@ def plan_containers(
                     container, Change(subject, f"{current['State']}, with other properties", after), current["Id"], True
                 )
             )
-        elif container.hostname in lost:
-            before = f"{current['State']}, without {lost[container.hostname]}"
+        elif container.hostname in interfaces:
+            before = f"{current['State']}, without {interfaces[container.hostname]}"
             steps.append(ContainerStep(container, Change(subject, before, after), current["Id"], True))
         elif current["State"] != "running":
             steps.append(ContainerStep(container, Change(subject, current["State"], after), current["Id"], False))
@@ -224,8 +224,8 @@ def _apply_step(client: docker.APIClient, step: ContainerStep) -> None:
 
 def _create(client: docker.APIClient, container: Container) -> str:
     """Create a container with its first network, then connect the other: API 1.41 accepts only one at creation."""
-    (first, address), *others = _network_attachments(container)
-    endpoint = client.create_endpoint_config(ipv4_address=address) if address else None
+    (first, first_address), *others = _network_attachments(container)
+    endpoint = client.create_endpoint_config(ipv4_address=first_address) if first_address else None
     container_id = client.create_container(
         container.image,
         name=container.name,
@@ -257,8 +257,8 @@ def _create(client: docker.APIClient, container: Container) -> str:
             port_bindings={port: (address, host_port) for port, address, host_port in container.published},
         ),
     )["Id"]
-    for network, its_address in others:
-        client.connect_container_to_network(container_id, network, ipv4_address=its_address)
+    for network, address in others:
+        client.connect_container_to_network(container_id, network, ipv4_address=address)
     return str(container_id)
 
 
@@ -327,9 +327,9 @@ def _remove(client: docker.APIClient, container: str) -> None:
         return
 
 
-def _in_parallel(act: Callable[[Any], None], things: Sequence[Any]) -> None:
+def _in_parallel(action: Callable[[Any], None], items: Sequence[Any]) -> None:
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-        futures = [pool.submit(act, thing) for thing in things]
+        futures = [pool.submit(action, item) for item in items]
     for future in futures:
         future.result()
 

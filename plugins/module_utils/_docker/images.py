@@ -17,7 +17,7 @@ from .sdk import docker
 # The engine's statuses of a complete layer.
 IN_PLACE = ("Pull complete", "Already exists")
 
-_WAITS = ("Pulling fs layer", "Waiting")
+_PENDING = ("Pulling fs layer", "Waiting")
 
 
 class ImagePullError(ClusterError):
@@ -26,8 +26,8 @@ class ImagePullError(ClusterError):
     @classmethod
     def from_error(cls, name: str, reference: str, cause: object) -> ImagePullError:
         """Return the error for an image that cannot be pulled; ``reference`` was requested from the registry."""
-        which = f" as {reference!r}, which other agents have" if reference != name else ""
-        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{which} ({one_line(cause)})")
+        detail = f" as {reference!r}, which other agents have" if reference != name else ""
+        return cls(f"session_image: {name!r} is not on this host and cannot be pulled{detail} ({one_line(cause)})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Layers:
         detail = line.get("progressDetail") or {}
         if status == "Downloading" and detail.get("total"):
             self._sizes[layer], self._received[layer] = int(detail["total"]), int(detail.get("current", 0))
-        elif status not in (*_WAITS, "Downloading"):
+        elif status not in (*_PENDING, "Downloading"):
             self._received[layer] = self._sizes.get(layer, 0)
 
     def progress(self) -> Progress:
@@ -75,7 +75,7 @@ class Layers:
         # Copied, because another thread updates it.
         statuses = list(self._statuses.values())
         done = sum(status in IN_PLACE for status in statuses)
-        waiting = any(status in _WAITS for status in statuses)
+        waiting = any(status in _PENDING for status in statuses)
         return Progress(
             sum(self._received.copy().values()), sum(self._sizes.copy().values()), done, len(statuses), waiting
         )
@@ -105,17 +105,17 @@ def pull_image(
     name: str,
     reference: str,
     credential: Credential | None,
-    hear: Callable[[Mapping[str, Any]], None],
+    on_line: Callable[[Mapping[str, Any]], None],
 ) -> None:
     """Pull ``reference`` from its registry and tag it ``name``.
 
-    ``hear`` is called with each line of the engine's output. Raises :class:`ImagePullError` if the pull fails.
+    ``on_line`` is called with each line of the engine's output. Raises :class:`ImagePullError` if the pull fails.
     """
     repository, tag = docker.utils.parse_repository_tag(reference)
     login = dataclasses.asdict(credential) if credential else None
     try:
         lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=login)
-        problem = _first_error(lines, hear)
+        problem = _first_error(lines, on_line)
         if not problem and reference != name:
             client.tag(reference, *docker.utils.parse_repository_tag(name))
         if not problem and find_image(client, name) is None:
@@ -126,11 +126,11 @@ def pull_image(
         raise ImagePullError.from_error(name, reference, problem)
 
 
-def _first_error(lines: Iterable[Mapping[str, Any]], hear: Callable[[Mapping[str, Any]], None]) -> str:
-    """Return the first error in the output, or an empty string; all lines are passed to ``hear``."""
+def _first_error(lines: Iterable[Mapping[str, Any]], on_line: Callable[[Mapping[str, Any]], None]) -> str:
+    """Return the first error in the output, or an empty string; all lines are passed to ``on_line``."""
     problem = ""
     for line in lines:
-        hear(line)
+        on_line(line)
         problem = problem or str(line.get("error", ""))
     return problem
 

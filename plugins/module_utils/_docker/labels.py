@@ -24,14 +24,14 @@ DEVICES = "ai.backend.devices"
 DIGEST = "ai.backend.digest"
 
 
-def network_labels(session_id: str, made_from: tuple[object, ...]) -> dict[str, str]:
-    """Return the labels of a session's network; ``made_from`` are all properties that cannot be changed later."""
-    return {OWNER: OWNER_VALUE, SESSION_ID: session_id, DIGEST: content_digest(made_from)}
+def network_labels(session_id: str, properties: tuple[object, ...]) -> dict[str, str]:
+    """Return the labels of a session's network; ``properties`` are all properties that cannot be changed later."""
+    return {OWNER: OWNER_VALUE, SESSION_ID: session_id, DIGEST: content_digest(properties)}
 
 
-def content_digest(made_from: object) -> str:
+def content_digest(properties: object) -> str:
     """Return the digest of the plain data that an object was created from."""
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def label_filter(session_id: str | None = None) -> dict[str, list[str]]:

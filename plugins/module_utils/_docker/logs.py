@@ -63,17 +63,17 @@ def _last_lines(chunks: Iterable[bytes], lines: int) -> list[str]:
 
     No more than :data:`LOG_BYTES` and one chunk are kept in memory. Invalid UTF-8 is replaced.
     """
-    kept: deque[bytes] = deque()
-    size, cut = 0, False
+    buffered: deque[bytes] = deque()
+    size, truncated = 0, False
     for chunk in chunks:
-        kept.append(chunk)
+        buffered.append(chunk)
         size += len(chunk)
-        while size - len(kept[0]) >= LOG_BYTES:
-            size -= len(kept.popleft())
-            cut = True
-    text = b"".join(kept)[-LOG_BYTES:].decode(errors="replace")
+        while size - len(buffered[0]) >= LOG_BYTES:
+            size -= len(buffered.popleft())
+            truncated = True
+    text = b"".join(buffered)[-LOG_BYTES:].decode(errors="replace")
     tail = text.removesuffix("\n").split("\n") if text else []
-    if cut or size > LOG_BYTES:
+    if truncated or size > LOG_BYTES:
         tail[0] = f"…{tail[0]}"
     return tail[-lines:]
 
@@ -83,10 +83,10 @@ def _join_split_lines(frames: Iterable[bytes]) -> Iterator[bytes]:
 
     The engine splits a long line into several messages, each with a frame and a timestamp of its own.
     """
-    begins = True
+    at_line_start = True
     for frame in frames:
-        yield frame if begins else frame.partition(b" ")[2]
-        begins = frame.endswith(b"\n")
+        yield frame if at_line_start else frame.partition(b" ")[2]
+        at_line_start = frame.endswith(b"\n")
 
 
 def _read_member(archive: tarfile.TarFile, path: str) -> Iterator[bytes]:

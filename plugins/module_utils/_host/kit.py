@@ -125,11 +125,13 @@ def build_kit(scripts: Mapping[str, str]) -> Kit:
         name = os.path.basename(program)
         files[f"libexec/{name}"] = KitFile(_read(program), 0o755)
         files[f"bin/{name}"] = script(WRAPPER.format(kit=MOUNT_POINT, name=name))
-        linked = _run_ldd(program)
-        files["lib/ld.so"] = KitFile(_read(linked.loader), 0o755)
-        files.update({f"lib/{library}": KitFile(_read(path), 0o644) for library, path in linked.libraries.items()})
+        dependencies = _run_ldd(program)
+        files["lib/ld.so"] = KitFile(_read(dependencies.loader), 0o755)
+        files.update(
+            {f"lib/{library}": KitFile(_read(path), 0o644) for library, path in dependencies.libraries.items()}
+        )
         # The C library loads it if /etc/nsswitch.conf of the image contains "passwd: compat".
-        compat = os.path.join(os.path.dirname(linked.libraries["libc.so.6"]), "libnss_compat.so.2")
+        compat = os.path.join(os.path.dirname(dependencies.libraries["libc.so.6"]), "libnss_compat.so.2")
         if os.path.exists(compat):
             files["lib/libnss_compat.so.2"] = KitFile(_read(compat), 0o644)
     return Kit(files)
@@ -176,11 +178,11 @@ def install_kit(kit: Kit, root: str, changes: Iterable[Change]) -> None:
     folder = os.path.join(root, kit.version)
     paths = [os.path.relpath(change.subject, kit.version) for change in changes if change.subject != CURRENT]
     if os.path.isdir(folder):
-        _write(kit, paths, folder)
+        _write_files(kit, paths, folder)
     else:
         unfinished = os.path.join(root, f".{kit.version}")
         shutil.rmtree(unfinished, ignore_errors=True)
-        _write(kit, paths, unfinished)
+        _write_files(kit, paths, unfinished)
         os.rename(unfinished, folder)
     link = os.path.join(root, f".{CURRENT}")
     if os.path.lexists(link):
@@ -195,7 +197,7 @@ def remove_kit(root: str, versions: Iterable[str]) -> None:
         shutil.rmtree(os.path.join(root, version))
 
 
-def _write(kit: Kit, paths: Iterable[str], folder: str) -> None:
+def _write_files(kit: Kit, paths: Iterable[str], folder: str) -> None:
     for path in paths:
         target = Path(folder, path)
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -32,10 +32,10 @@ def read_limits(root: Path = Path("/")) -> dict[str, int]:
 
     They apply as soft and hard limits. Without a running containerd the result is empty: the engine's defaults apply.
     """
-    listening = [pid for pid in (_find_listener(root / path) for path in SOCKETS) if pid]
-    if not listening:
+    pids = [pid for pid in (_find_listener(root / path) for path in SOCKETS) if pid]
+    if not pids:
         return {}
-    process = root / "proc" / str(listening[0])
+    process = root / "proc" / str(pids[0])
     limits, status, uid_map = ((process / name).read_text() for name in ("limits", "status", "uid_map"))
     return effective_limits(limits, status, uid_map, int((root / "proc/sys/fs/nr_open").read_text()))
 
@@ -47,12 +47,12 @@ def effective_limits(limits: str, status: str, uid_map: str, nr_open: int) -> di
     """
     if _can_raise_limits(status, uid_map):
         return {**DESIRED, NOFILE: min(DESIRED[NOFILE], nr_open)}
-    return {name: _lower_limit(wish, _hard_limit(limits, _LINES[name])) for name, wish in DESIRED.items()}
+    return {name: _lower_limit(desired, _hard_limit(limits, _LINES[name])) for name, desired in DESIRED.items()}
 
 
 def _lower_limit(first: int, second: int) -> int:
-    bounded = [limit for limit in (first, second) if limit >= 0]
-    return min(bounded, default=-1)
+    limited = [limit for limit in (first, second) if limit >= 0]
+    return min(limited, default=-1)
 
 
 def _hard_limit(limits: str, title: str) -> int:

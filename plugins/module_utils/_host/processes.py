@@ -56,7 +56,7 @@ def _read_stat(pid: int) -> list[str]:
     return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
-def daemonize(act: Callable[[], None], keep: int) -> None:
+def daemonize(action: Callable[[], None], keep: int) -> None:
     """Run a function in a detached process that keeps no descriptor open except ``keep``.
 
     It does not delay callers that wait for this process to exit or for its output to close. Its errors are lost, and
@@ -70,7 +70,7 @@ def daemonize(act: Callable[[], None], keep: int) -> None:
         os.setsid()
         if os.fork() == 0:
             _close_descriptors(keep)
-            act()
+            action()
     finally:
         # Neither the child nor the grandchild returns to the caller.
         os._exit(0)

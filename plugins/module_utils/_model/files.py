@@ -36,16 +36,16 @@ def write_atomically(
     descriptor of the file while that is empty. With ``durable`` the content is on the disk before the old file is
     replaced. On errors, the temporary file is removed.
     """
-    handle, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
+    descriptor, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
     try:
-        with os.fdopen(handle, "wb") as stream:
-            os.fchmod(handle, mode)
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, mode)
             if prepare:
-                prepare(handle)
+                prepare(descriptor)
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             if durable:
-                os.fsync(handle)
+                os.fsync(descriptor)
         os.replace(staged, path)
     except BaseException:
         os.unlink(staged)
@@ -60,25 +60,25 @@ def locked(path: Path, timeout: float | None = None, *, create: bool = False) ->
     ``create`` a missing file is created. Raises :class:`OSError` if it cannot be opened.
     """
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | (os.O_CREAT if create else 0)
-    handle = os.open(path, flags, 0o600)
+    descriptor = os.open(path, flags, 0o600)
     try:
-        yield handle if _acquire(handle, timeout) else None
+        yield descriptor if _acquire(descriptor, timeout) else None
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
-def _acquire(handle: int, timeout: float | None) -> bool:
+def _acquire(descriptor: int, timeout: float | None) -> bool:
     deadline = time.monotonic() + (timeout or 0)
-    while not _lock(handle, blocking=timeout is None):
+    while not _lock(descriptor, blocking=timeout is None):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_SECONDS)
     return True
 
 
-def _lock(handle: int, *, blocking: bool) -> bool:
+def _lock(descriptor: int, *, blocking: bool) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX if blocking else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if blocking else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

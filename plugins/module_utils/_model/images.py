@@ -53,13 +53,15 @@ def image_mismatch(images_by_agent: ImagesByAgent) -> str:
         for agent, identity in identities.items():
             by_digest.setdefault(identity.digest, []).append(agent)
         if len(by_digest) > 1 and len({identity.id for identity in identities.values()}) > 1:
-            listed = ", ".join(f"{_short(digest)} on {' and '.join(agents)}" for digest, agents in by_digest.items())
+            listed = ", ".join(
+                f"{_abbreviate(digest)} on {' and '.join(agents)}" for digest, agents in by_digest.items()
+            )
             remedy = "remove the outdated one (docker rmi) or specify the image by its digest"
             return f"session_image: {name!r} is not the same on all agents: {listed}; {remedy}"
     return ""
 
 
-def _short(digest: str) -> str:
+def _abbreviate(digest: str) -> str:
     """Return the abbreviated form of a digest, for messages."""
     algorithm, _colon, content = digest.partition(":")
     return f"{algorithm}:{content[:12]}…"
