@@ -44,7 +44,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._docker.client import connect
-from ..module_utils._docker.default_network import DefaultNetwork, make_default_network, plan_default_network
+from ..module_utils._docker.default_network import DefaultNetwork, create_default_network, plan_default_network
 from ..module_utils._model.change import as_diff
 from ..module_utils._module import CONNECTION_OPTIONS, run_module
 
@@ -65,7 +65,7 @@ def main() -> None:
         wanted = DefaultNetwork(module.params["name"], module.params["bridge"], module.params["subnet"])
         changes = plan_default_network(client, wanted)
         if changes and not module.check_mode:
-            make_default_network(client, wanted)
+            create_default_network(client, wanted)
         return {"changed": bool(changes), "diff": as_diff(changes)}
 
     run_module(module, run)

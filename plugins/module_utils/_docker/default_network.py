@@ -54,7 +54,7 @@ def plan_default_network(client: docker.APIClient, desired: DefaultNetwork) -> l
     ]
 
 
-def make_default_network(client: docker.APIClient, desired: DefaultNetwork) -> None:
+def create_default_network(client: docker.APIClient, desired: DefaultNetwork) -> None:
     """Create the network, replacing one of this collection that differs.
 
     Raises NetworkConflictError if containers are attached to the one that differs.

@@ -15,7 +15,7 @@ from .._model.images import Credential, ImageIdentity, repository_of
 from .sdk import docker
 
 # The engine's statuses of a complete layer.
-IN_PLACE = ("Pull complete", "Already exists")
+COMPLETE_STATUSES = ("Pull complete", "Already exists")
 
 _PENDING = ("Pulling fs layer", "Waiting")
 
@@ -45,12 +45,12 @@ class Image:
     reference: str = ""
 
     @property
-    def known(self) -> ImageIdentity:
+    def identity(self) -> ImageIdentity:
         """The identity of the image, which must be the same on all agents."""
         return ImageIdentity(self.id, self.digest, self.reference)
 
 
-class Layers:
+class PullLayers:
     """The progress of the layers of a pull, as reported by the engine so far."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Layers:
         """Return the progress of the pull."""
         # Copied, because another thread updates it.
         statuses = list(self._statuses.values())
-        done = sum(status in IN_PLACE for status in statuses)
+        done = sum(status in COMPLETE_STATUSES for status in statuses)
         waiting = any(status in _PENDING for status in statuses)
         return Progress(
             sum(self._received.copy().values()), sum(self._sizes.copy().values()), done, len(statuses), waiting
@@ -151,7 +151,7 @@ class Progress:
     layers_total: int = 0
     more: bool = False
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Format it as a phrase such as ``1.2 of 4.6 GB, 12 of 31 layers``; empty while no size is known."""
         if not self.bytes_total:
             return ""

@@ -29,7 +29,7 @@ def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def count(ranges: Ranges) -> int:
+def count_ports(ranges: Ranges) -> int:
     """Return the total number of ports."""
     return sum(last - first + 1 for first, last in ranges)
 

@@ -32,7 +32,7 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         return {"changed": False, "images": {}, "under_way": []}
     if held is None:
         found = find_image(client, name)
-        seen = PullStatus(found.known if found else None)
+        seen = PullStatus(found.identity if found else None)
     else:
         login = Credential(options["username"], options["password"]) if options["username"] else None
         seen = ensure_pull(client, options["docker_host"], store, held, Pull(name, options["reference"], login))
@@ -43,5 +43,5 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         "images": {name: vars(seen.image)} if seen.image else {},
         "under_way": [] if seen.image or check_mode else [name],
         "started": seen.started,
-        "progress": seen.progress.told(),
+        "progress": seen.progress.describe(),
     }

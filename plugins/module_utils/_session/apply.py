@@ -141,7 +141,7 @@ def _images(client: docker.APIClient, held: LocalSession, said: ImagesByAgent, *
         if found is None and not dry:
             raise ImagePullError(f"session_image: {name!r} is not on {held.agent}")
         images[name] = found or Image("", {})
-    wrong = image_mismatch({**said, held.agent: {name: image.known for name, image in images.items() if image.id}})
+    wrong = image_mismatch({**said, held.agent: {name: image.identity for name, image in images.items() if image.id}})
     if wrong:
         raise ImageMismatchError(wrong)
     return images

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from .._docker.client import connect
-from .._docker.images import ImagePullError, Layers, Progress, find_image, pull_image
+from .._docker.images import ImagePullError, PullLayers, Progress, find_image, pull_image
 from .._docker.sdk import docker
 from .._host.processes import daemonize
 from .._host.store import LocalSession, Store
@@ -65,7 +65,7 @@ def ensure_pull(client: docker.APIClient, docker_host: str, store: Store, held: 
     with note.locked() as handle:
         found = find_image(client, pull.name)
         if found:
-            return PullStatus(found.known)
+            return PullStatus(found.identity)
         if handle is None:
             return PullStatus(None, note.progress())
         wrong = note.failure(held.nonce)
@@ -132,7 +132,7 @@ def _pull_worker(docker_host: str, note: _PullState, pull: Pull) -> None:
 
     The engine breaks a pull off when the connection that asked for it closes, as it does with this process.
     """
-    layers = Layers()
+    layers = PullLayers()
     ended: list[str] = []
     heard = [time.monotonic()]
 

@@ -183,7 +183,7 @@ def _claimed_vnis(held: Iterable[LocalSession]) -> set[int]:
 
 def _known(client: docker.APIClient, name: str) -> ImageIdentity | None:
     image = find_image(client, name)
-    return image.known if image else None
+    return image.identity if image else None
 
 
 def _as_held(

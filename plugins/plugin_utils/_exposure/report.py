@@ -44,7 +44,7 @@ def split_into_batches(targets: Iterable[ProbedHost], ports: port_ranges.Ranges,
     """
     most = max(1, int(rate * STINT_SECONDS / PROBE_TIMEOUT))
     parts = port_ranges.chunks(ports, most)
-    together = max(1, most // max(1, port_ranges.count(ports)))
+    together = max(1, most // max(1, port_ranges.count_ports(ports)))
     stints = []
     for target in targets:
         listed = list(target.addresses)
@@ -144,7 +144,7 @@ def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[d
             for port in port_ranges.iter_ports(ports)
             if port not in fine
         ]
-    single = ports[0][0] if port_ranges.count(ports) == 1 else None
+    single = ports[0][0] if port_ranges.count_ports(ports) == 1 else None
     return [
         {
             **found,

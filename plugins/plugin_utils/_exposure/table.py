@@ -51,7 +51,7 @@ def _cell(
     said = []
     for state in dict.fromkeys(found["state"] for found in here):
         ports = [found["ports"] for found in here if found["state"] == state]
-        number = sum(port_ranges.count(port_ranges.parse_ranges(text)) for text in ports if text)
+        number = sum(port_ranges.count_ports(port_ranges.parse_ranges(text)) for text in ports if text)
         said.append(f"{number} {state}" if number else state)
     fine = protocol == "tcp" and one["kind"] == "gateway"
     due = sum(1 for door in expected if fine and door["target"] == one["target"] and door["open"])

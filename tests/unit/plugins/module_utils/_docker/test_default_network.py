@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
     DefaultNetwork,
     NetworkConflictError,
-    make_default_network,
+    create_default_network,
     plan_default_network,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
@@ -59,28 +59,28 @@ def test_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> 
 
 @pytest.mark.parametrize("desired", [WANTED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
 def test_existing_network_is_no_change(engine: Any, desired: DefaultNetwork) -> None:
-    make_default_network(engine, desired)
+    create_default_network(engine, desired)
     assert plan_default_network(engine, desired) == []
 
 
 def test_unspecified_subnet_is_not_compared(engine: Any) -> None:
-    make_default_network(engine, WANTED)
+    create_default_network(engine, WANTED)
     assert plan_default_network(engine, DefaultNetwork("backendai-default", "backendai0")) == []
 
 
 def test_managed_network_that_differs_is_replaced(engine: Any) -> None:
-    make_default_network(engine, DefaultNetwork("backendai-default", "br0", "10.127.0.0/16"))
+    create_default_network(engine, DefaultNetwork("backendai-default", "br0", "10.127.0.0/16"))
     assert plan_default_network(engine, WANTED) == [Change("network backendai-default bridge", "br0", "backendai0")]
-    make_default_network(engine, WANTED)
+    create_default_network(engine, WANTED)
     assert plan_default_network(engine, WANTED) == []
     assert [network["Name"] for network in engine.there] == ["backendai-default-old", "backendai-default"]
 
 
 def test_network_in_use_is_not_replaced(engine: Any) -> None:
-    make_default_network(engine, DefaultNetwork("backendai-default", "br0"))
+    create_default_network(engine, DefaultNetwork("backendai-default", "br0"))
     engine.attached = [{"network": "id-backendai-default"}, {"network": "x"}]
     with pytest.raises(NetworkConflictError) as refused:
-        make_default_network(engine, WANTED)
+        create_default_network(engine, WANTED)
     assert str(refused.value) == (
         "the Docker network backendai-default differs from the configured one, and 1 containers are attached to it:"
         " terminate the sessions on this agent first."

@@ -11,7 +11,7 @@ from docker.errors import APIError
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
     Image,
     ImagePullError,
-    Layers,
+    PullLayers,
     Progress,
     find_image,
     pull_image,
@@ -63,7 +63,7 @@ def test_missing_image_is_none() -> None:
 def test_image_digest_is_that_of_the_registry_if_any(
     name: str, repo_digests: list[str] | None, digest: str, reference: str
 ) -> None:
-    assert inspect(name, RepoDigests=repo_digests).known == ImageIdentity("sha256:1", digest, reference)
+    assert inspect(name, RepoDigests=repo_digests).identity == ImageIdentity("sha256:1", digest, reference)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str,
     ],
 )
 def test_pull_progress_is_the_sum_of_the_layers(lines: list[dict[str, Any]], progress: Progress) -> None:
-    layers = Layers()
+    layers = PullLayers()
     for line in lines:
         layers.update(line)
     assert layers.progress() == progress

@@ -20,4 +20,4 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
     ],
 )
 def test_progress_is_formatted_in_the_unit_of_the_total(progress: Progress, expected: str) -> None:
-    assert progress.told() == expected
+    assert progress.describe() == expected

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.port_ranges import (
     chunks,
-    count,
+    count_ports,
     format_ranges,
     iter_ports,
     parse_ranges,
@@ -48,11 +48,11 @@ def test_formatted_ports_are_parsed_back(ports: set[int]) -> None:
     ranges = ranges_of(ports)
     assert parse_ranges(format_ranges(ranges)) == ranges
     assert list(iter_ports(ranges)) == sorted(ports)
-    assert count(ranges) == len(ports)
+    assert count_ports(ranges) == len(ports)
 
 
 @given(PORTS, st.integers(1, 20))
 def test_chunks_contain_all_ports_once_within_the_size(ports: set[int], size: int) -> None:
     parts = chunks(ranges_of(ports), size)
     assert [port for part in parts for port in iter_ports(part)] == sorted(ports)
-    assert all(0 < count(part) <= size for part in parts)
+    assert all(0 < count_ports(part) <= size for part in parts)
