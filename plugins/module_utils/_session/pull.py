@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from .._docker.client import connect
-from .._docker.images import ImagePullError, PullLayers, Progress, find_image, pull_image
+from .._docker.images import ImagePullError, Progress, PullLayers, find_image, pull_image
 from .._docker.sdk import docker
 from .._host.processes import daemonize
 from .._host.store import LocalSession, Store

@@ -41,16 +41,16 @@ def end(error: Exception) -> dict[str, Any]:
         raise error
 
     module: Any = Module()
-    with pytest.raises(ExitedError) as ended:
+    with pytest.raises(ExitedError) as raised:
         run_module(module, act)
-    return ended.value.result
+    return raised.value.result
 
 
 def test_module_exits_with_its_result() -> None:
     module: Any = Module()
-    with pytest.raises(ExitedError) as ended:
+    with pytest.raises(ExitedError) as raised:
         run_module(module, lambda: {"changed": True})
-    assert ended.value.result == {"changed": True}
+    assert raised.value.result == {"changed": True}
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.addresse
 class Engine:
     """An engine whose running containers have these network endpoints."""
 
-    def __init__(self, *ends: dict[str, dict[str, str]]) -> None:
-        self._listed: list[dict[str, Any]] = [{"NetworkSettings": {"Networks": networks}} for networks in ends]
+    def __init__(self, *endpoints: dict[str, dict[str, str]]) -> None:
+        self._listed: list[dict[str, Any]] = [{"NetworkSettings": {"Networks": networks}} for networks in endpoints]
 
     def containers(self) -> list[dict[str, Any]]:
         return self._listed
 
 
 def test_container_addresses_of_all_networks_and_both_families_are_listed() -> None:
-    both = {"IPAddress": "172.18.0.2", "GlobalIPv6Address": "fd00::2"}
-    engine: Any = Engine({"one": both, "two": {"IPAddress": "10.128.0.2"}}, {"host": {"IPAddress": ""}}, {})
+    dual_stack = {"IPAddress": "172.18.0.2", "GlobalIPv6Address": "fd00::2"}
+    engine: Any = Engine({"one": dual_stack, "two": {"IPAddress": "10.128.0.2"}}, {"host": {"IPAddress": ""}}, {})
     assert container_addresses(engine) == ["10.128.0.2", "172.18.0.2", "fd00::2"]

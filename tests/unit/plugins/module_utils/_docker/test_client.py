@@ -13,9 +13,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.client i
 
 def test_missing_sdk_error_contains_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(DockerUnavailableError) as refused:
+    with pytest.raises(DockerUnavailableError) as raised:
         connect("unix:///run/docker.sock")
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "the Docker SDK for Python cannot be imported (import of docker halted; None in sys.modules), so the engine at"
         " unix:///run/docker.sock cannot be used: install python3-docker, or run backendai.cluster.provision_agents on"
         " this host."
@@ -24,9 +24,9 @@ def test_missing_sdk_error_contains_its_package(monkeypatch: pytest.MonkeyPatch)
 
 def test_unreachable_engine_error_contains_its_address(tmp_path: Path) -> None:
     address = f"unix://{tmp_path}/docker.sock"
-    with pytest.raises(DockerUnavailableError) as refused:
+    with pytest.raises(DockerUnavailableError) as raised:
         connect(address, timeout=1)
-    message = str(refused.value)
+    message = str(raised.value)
     assert message.startswith(
         f"the Docker engine at {address} does not answer the Docker SDK for Python {docker.__version__} ("
     )

@@ -83,8 +83,8 @@ def test_container_with_other_properties_is_recreated(engine: Any, state: str) -
     apply(engine, MAIN)
     engine.calls.clear()
     engine.made[0]["State"] = state
-    wider = dataclasses.replace(MAIN, cpus=(0, 1, 2))
-    assert apply(engine, wider) == [
+    changed = dataclasses.replace(MAIN, cpus=(0, 1, 2))
+    assert apply(engine, changed) == [
         Change(SUBJECT, f"{state}, with other properties", PHRASE.replace("0,2", "0,1,2")),
     ]
     assert engine.calls[:2] == ["remove id-backendai-train-llm-main1", "create backendai-train-llm-main1"]
@@ -175,8 +175,8 @@ def test_published_ports_are_bound_to_one_address_of_the_agent(engine: Any) -> N
     apply(engine, dataclasses.replace(MAIN, published=ways))
     (request,) = engine.asked
     assert request["ports"] == [22, 8888]
-    bound = HostConfig("1.41", port_bindings=request["host_config"]["port_bindings"])["PortBindings"]
-    assert bound == {
+    bindings = HostConfig("1.41", port_bindings=request["host_config"]["port_bindings"])["PortBindings"]
+    assert bindings == {
         "22/tcp": [{"HostIp": "192.0.2.1", "HostPort": "30001"}],
         "8888/tcp": [{"HostIp": "2001:db8::1", "HostPort": "30000"}],
     }
@@ -223,8 +223,8 @@ def test_gpus_are_requested_by_cdi_if_all_of_them_have_a_cdi_name(
     (request,) = taken["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == request_of
     # GPUs requested by CDI must not be requested from NVIDIA's runtime too.
-    visible = engine.asked[0]["environment"]["NVIDIA_VISIBLE_DEVICES"]
-    assert visible == ("void" if request_of[0] == "cdi" else "GPU-aaaa,GPU-bbbb")
+    visible_devices = engine.asked[0]["environment"]["NVIDIA_VISIBLE_DEVICES"]
+    assert visible_devices == ("void" if request_of[0] == "cdi" else "GPU-aaaa,GPU-bbbb")
 
 
 def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
@@ -247,7 +247,7 @@ def test_engine_with_cdi_returns_its_cdi_folders(engine: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("brought", "explicit", "devices", "visible"),
+    ("image_environment", "explicit", "devices", "visible_devices"),
     [
         ({}, {}, (), None),
         ({}, {}, ("/dev/fuse",), None),
@@ -259,26 +259,33 @@ def test_engine_with_cdi_returns_its_cdi_folders(engine: Any) -> None:
     ],
 )
 def test_visible_nvidia_gpus_are_those_of_the_container(
-    engine: Any, brought: dict[str, str], explicit: dict[str, str], devices: tuple[str, ...], visible: str | None
+    engine: Any,
+    image_environment: dict[str, str],
+    explicit: dict[str, str],
+    devices: tuple[str, ...],
+    visible_devices: str | None,
 ) -> None:
-    apply(engine, dataclasses.replace(MAIN, image_environment=brought, explicit_environment=explicit, devices=devices))
-    assert engine.asked[0]["environment"].get("NVIDIA_VISIBLE_DEVICES") == visible
+    apply(
+        engine,
+        dataclasses.replace(MAIN, image_environment=image_environment, explicit_environment=explicit, devices=devices),
+    )
+    assert engine.asked[0]["environment"].get("NVIDIA_VISIBLE_DEVICES") == visible_devices
 
 
 @pytest.mark.parametrize(
-    ("ended", "expected"),
+    ("container_state", "expected"),
     [
         ({"ExitCode": 137, "FinishedAt": "2026-11-20T15:33:12.123456789Z"}, (137, 1_795_188_792)),
         ({"ExitCode": 0, "FinishedAt": "1970-01-01T00:00:01Z"}, (0, 1)),
         ({"ExitCode": 128, "FinishedAt": "0001-01-01T00:00:00Z"}, (None, None)),
     ],
-    ids=["ended", "ended in a whole second", "never started"],
+    ids=["container_state", "ended in a whole second", "never started"],
 )
 def test_exit_status_has_seconds_since_the_epoch(
-    engine: Any, ended: dict[str, Any], expected: tuple[int | None, int | None]
+    engine: Any, container_state: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     apply(engine, MAIN)
-    engine.made[0].update(ended)
+    engine.made[0].update(container_state)
     assert containers.exit_status(engine, engine.made[0]["Id"]) == expected
 
 
@@ -304,8 +311,8 @@ def test_conflicting_names_exclude_those_of_this_session(engine: Any) -> None:
 
 
 def test_container_without_session_network_joins_only_the_default(engine: Any) -> None:
-    alone = dataclasses.replace(MAIN, network=None, address=None, mac=None)
-    assert apply(engine, alone)[0].after == PHRASE.replace("10.128.3.2", "-")
+    single = dataclasses.replace(MAIN, network=None, address=None, mac=None)
+    assert apply(engine, single)[0].after == PHRASE.replace("10.128.3.2", "-")
     (request,) = engine.asked
     assert request["host_config"]["network_mode"] == "backendai-default"
     assert (request["networking_config"], request["mac_address"]) == (None, None)

@@ -14,31 +14,31 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 
-WANTED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16")
+DESIRED = DefaultNetwork("backendai-default", "backendai0", "10.127.0.0/16")
 
 
 class Engine:
     """A fake engine with networks; as on a real one, the name filter also matches names that contain the given one."""
 
     def __init__(self) -> None:
-        self.there: list[dict[str, Any]] = [{"Id": "x", "Name": "backendai-default-old", "Labels": {}}]
+        self.existing: list[dict[str, Any]] = [{"Id": "x", "Name": "backendai-default-old", "Labels": {}}]
         self.attached: list[dict[str, str]] = []
 
     def networks(self, names: list[str]) -> list[dict[str, Any]]:
-        return [network for network in self.there if names[0] in network["Name"]]
+        return [network for network in self.existing if names[0] in network["Name"]]
 
     def containers(self, **query: Any) -> list[dict[str, str]]:
         assert query["all"], "a stopped container keeps its network too"
         return [container for container in self.attached if container["network"] == query["filters"]["network"]]
 
     def remove_network(self, network: str) -> None:
-        self.there = [entry for entry in self.there if entry["Id"] != network]
+        self.existing = [entry for entry in self.existing if entry["Id"] != network]
 
     def create_network(self, name: str, driver: str, **settings: Any) -> None:
-        assert name not in [network["Name"] for network in self.there], "two networks of one name"
+        assert name not in [network["Name"] for network in self.existing], "two networks of one name"
         pools = (settings["ipam"] or {}).get("Config")
         network = {"Id": f"id-{name}", "Name": name, "Driver": driver, "EnableIPv6": False, "IPAM": {"Config": pools}}
-        self.there.append({**network, "Options": settings["options"], "Labels": settings["labels"]})
+        self.existing.append({**network, "Options": settings["options"], "Labels": settings["labels"]})
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def engine() -> Any:
 
 
 def test_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> None:
-    assert plan_default_network(engine, WANTED) == [
+    assert plan_default_network(engine, DESIRED) == [
         Change("network backendai-default driver", None, "bridge"),
         Change("network backendai-default bridge", None, "backendai0"),
         Change("network backendai-default icc", None, "false"),
@@ -57,41 +57,41 @@ def test_missing_network_is_a_change_for_each_of_its_properties(engine: Any) -> 
     ]
 
 
-@pytest.mark.parametrize("desired", [WANTED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
+@pytest.mark.parametrize("desired", [DESIRED, DefaultNetwork("backendai-default", "backendai0")], ids=["subnet", "any"])
 def test_existing_network_is_no_change(engine: Any, desired: DefaultNetwork) -> None:
     create_default_network(engine, desired)
     assert plan_default_network(engine, desired) == []
 
 
 def test_unspecified_subnet_is_not_compared(engine: Any) -> None:
-    create_default_network(engine, WANTED)
+    create_default_network(engine, DESIRED)
     assert plan_default_network(engine, DefaultNetwork("backendai-default", "backendai0")) == []
 
 
 def test_managed_network_that_differs_is_replaced(engine: Any) -> None:
     create_default_network(engine, DefaultNetwork("backendai-default", "br0", "10.127.0.0/16"))
-    assert plan_default_network(engine, WANTED) == [Change("network backendai-default bridge", "br0", "backendai0")]
-    create_default_network(engine, WANTED)
-    assert plan_default_network(engine, WANTED) == []
-    assert [network["Name"] for network in engine.there] == ["backendai-default-old", "backendai-default"]
+    assert plan_default_network(engine, DESIRED) == [Change("network backendai-default bridge", "br0", "backendai0")]
+    create_default_network(engine, DESIRED)
+    assert plan_default_network(engine, DESIRED) == []
+    assert [network["Name"] for network in engine.existing] == ["backendai-default-old", "backendai-default"]
 
 
 def test_network_in_use_is_not_replaced(engine: Any) -> None:
     create_default_network(engine, DefaultNetwork("backendai-default", "br0"))
     engine.attached = [{"network": "id-backendai-default"}, {"network": "x"}]
-    with pytest.raises(NetworkConflictError) as refused:
-        create_default_network(engine, WANTED)
-    assert str(refused.value) == (
+    with pytest.raises(NetworkConflictError) as raised:
+        create_default_network(engine, DESIRED)
+    assert str(raised.value) == (
         "the Docker network backendai-default differs from the configured one, and 1 containers are attached to it:"
         " terminate the sessions on this agent first."
     )
 
 
 def test_unmanaged_network_is_never_changed(engine: Any) -> None:
-    engine.there.append({"Id": "f", "Name": "backendai-default", "Labels": {}})
-    with pytest.raises(NetworkConflictError) as refused:
-        plan_default_network(engine, WANTED)
-    assert str(refused.value) == (
+    engine.existing.append({"Id": "f", "Name": "backendai-default", "Labels": {}})
+    with pytest.raises(NetworkConflictError) as raised:
+        plan_default_network(engine, DESIRED)
+    assert str(raised.value) == (
         "the Docker network backendai-default exists and does not belong to backendai.cluster: remove it, or set"
         " agent_default_network to another name."
     )

@@ -11,8 +11,8 @@ from docker.errors import APIError
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.images import (
     Image,
     ImagePullError,
-    PullLayers,
     Progress,
+    PullLayers,
     find_image,
     pull_image,
 )
@@ -35,9 +35,9 @@ def pull(
 ) -> list[Mapping[str, Any]]:
     """Pull an image and return the lines of the engine's output."""
     client: Any = engine
-    heard: list[Mapping[str, Any]] = []
-    pull_image(client, name, reference or name, credential, heard.append)
-    return heard
+    lines: list[Mapping[str, Any]] = []
+    pull_image(client, name, reference or name, credential, lines.append)
+    return lines
 
 
 # ---- inspection
@@ -174,18 +174,18 @@ def streaming(error: str) -> Engine:
     ids=["while it streams", "disk full", "by the engine", "on the way", "unknown"],
 )
 def test_pull_error_is_one_sentence(engine: Engine, reason: str) -> None:
-    with pytest.raises(ImagePullError) as refused:
+    with pytest.raises(ImagePullError) as raised:
         pull(engine)
     sentence = f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason}"
-    assert str(refused.value).startswith(sentence)
-    assert str(refused.value).endswith(")")
-    assert "\n" not in str(refused.value)
+    assert str(raised.value).startswith(sentence)
+    assert str(raised.value).endswith(")")
+    assert "\n" not in str(raised.value)
 
 
 def test_pull_error_contains_the_reference_of_other_agents() -> None:
-    with pytest.raises(ImagePullError) as refused:
+    with pytest.raises(ImagePullError) as raised:
         pull(Engine({}), reference="lab/python@sha256:a")
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "session_image: 'lab/python:1' is not on this host and cannot be pulled as 'lab/python@sha256:a', which other"
         " agents have (manifest for lab/python@sha256:a not found)"
     )

@@ -18,8 +18,10 @@ PATH = "/var/log/backendai/jupyter.log"
 def printed(*messages: bytes) -> Any:
     """Return an engine whose only container, ``c``, printed these messages at second 0, 1, 2 …"""
     engine = Engine()
-    timed = [(f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), message) for second, message in enumerate(messages)]
-    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timed})
+    timestamped = [
+        (f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), message) for second, message in enumerate(messages)
+    ]
+    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timestamped})
     return engine
 
 
@@ -94,9 +96,9 @@ def test_log_of_maximum_length_is_not_truncated(pieces: list[bytes], monkeypatch
 def test_log_read_error_is_one_sentence(error: Exception, reason: str) -> None:
     engine = printed()
     engine.made[0]["Log"] = error
-    with pytest.raises(LogReadError) as refused:
+    with pytest.raises(LogReadError) as raised:
         tail_of(engine, "c", 9)
-    assert str(refused.value) == f"its log cannot be read: {reason}"
+    assert str(raised.value) == f"its log cannot be read: {reason}"
 
 
 def test_last_lines_of_a_file_are_read() -> None:
@@ -111,21 +113,21 @@ def test_missing_file_is_none() -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_only_regular_files_are_read(kind: bytes) -> None:
-    with pytest.raises(LogReadError) as refused:
+    with pytest.raises(LogReadError) as raised:
         tail_of_file(wrote(archived(b"", kind=kind)), "c", PATH, 2)
-    assert str(refused.value) == f"{PATH} is not a regular file"
+    assert str(raised.value) == f"{PATH} is not a regular file"
 
 
 def test_archive_without_a_file_is_not_read() -> None:
-    with pytest.raises(LogReadError) as refused:
+    with pytest.raises(LogReadError) as raised:
         tail_of_file(wrote(b"\0" * 2 * tarfile.BLOCKSIZE), "c", PATH, 2)
-    assert str(refused.value) == f"{PATH} is not a regular file"
+    assert str(raised.value) == f"{PATH} is not a regular file"
 
 
 def test_file_above_the_size_limit_is_not_read() -> None:
-    with pytest.raises(LogReadError) as refused:
+    with pytest.raises(LogReadError) as raised:
         tail_of_file(wrote(archived(b"", size=(256 << 20) + 1)), "c", PATH, 2)
-    assert str(refused.value) == f"{PATH} has 268435457 bytes, more than the limit of 268435456"
+    assert str(raised.value) == f"{PATH} has 268435457 bytes, more than the limit of 268435456"
 
 
 @pytest.mark.parametrize(
@@ -135,12 +137,12 @@ def test_file_above_the_size_limit_is_not_read() -> None:
         (APIError("500", None, "no space left."), "no space left"),
         (ConnectionError("reset"), "reset"),
     ],
-    ids=["cut", "refused", "lost"],
+    ids=["cut", "raised", "lost"],
 )
 def test_file_read_error_is_one_sentence(archive: bytes | Exception, reason: str) -> None:
-    with pytest.raises(LogReadError) as refused:
+    with pytest.raises(LogReadError) as raised:
         tail_of_file(wrote(archive), "c", PATH, 2)
-    assert str(refused.value) == f"{PATH} cannot be read: {reason}"
+    assert str(raised.value) == f"{PATH} cannot be read: {reason}"
 
 
 @pytest.mark.parametrize("size", [1, 7, 512, 10_000])

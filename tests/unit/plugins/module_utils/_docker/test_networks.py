@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 from tests.unit.builders import SESSION_ID, plan
 from tests.unit.engine import Engine
 
-WANTED = BridgeNetwork("backendai-train-llm", "10.128.3.0/29", 1450, "bai-1", SESSION_ID)
+DESIRED = BridgeNetwork("backendai-train-llm", "10.128.3.0/29", 1450, "bai-1", SESSION_ID)
 PHRASE = "10.128.3.0/29, mtu 1450, bridge bai-1"
 FOREIGN = {"Id": "f", "Name": "bridge", "Labels": {}, "IPAM": {"Config": [{"Subnet": "172.17.0.0/16"}]}}
 
@@ -27,22 +27,24 @@ def engine() -> Any:
 
 
 def test_missing_network_is_a_change(engine: Any) -> None:
-    assert networks.plan_network(engine, WANTED) == Change("network backendai-train-llm", None, PHRASE)
+    assert networks.plan_network(engine, DESIRED) == Change("network backendai-train-llm", None, PHRASE)
 
 
 def test_existing_network_needs_no_change(engine: Any) -> None:
-    networks.create_network(engine, WANTED)
-    assert networks.plan_network(engine, WANTED) is None
+    networks.create_network(engine, DESIRED)
+    assert networks.plan_network(engine, DESIRED) is None
 
 
 @pytest.mark.parametrize("drift", [{"mtu": 1400}, {"subnet": "10.128.3.8/29"}, {"bridge": "bai-2"}])
 def test_network_with_other_properties_is_a_change(engine: Any, drift: dict[str, Any]) -> None:
-    networks.create_network(engine, dataclasses.replace(WANTED, **drift))
-    assert networks.plan_network(engine, WANTED) == Change("network backendai-train-llm", "backendai-train-llm", PHRASE)
+    networks.create_network(engine, dataclasses.replace(DESIRED, **drift))
+    assert networks.plan_network(engine, DESIRED) == Change(
+        "network backendai-train-llm", "backendai-train-llm", PHRASE
+    )
 
 
 def test_network_is_internal_without_agent_address_on_its_bridge(engine: Any) -> None:
-    networks.create_network(engine, WANTED)
+    networks.create_network(engine, DESIRED)
     (request,) = engine.asked
     assert (request["name"], request["driver"]) == ("backendai-train-llm", "bridge")
     assert (request["internal"], request["check_duplicate"]) == (True, True)
@@ -61,15 +63,15 @@ def test_network_is_internal_without_agent_address_on_its_bridge(engine: Any) ->
 
 
 def test_only_the_networks_of_the_session_are_removed(engine: Any) -> None:
-    networks.create_network(engine, WANTED)
-    networks.create_network(engine, dataclasses.replace(WANTED, name="backendai-other", session_id="other"))
+    networks.create_network(engine, DESIRED)
+    networks.create_network(engine, dataclasses.replace(DESIRED, name="backendai-other", session_id="other"))
     assert networks.remove_networks(engine, SESSION_ID) == [Change("network backendai-train-llm", "id-backendai", None)]
     assert [network["Name"] for network in engine.joined] == ["bridge", "backendai-other"]
     assert networks.remove_networks(engine, SESSION_ID) == []
 
 
 def test_subnets_of_all_networks_are_in_use(engine: Any) -> None:
-    networks.create_network(engine, WANTED)
+    networks.create_network(engine, DESIRED)
     engine.joined.append({"Id": "h", "Name": "host", "Labels": {}, "IPAM": {"Config": None}})
     engine.joined.append({"Id": "n", "Name": "odd", "Labels": {}, "IPAM": {"Config": [{"Gateway": "10.0.0.1"}]}})
     assert networks.subnets(engine) == ["10.128.3.0/29", "172.17.0.0/16"]

@@ -16,7 +16,7 @@ from tests.unit.builders import SESSION_ID, plan
 from tests.unit.engine import Engine
 
 NAME = "backendai-train-llm"
-WANTED = Overlay(NAME, "10.128.3.0/28", "10.128.3.8/29", 1450, SESSION_ID)
+DESIRED = Overlay(NAME, "10.128.3.0/28", "10.128.3.8/29", 1450, SESSION_ID)
 BRIDGE = BridgeNetwork(NAME, "10.128.4.0/29", 1450, "bai-1", SESSION_ID)
 REMOVED = [Change(f"overlay {NAME}", f"id-{NAME}"[:12], None)]
 
@@ -62,16 +62,16 @@ def in_use() -> APIError:
 
 def test_existing_overlay_is_no_change(engine: Any) -> None:
     change = Change(f"overlay {NAME}", None, "10.128.3.0/28, mtu 1450")
-    assert overlay.plan_overlay(engine, WANTED) == change
-    overlay.create_overlay(engine, WANTED)
-    assert overlay.plan_overlay(engine, WANTED) is None
-    assert overlay.plan_overlay(engine, dataclasses.replace(WANTED, mtu=1400)) == Change(
+    assert overlay.plan_overlay(engine, DESIRED) == change
+    overlay.create_overlay(engine, DESIRED)
+    assert overlay.plan_overlay(engine, DESIRED) is None
+    assert overlay.plan_overlay(engine, dataclasses.replace(DESIRED, mtu=1400)) == Change(
         f"overlay {NAME}", NAME, "10.128.3.0/28, mtu 1400"
     )
 
 
 def test_overlay_is_internal_with_50_bytes_of_mtu_for_vxlan(engine: Any) -> None:
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, DESIRED)
     (request,) = engine.asked
     assert (request["name"], request["driver"], request["check_duplicate"]) == (NAME, "overlay", True)
     assert (request["internal"], request["attachable"]) == (True, True)
@@ -81,7 +81,7 @@ def test_overlay_is_internal_with_50_bytes_of_mtu_for_vxlan(engine: Any) -> None
 
 
 def test_overlay_is_not_listed_as_bridge_network(engine: Any) -> None:
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, DESIRED)
     assert networks.find_networks(engine, SESSION_ID) == []
     assert networks.remove_networks(engine, SESSION_ID) == []
     assert [network["Name"] for network in overlay.find_overlays(engine, SESSION_ID)] == [NAME]
@@ -89,8 +89,8 @@ def test_overlay_is_not_listed_as_bridge_network(engine: Any) -> None:
 
 
 def test_only_the_overlay_of_the_session_is_removed(engine: Any) -> None:
-    overlay.create_overlay(engine, dataclasses.replace(WANTED, name="other", session_id="other"))
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, dataclasses.replace(DESIRED, name="other", session_id="other"))
+    overlay.create_overlay(engine, DESIRED)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
     assert [network["Name"] for network in engine.joined] == ["other"]
     assert overlay.remove_overlays(engine, SESSION_ID) == []
@@ -103,21 +103,21 @@ def test_bridge_is_not_removed_as_overlay(engine: Any) -> None:
 
 
 def test_worker_does_not_remove_the_overlay(engine: Any) -> None:
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, DESIRED)
     engine.swarm = {"LocalNodeState": "active", "ControlAvailable": False}
     assert overlay.remove_overlays(engine, SESSION_ID) == []
     assert [network["Name"] for network in engine.joined] == [NAME]
 
 
 def test_overlay_removal_waits_until_others_release_it(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, DESIRED)
     refusing(engine, monkeypatch, in_use(), until=3.0)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
     assert 3.0 <= engine.clock.now < 3.5
 
 
 def test_overlay_that_stays_in_use_is_an_error_of_one_sentence(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, DESIRED)
     refusing(engine, monkeypatch, in_use(), until=1000.0)
     with pytest.raises(OverlayInUseError) as raised:
         overlay.remove_overlays(engine, SESSION_ID, 5.0)
@@ -125,14 +125,14 @@ def test_overlay_that_stays_in_use_is_an_error_of_one_sentence(engine: Any, monk
 
 
 def test_overlay_removed_by_another_manager_counts_as_removed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, DESIRED)
     refusing(engine, monkeypatch, NotFound("404"), until=1000.0)
     assert overlay.remove_overlays(engine, SESSION_ID) == REMOVED
     assert engine.clock.now == 0.0
 
 
 def test_other_engine_errors_are_raised_immediately(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    overlay.create_overlay(engine, WANTED)
+    overlay.create_overlay(engine, DESIRED)
     refusing(engine, monkeypatch, APIError("503", None, "The swarm does not have a leader."), until=1000.0)
     with pytest.raises(APIError, match="503"):
         overlay.remove_overlays(engine, SESSION_ID)

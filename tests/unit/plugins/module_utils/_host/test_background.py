@@ -23,9 +23,9 @@ def run_daemonized(tmp_path: Path, act: Callable[[], str]) -> str:
     daemonize(write_output, handle)
     os.close(handle)
     # Wait until the detached process releases its lock.
-    again = os.open(lock, os.O_RDWR)
-    fcntl.flock(again, fcntl.LOCK_EX)
-    os.close(again)
+    lock_file = os.open(lock, os.O_RDWR)
+    fcntl.flock(lock_file, fcntl.LOCK_EX)
+    os.close(lock_file)
     return output.read_text()
 
 
@@ -37,12 +37,12 @@ def test_daemon_is_in_a_new_session_and_not_its_leader(tmp_path: Path) -> None:
 
 def test_daemon_keeps_only_the_given_descriptor_open(tmp_path: Path) -> None:
     pipe, end = os.pipe()
-    open_there = run_daemonized(
+    descriptors = run_daemonized(
         tmp_path, lambda: "\n".join(os.readlink(f"/proc/self/fd/{name}") for name in _descriptors())
     )
     os.close(end)
     os.close(pipe)
-    assert open_there.splitlines() == [*[os.devnull] * 3, str(tmp_path / "lock")]
+    assert descriptors.splitlines() == [*[os.devnull] * 3, str(tmp_path / "lock")]
 
 
 def _descriptors() -> list[str]:
@@ -77,6 +77,6 @@ def test_errors_end_the_daemon_and_not_the_caller(tmp_path: Path) -> None:
 
     daemonize(fail, handle)
     os.close(handle)
-    again = os.open(tmp_path / "lock", os.O_RDWR)
-    fcntl.flock(again, fcntl.LOCK_EX)
-    os.close(again)
+    lock_file = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(lock_file, fcntl.LOCK_EX)
+    os.close(lock_file)

@@ -63,9 +63,9 @@ def test_incomplete_key_pair_is_generated_again(tmp_path: Path) -> None:
 
 def test_failing_key_tool_is_an_error_with_its_output(tools: Path, tmp_path: Path) -> None:
     (tools / "dropbearkey").write_text("#!/bin/sh\necho no entropy >&2\nexit 1\n")
-    with pytest.raises(subprocess.CalledProcessError) as failed:
+    with pytest.raises(subprocess.CalledProcessError) as raised:
         ensure_keys(tmp_path / "ssh")
-    assert (failed.value.cmd[0], failed.value.stderr) == ("dropbearkey", "no entropy\n")
+    assert (raised.value.cmd[0], raised.value.stderr) == ("dropbearkey", "no entropy\n")
 
 
 def test_missing_key_tool_is_an_error_with_its_name(tools: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from tests.unit.builders import SESSION_ID, held, plan
 
-MADE = plan({"agent1": 2, "agent2": 2}, mounts=[{"source": "/mnt", "target": "/data"}])
+PLAN = plan({"agent1": 2, "agent2": 2}, mounts=[{"source": "/mnt", "target": "/data"}])
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 
@@ -41,7 +41,7 @@ def mode_of(path: Path) -> int:
 
 @pytest.mark.parametrize("expires_at", [None, 12.5], ids=["committed", "claimed"])
 def test_saved_session_is_loaded_unchanged(store: Store, expires_at: float | None) -> None:
-    saved = held(MADE, request={"env": {"A": "digest"}}, expires_at=expires_at)
+    saved = held(PLAN, request={"env": {"A": "digest"}}, expires_at=expires_at)
     store.save(saved)
     assert store.session(SESSION_ID) == saved
     assert store.sessions() == [saved]
@@ -52,27 +52,27 @@ def test_pinned_cores_and_devices_are_loaded_unchanged(store: Store) -> None:
         "main1": PinnedResources([0, 2], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}),
         "sub1": PinnedResources(),
     }
-    store.save(held(MADE, pinned=pinned))
+    store.save(held(PLAN, pinned=pinned))
     stored = store.session(SESSION_ID)
     assert stored is not None
     assert stored.pinned == pinned
 
 
 def test_saving_again_replaces_the_session(store: Store) -> None:
-    store.save(held(MADE, nonce="one"))
-    store.save(held(MADE, nonce="two"))
+    store.save(held(PLAN, nonce="one"))
+    store.save(held(PLAN, nonce="two"))
     assert [session.nonce for session in store.sessions()] == ["two"]
 
 
 def test_sessions_are_sorted_by_id(store: Store) -> None:
-    other = dataclasses.replace(MADE, id=OTHER_ID)
-    for each in (MADE, other):
+    other = dataclasses.replace(PLAN, id=OTHER_ID)
+    for each in (PLAN, other):
         store.save(held(each))
     assert [session.plan.id for session in store.sessions()] == [OTHER_ID, SESSION_ID]
 
 
 def test_stored_state_is_readable_by_root_only(store: Store) -> None:
-    store.save(held(MADE))
+    store.save(held(PLAN))
     folder = store.folder(SESSION_ID)
     assert (mode_of(folder), mode_of(folder / "session.json")) == (0o700, 0o600)
 
@@ -98,10 +98,10 @@ def test_unreadable_session_error_contains_its_file(store: Store, tmp_path: Path
     path = tmp_path / "sessions" / SESSION_ID / "session.json"
     path.parent.mkdir()
     path.write_text(content)
-    with pytest.raises(CorruptStateError) as refused:
+    with pytest.raises(CorruptStateError) as raised:
         store.sessions()
-    assert str(refused.value).startswith(f"{path} is damaged (")
-    assert str(refused.value).endswith(f"): move {path.parent} elsewhere, then terminate its session.")
+    assert str(raised.value).startswith(f"{path} is damaged (")
+    assert str(raised.value).endswith(f"): move {path.parent} elsewhere, then terminate its session.")
 
 
 def test_unprovisioned_host_has_no_sessions(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_invalid_session_id_has_no_folder(store: Store, session_id: str) -> None
 
 
 def test_removal_deletes_all_state_of_a_session(store: Store) -> None:
-    store.save(held(MADE))
+    store.save(held(PLAN))
     secret = store.kernel_folder(SESSION_ID, "main1") / "ssh" / "id_ed25519"
     secret.parent.mkdir(parents=True)
     secret.touch()
@@ -125,7 +125,7 @@ def test_removal_deletes_all_state_of_a_session(store: Store) -> None:
 
 
 def test_commit_removes_the_expiry(store: Store) -> None:
-    claimed = held(MADE, expires_at=1.0)
+    claimed = held(PLAN, expires_at=1.0)
     store.commit(claimed)
     stored = store.session(SESSION_ID)
     assert stored == dataclasses.replace(claimed, expires_at=None)
@@ -138,7 +138,7 @@ def test_commit_removes_the_expiry(store: Store) -> None:
     ids=["committed", "in progress", "at the deadline", "expired"],
 )
 def test_claim_expires_after_its_deadline(expires_at: float | None, now: float, committed: bool, expired: bool) -> None:
-    claimed = held(MADE, expires_at=expires_at)
+    claimed = held(PLAN, expires_at=expires_at)
     assert (claimed.committed, claimed.expired(now)) == (committed, expired)
 
 
@@ -147,22 +147,22 @@ def test_deadline_uses_the_clock_of_the_host() -> None:
 
 
 def test_local_session_has_the_containers_and_slots_of_its_agent() -> None:
-    mine = held(MADE, "agent2")
-    assert [kernel.hostname for kernel in mine.kernels] == ["sub2", "sub3"]
-    assert mine.slots == {"cpu": 2, "mem": 2 << 30}
+    session = held(PLAN, "agent2")
+    assert [kernel.hostname for kernel in session.kernels] == ["sub2", "sub3"]
+    assert session.slots == {"cpu": 2, "mem": 2 << 30}
 
 
 def test_slots_of_different_containers_are_summed() -> None:
-    first, second, *others = MADE.kernels
-    wider = dataclasses.replace(second, resources={"cpu": 3, "mem": 1 << 30, "lab.device": 1})
-    mixed = dataclasses.replace(MADE, kernels=(first, wider, *others))
+    first, second, *others = PLAN.kernels
+    larger = dataclasses.replace(second, resources={"cpu": 3, "mem": 1 << 30, "lab.device": 1})
+    mixed = dataclasses.replace(PLAN, kernels=(first, larger, *others))
     assert held(mixed).slots == {"cpu": 4, "mem": 2 << 30, "lab.device": 1}
 
 
 def test_agent_lock_requires_a_provisioned_host(tmp_path: Path) -> None:
-    with pytest.raises(NotProvisionedError) as refused, Store(str(tmp_path)).lock():
+    with pytest.raises(NotProvisionedError) as raised, Store(str(tmp_path)).lock():
         pass
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         f"{tmp_path} is not ready (No such file or directory): run backendai.cluster.provision_agents on this host."
     )
 
@@ -176,26 +176,26 @@ LOCKS: dict[str, Lock] = {
 }
 
 
-def _hold(path: str, lock: Lock, inside: Event, leave: Event) -> None:
+def _hold_lock(path: str, lock: Lock, acquired: Event, release: Event) -> None:
     with lock(Store(path)):
-        inside.set()
-        leave.wait(10)
+        acquired.set()
+        release.wait(10)
 
 
-def _pass_through(path: str, lock: Lock, inside: Event) -> None:
+def _acquire_lock(path: str, lock: Lock, acquired: Event) -> None:
     with lock(Store(path)):
-        inside.set()
+        acquired.set()
 
 
 @pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
 def test_lock_is_exclusive_until_its_holder_exits(store: Store, tmp_path: Path, lock: Lock) -> None:
     store.folder(SESSION_ID).mkdir()
     processes = multiprocessing.get_context("fork")
-    inside, leave, second = processes.Event(), processes.Event(), processes.Event()
-    holder = processes.Process(target=_hold, args=(str(tmp_path), lock, inside, leave))
-    waiter = processes.Process(target=_pass_through, args=(str(tmp_path), lock, second))
+    acquired, release, second = processes.Event(), processes.Event(), processes.Event()
+    holder = processes.Process(target=_hold_lock, args=(str(tmp_path), lock, acquired, release))
+    waiter = processes.Process(target=_acquire_lock, args=(str(tmp_path), lock, second))
     holder.start()
-    assert inside.wait(10)
+    assert acquired.wait(10)
     waiter.start()
     assert not second.wait(0.2)
     holder.kill()
@@ -205,9 +205,9 @@ def test_lock_is_exclusive_until_its_holder_exits(store: Store, tmp_path: Path, 
 
 
 def test_isolation_lock_requires_a_provisioned_host(tmp_path: Path) -> None:
-    with pytest.raises(NotProvisionedError) as refused, Store(str(tmp_path)).isolation_lock():
+    with pytest.raises(NotProvisionedError) as raised, Store(str(tmp_path)).isolation_lock():
         pass
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         f"{tmp_path} is not ready (No such file or directory): run backendai.cluster.provision_agents on this host."
     )
 
@@ -224,15 +224,15 @@ def test_kit_in_use_is_the_target_of_the_current_link(store: Store, tmp_path: Pa
 
 
 def test_agent_without_a_kit_is_not_provisioned(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(NotProvisionedError) as refused:
+    with pytest.raises(NotProvisionedError) as raised:
         store.kit()
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         f"{tmp_path}/kit/current is missing: run backendai.cluster.provision_agents on this host."
     )
 
 
 def test_session_is_busy_while_its_lock_is_held(store: Store) -> None:
-    store.save(held(MADE))
+    store.save(held(PLAN))
     assert not store.is_busy(SESSION_ID)
     with store.session_lock(SESSION_ID):
         assert store.is_busy(SESSION_ID)

@@ -27,9 +27,9 @@ POOL = "10.9.8.0/25"
 @st.composite
 def networks_in_use(draw: st.DrawFn) -> list[str]:
     """Generate networks within and around the small pool, some nested, some of a single address."""
-    drawn = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(24, 32)), max_size=12))
+    values = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(24, 32)), max_size=12))
     first = int(ipaddress.IPv4Address("10.9.7.0"))
-    return [f"{ipaddress.IPv4Address(first + offset)}/{prefix}" for offset, prefix in drawn]
+    return [f"{ipaddress.IPv4Address(first + offset)}/{prefix}" for offset, prefix in values]
 
 
 def overlaps_any(network: ipaddress.IPv4Network, used: list[str]) -> bool:
@@ -99,8 +99,8 @@ def test_vni_is_found_if_there_is_a_free_one(first: int, more: int, used: set[in
 
 @given(st.integers(1024, 1040), st.integers(0, 12), st.sets(st.integers(1020, 1060)), st.text(max_size=4))
 def test_every_free_port_is_yielded_once(first: int, more: int, used: set[int], seed: str) -> None:
-    given_out = list(free_ports(first, first + more, used, seed))
-    assert sorted(given_out) == sorted(set(range(first, first + more + 1)) - used)
+    ports = list(free_ports(first, first + more, used, seed))
+    assert sorted(ports) == sorted(set(range(first, first + more + 1)) - used)
 
 
 def test_concurrent_runs_rarely_select_the_same_port() -> None:
@@ -154,15 +154,15 @@ def test_vxlan_overhead_depends_on_the_address_family(address: str, added: int) 
 
 
 @pytest.mark.parametrize(
-    ("text", "is_one"),
+    ("text", "expected"),
     [("192.0.2.1", True), ("fd00::1", True), ("fe80::1%eth0", False), ("agent1", False), ("", False)],
 )
-def test_addresses_are_distinguished_from_names(text: str, is_one: bool) -> None:
-    assert is_address(text) == is_one
+def test_addresses_are_distinguished_from_names(text: str, expected: bool) -> None:
+    assert is_address(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "is_six"),
+    ("text", "expected"),
     [
         ("2001:db8::1", True),
         ("fe80::1%eth0", True),
@@ -174,8 +174,8 @@ def test_addresses_are_distinguished_from_names(text: str, is_one: bool) -> None
         ("", False),
     ],
 )
-def test_ipv6_addresses_and_networks_are_recognized(text: str, is_six: bool) -> None:
-    assert is_ipv6(text) == is_six
+def test_ipv6_addresses_and_networks_are_recognized(text: str, expected: bool) -> None:
+    assert is_ipv6(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -116,19 +116,22 @@ def test_cluster_mode_is_the_one_in_effect() -> None:
 
 
 def test_training_variables_contain_the_master_and_the_task_index() -> None:
-    whole = build_environment({}, of(2))
-    assert {name: whole[name] for name in DERIVED if name != "TF_CONFIG"} == {
+    environment = build_environment({}, of(2))
+    assert {name: environment[name] for name in DERIVED if name != "TF_CONFIG"} == {
         "MASTER_ADDR": "main1",
         "MASTER_PORT": "29500",
         "NCCL_SOCKET_IFNAME": "cluster0",
         "GLOO_SOCKET_IFNAME": "cluster0",
     }
-    assert json.loads(whole["TF_CONFIG"]) == {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": 2}}
+    assert json.loads(environment["TF_CONFIG"]) == {
+        "cluster": {"worker": WORKERS},
+        "task": {"type": "worker", "index": 2},
+    }
 
 
 def test_open_mpi_uses_the_session_networks() -> None:
-    whole = build_environment({"OMPI_MCA_btl_tcp_if_include": "ib0"}, of(1), networks="10.128.3.0/29")
-    assert {name: value for name, value in whole.items() if "MCA" in name} == {
+    environment = build_environment({"OMPI_MCA_btl_tcp_if_include": "ib0"}, of(1), networks="10.128.3.0/29")
+    assert {name: value for name, value in environment.items() if "MCA" in name} == {
         "OMPI_MCA_oob_tcp_if_include": "10.128.3.0/29",
         "OMPI_MCA_btl_tcp_if_include": "ib0",
         "PRTE_MCA_prte_if_include": "10.128.3.0/29",
@@ -137,9 +140,9 @@ def test_open_mpi_uses_the_session_networks() -> None:
 
 @pytest.mark.parametrize("selection", MPI_SELECTIONS)
 def test_open_mpi_exclude_list_prevents_an_include_list(selection: str) -> None:
-    whole = build_environment({}, {**of(1), f"{selection}exclude": "lo"}, networks="10.128.3.0/29")
-    assert f"{selection}include" not in whole
-    assert len([name for name in whole if name.endswith("_include")]) == len(MPI_SELECTIONS) - 1
+    environment = build_environment({}, {**of(1), f"{selection}exclude": "lo"}, networks="10.128.3.0/29")
+    assert f"{selection}include" not in environment
+    assert len([name for name in environment if name.endswith("_include")]) == len(MPI_SELECTIONS) - 1
 
 
 def test_unknown_interface_is_not_set_before_the_start() -> None:
@@ -153,8 +156,8 @@ def test_session_of_two_containers_is_distributed() -> None:
 
 
 def test_session_of_one_container_has_no_derived_variables() -> None:
-    given_to_it = of(0, {"agent1": 1})
-    assert build_environment({"PATH": "/bin"}, given_to_it) == {"PATH": "/bin", **given_to_it}
+    explicit = of(0, {"agent1": 1})
+    assert build_environment({"PATH": "/bin"}, explicit) == {"PATH": "/bin", **explicit}
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -174,24 +177,24 @@ def test_values_of_the_image_are_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DERIVED)
-@pytest.mark.parametrize(("image", "given_value"), [("", None), (None, ""), ("image", "")])
-def test_empty_value_is_replaced(name: str, image: str | None, given_value: str | None) -> None:
-    brought = {} if image is None else {name: image}
-    explicit = of(1) if given_value is None else {**of(1), name: given_value}
-    assert build_environment(brought, explicit)[name] == build_environment({}, of(1))[name]
+@pytest.mark.parametrize(("image", "explicit_value"), [("", None), (None, ""), ("image", "")])
+def test_empty_value_is_replaced(name: str, image: str | None, explicit_value: str | None) -> None:
+    image_environment = {} if image is None else {name: image}
+    explicit = of(1) if explicit_value is None else {**of(1), name: explicit_value}
+    assert build_environment(image_environment, explicit)[name] == build_environment({}, of(1))[name]
 
 
 def test_explicit_master_port_does_not_change_the_workers() -> None:
-    whole = build_environment({}, {**of(1), "MASTER_PORT": "1234"})
-    assert whole["MASTER_PORT"] == "1234"
-    assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"] == WORKERS
+    environment = build_environment({}, {**of(1), "MASTER_PORT": "1234"})
+    assert environment["MASTER_PORT"] == "1234"
+    assert json.loads(environment["TF_CONFIG"])["cluster"]["worker"] == WORKERS
 
 
-@pytest.mark.parametrize(("set_to", "base"), [("30000", 30000), ("", 29500)])
-def test_image_may_change_the_base_port(set_to: str, base: int) -> None:
-    whole = build_environment({"BACKENDAI_DIST_MASTER_PORT": set_to}, of(1))
-    assert whole["MASTER_PORT"] == str(base)
-    assert json.loads(whole["TF_CONFIG"])["cluster"]["worker"][3] == f"sub3:{base + 3}"
+@pytest.mark.parametrize(("value", "base"), [("30000", 30000), ("", 29500)])
+def test_image_may_change_the_base_port(value: str, base: int) -> None:
+    environment = build_environment({"BACKENDAI_DIST_MASTER_PORT": value}, of(1))
+    assert environment["MASTER_PORT"] == str(base)
+    assert json.loads(environment["TF_CONFIG"])["cluster"]["worker"][3] == f"sub3:{base + 3}"
 
 
 @pytest.mark.parametrize("port", ["http", "0", "029500", "65536", "-1", " 1"])

@@ -157,9 +157,9 @@ def test_agent_name_is_that_of_the_inventory() -> None:
     ids=["value", "kind", "missing", "unknown", "underlay", "address", "network", "no container"],
 )
 def test_damaged_facts_error_contains_agent_and_field(changes: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ClusterError) as refused:
+    with pytest.raises(ClusterError) as raised:
         AgentFacts.from_dict("agent1", {**agent_data("agent1"), **changes})
-    assert str(refused.value) == f"the facts of agent1 are damaged: {problem}"
+    assert str(raised.value) == f"the facts of agent1 are damaged: {problem}"
 
 
 @pytest.mark.parametrize("field", agent_data("agent1"))
@@ -169,12 +169,12 @@ def test_facts_with_a_missing_field_are_damaged(field: str) -> None:
         AgentFacts.from_dict("agent1", data)
 
 
-def _steps(data: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path to every value in plain data."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for step, value in items:
-        yield (*at, step)
-        yield from _steps(value, (*at, step))
+        yield (*path, step)
+        yield from _paths(value, (*path, step))
 
 
 def _read(data: dict[str, Any]) -> AgentFacts | str:
@@ -192,16 +192,16 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@given(st.sampled_from(list(_steps(EVERYTHING.to_dict()))), st.one_of(st.just(DELETED), values))
-def test_damaged_facts_are_one_sentence_or_usable(way: tuple[Any, ...], value: Any) -> None:
+@given(st.sampled_from(list(_paths(EVERYTHING.to_dict()))), st.one_of(st.just(DELETED), values))
+def test_damaged_facts_are_one_sentence_or_usable(path: tuple[Any, ...], value: Any) -> None:
     data = EVERYTHING.to_dict()
-    inside: Any = data
-    for step in way[:-1]:
-        inside = inside[step]
+    parent: Any = data
+    for step in path[:-1]:
+        parent = parent[step]
     if value is DELETED:
-        del inside[way[-1]]
+        del parent[path[-1]]
     else:
-        inside[way[-1]] = value
+        parent[path[-1]] = value
     facts = _read(data)
     if isinstance(facts, str):
         assert facts.startswith("the facts of agent1 are damaged: ")

@@ -14,7 +14,7 @@ from tests.unit.builders import IMAGE, image_data
 
 LOADED, OTHER = ImageIdentity("sha256:1", "sha256:1"), ImageIdentity("sha256:2", "sha256:2")
 PULLED = ImageIdentity("sha256:1", "sha256:a", "lab/python@sha256:a")
-KEPT_OTHERWISE = ImageIdentity("sha256:a", "sha256:a", "lab/python@sha256:a")
+OTHER_STORE = ImageIdentity("sha256:a", "sha256:a", "lab/python@sha256:a")
 
 
 def test_images_are_parsed_from_plain_data() -> None:
@@ -45,7 +45,7 @@ def test_name_with_a_digest_is_pulled_unchanged() -> None:
 
 @pytest.mark.parametrize(
     "images",
-    [[], [LOADED], [LOADED, LOADED], [LOADED, PULLED], [PULLED, KEPT_OTHERWISE]],
+    [[], [LOADED], [LOADED, LOADED], [LOADED, PULLED], [PULLED, OTHER_STORE]],
     ids=["none", "one", "loaded on both", "loaded and pulled", "kept in different ways"],
 )
 def test_equal_images_are_no_mismatch(images: list[ImageIdentity]) -> None:

@@ -124,9 +124,9 @@ def test_text_of_a_subclass_is_accepted_unchanged() -> None:
     ids=repr,
 )
 def test_data_error_contains_the_field_and_not_the_value(changes: dict[str, Any], problem: str) -> None:
-    with pytest.raises(DataError) as refused:
+    with pytest.raises(DataError) as raised:
         car(**changes)
-    assert str(refused.value) == f"the car is damaged: {problem}"
+    assert str(raised.value) == f"the car is damaged: {problem}"
 
 
 @pytest.mark.parametrize("name", ["name", "wheels", "notes"])
