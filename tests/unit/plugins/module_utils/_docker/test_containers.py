@@ -279,7 +279,7 @@ def test_visible_nvidia_gpus_are_those_of_the_container(
         ({"ExitCode": 0, "FinishedAt": "1970-01-01T00:00:01Z"}, (0, 1)),
         ({"ExitCode": 128, "FinishedAt": "0001-01-01T00:00:00Z"}, (None, None)),
     ],
-    ids=["container_state", "ended in a whole second", "never started"],
+    ids=["exited", "exited in a whole second", "never started"],
 )
 def test_exit_status_has_seconds_since_the_epoch(
     engine: Any, container_state: dict[str, Any], expected: tuple[int | None, int | None]

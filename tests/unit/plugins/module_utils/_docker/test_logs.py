@@ -137,7 +137,7 @@ def test_file_above_the_size_limit_is_not_read() -> None:
         (APIError("500", None, "no space left."), "no space left"),
         (ConnectionError("reset"), "reset"),
     ],
-    ids=["cut", "raised", "lost"],
+    ids=["truncated", "rejected", "lost"],
 )
 def test_file_read_error_is_one_sentence(archive: bytes | Exception, reason: str) -> None:
     with pytest.raises(LogReadError) as raised:

@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.processes 
 
 def run_daemonized(tmp_path: Path, act: Callable[[], str]) -> str:
     """Run a function in a detached process, which holds a lock until it has finished, and return the result."""
-    lock, output = tmp_path / "lock", tmp_path / "said"
+    lock, output = tmp_path / "lock", tmp_path / "output"
     handle = os.open(lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(handle, fcntl.LOCK_EX)
 

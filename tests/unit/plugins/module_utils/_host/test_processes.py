@@ -17,7 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.processes 
     process_start_time,
 )
 
-NOBODY = 2**22 + 1
+MISSING_PID = 2**22 + 1
 
 
 def test_parent_start_time_and_environment_of_a_process_are_read() -> None:
@@ -40,8 +40,8 @@ def test_dead_or_missing_process_has_no_start_time() -> None:
         with pytest.raises(ProcessLookupError):
             process_start_time(process.pid)
     with pytest.raises(ProcessLookupError):
-        process_start_time(NOBODY)
-    assert process_environment(NOBODY) == {}
+        process_start_time(MISSING_PID)
+    assert process_environment(MISSING_PID) == {}
 
 
 def test_boot_id_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
