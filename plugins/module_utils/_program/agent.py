@@ -12,8 +12,8 @@ from typing import Any
 from .._docker.client import connect
 from .._host.store import Store
 from .._model.errors import EXPECTED, reason
-from .._session.survey import AgentSettings, FactsQuery
-from .._session.survey import collect_facts as survey_agent
+from .._session.facts import AgentSettings, FactsQuery
+from .._session.facts import collect_facts as survey_agent
 
 
 def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:

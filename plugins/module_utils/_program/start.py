@@ -26,7 +26,7 @@ from .._session.check import CheckFailedError, check_and_commit
 from .._session.claim import ClaimRefusedError, ClaimRequest, claim
 from .._session.command import start_command
 from .._session.contents import RenderedFiles
-from .._session.survey import AgentSettings
+from .._session.facts import AgentSettings
 
 if TYPE_CHECKING:
     import docker

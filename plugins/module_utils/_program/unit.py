@@ -19,7 +19,7 @@ from .._firewall.sync import sync_ruleset
 from .._firewall.trial import roll_back
 from .._host.store import Store
 from .._model.errors import EXPECTED, reason
-from .._session.restore import restore
+from .._session.reconcile import restore
 
 if TYPE_CHECKING:
     import docker

@@ -24,9 +24,9 @@ from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
 from .claim import renew_claim, require_claim
 from .contents import RenderedFiles, desired_slice
+from .facts import read_host
 from .links import plan_interfaces, plan_links
 from .readiness import await_ready
-from .survey import read_host
 
 CHECK_SECONDS = 60
 """Seconds that a claim lasts at least once the containers have started: the session is proven then."""

@@ -20,8 +20,8 @@ from .._model.plan import Kernel, SessionPlan
 from .._model.session import ALL
 from .._network.reachability import PeerTarget, ProbeSource, Reachability, check_reachability
 from .claim import require_claim
-from .logins import check_logins, passes
-from .survey import container_states
+from .facts import container_states
+from .ssh_check import check_logins, passes
 
 CHAIN = 4
 """How many logins follow one another in one command: the engine needs longer for a command than sshd for a login."""

@@ -30,9 +30,9 @@ from .._model.network import Network
 from .._model.plan import Kernel, SessionPlan
 from .._model.quantity import format_slots
 from .._wireguard.peers import sync_wireguard_peers
+from .facts import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 from .pinning import pin_containers
 from .remove import remove_slice
-from .survey import AgentSettings, FactsQuery, active_sessions, collect_facts, cpu_load
 
 
 class ClaimRefusedError(ClusterError):

@@ -23,7 +23,7 @@ from .._model.environment import REDERIVED_VARIABLES, derived_variables, environ
 from .._model.held_session import PublicKeys
 from .._model.plan import Kernel, SessionPlan
 from .._model.session import SSH_PORT
-from .survey import HostCapabilities
+from .facts import HostCapabilities
 
 
 def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> str:

@@ -18,7 +18,7 @@ from .._host.store import LocalSession
 from .._model.plain_data import to_plain
 from .._model.plan import Kernel
 from .._model.session import MAIN1, App
-from .survey import container_states
+from .facts import container_states
 
 # Where an app writes to, in main1.
 APP_LOG = "/var/log/backendai/{name}.log"

@@ -13,9 +13,9 @@ from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.store import LocalSession, Store
 from .._model.plain_data import to_plain
+from .connectivity import pairs_of
 from .drift import drift_of
-from .pairs import pairs_of
-from .survey import container_states
+from .facts import container_states
 
 
 def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalSession]:

@@ -16,12 +16,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.plan impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply, check, claim
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
-from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     AgentSettings,
     FactsQuery,
     collect_facts,
 )
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import parse_pools

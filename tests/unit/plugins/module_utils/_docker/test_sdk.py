@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
 from tests.unit.builders import REPOSITORY
 
-RESTORE = "ansible_collections.backendai.cluster.plugins.module_utils._session.restore"
+RESTORE = "ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile"
 
 
 def test_reconciliation_does_not_import_the_sdk() -> None:

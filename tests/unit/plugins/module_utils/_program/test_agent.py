@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings, FactsQuery
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
 from tests.unit.builders import IMAGE, agent_facts
 from tests.unit.phases import NOWHERE, result_of
 

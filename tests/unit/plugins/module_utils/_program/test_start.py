@@ -22,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
     ClaimResult,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
 from tests.unit.phases import NOWHERE, failure_of, reply_of, result_of
 

@@ -29,8 +29,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.apply i
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities
 from tests.unit.builders import GIB, IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel

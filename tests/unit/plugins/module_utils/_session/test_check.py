@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.check i
     findings,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import LoginReport
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 

@@ -25,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
     ContainerNameConflictError,
     claim,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings, FactsQuery
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
 from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, plan
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"

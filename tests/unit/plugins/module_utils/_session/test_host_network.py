@@ -20,8 +20,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
     claim,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import AgentSettings
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._session import survey as host_resources
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities, read_host
+from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as host_resources
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities, read_host
 
 
 def test_an_agent_is_asked_for_its_limits_its_gpus_and_its_nodes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.command import start_command, wait_for_end
 from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, desired_slice
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import ReapResult, reap
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel

@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_slice
-from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import restore
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device as wireguard
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import (
     DeviceStep,

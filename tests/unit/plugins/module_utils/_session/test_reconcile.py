@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
 from ansible_collections.backendai.cluster.plugins.module_utils._session import links
-from ansible_collections.backendai.cluster.plugins.module_utils._session.restore import restore
+from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.engine import Engine
 from tests.unit.kernel import Kernel

@@ -19,8 +19,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
-from ansible_collections.backendai.cluster.plugins.module_utils._session import survey as surveying
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import (
+from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import (
     AgentSettings,
     FactsQuery,
     active_sessions,

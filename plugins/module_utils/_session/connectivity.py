@@ -19,7 +19,7 @@ from .._model.plan import Kernel
 from .._network.latency import latencies
 from .._network.reachability import ProbeSource, Reachability, check_reachability
 from .check import targets_of
-from .logins import LoginReport, check_logins
+from .ssh_check import LoginReport, check_logins
 
 Pair = tuple[str, str]
 

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._session import logins
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import LoginReport, check_logins, passes
+from ansible_collections.backendai.cluster.plugins.module_utils._session import ssh_check
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import (
+    LoginReport,
+    check_logins,
+    passes,
+)
 
 ENGINE: Any = None
 BUSYBOX = "/opt/backendai/bin/busybox"
@@ -31,7 +35,7 @@ esac
 
 def told(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> LoginReport:
     """Return what is made of what a container prints."""
-    monkeypatch.setattr(logins, "run_as_work", lambda _client, _container, _line: printed)
+    monkeypatch.setattr(ssh_check, "run_as_work", lambda _client, _container, _line: printed)
     return check_logins(ENGINE, "backendai-x-main1", list(peers))
 
 
@@ -65,14 +69,14 @@ def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
 ) -> None:
     (tmp_path / "ssh").write_text(CLIENT)
     (tmp_path / "ssh").chmod(0o755)
-    monkeypatch.setattr(logins, "_SCRIPT", logins._SCRIPT.replace("/opt/backendai/bin/busybox ", ""))
+    monkeypatch.setattr(ssh_check, "_SCRIPT", ssh_check._SCRIPT.replace("/opt/backendai/bin/busybox ", ""))
 
     def here(_client: Any, _container: str, line: str) -> str:
         words = ["sh", *shlex.split(line)[2:]]
         environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
         return subprocess.run(words, capture_output=True, text=True, check=True, env=environment, cwd="/").stdout
 
-    monkeypatch.setattr(logins, "run_as_work", here)
+    monkeypatch.setattr(ssh_check, "run_as_work", here)
     peers = [f"sub{number}" for number in range(1, 10)]
     said = check_logins(ENGINE, "backendai-x-main1", peers)
     assert said.failures == {"sub9": "* no"}
@@ -85,10 +89,10 @@ def test_chain_of_logins_passes_where_the_last_one_answers(
 ) -> None:
     def here(_client: Any, container: str, line: str) -> str:
         words = shlex.split(line)
-        options = shlex.split(logins.SSH)
+        options = shlex.split(ssh_check.SSH)
         assert container == "backendai-x-main1"
         assert words == [BUSYBOX, "timeout", "10", *options, "sub1", *options, "sub2", BUSYBOX, "hostname"]
         return printed
 
-    monkeypatch.setattr(logins, "run_as_work", here)
+    monkeypatch.setattr(ssh_check, "run_as_work", here)
     assert passes(ENGINE, "backendai-x-main1", ["sub1", "sub2"]) is well

@@ -12,9 +12,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.reachab
     ProbeSource,
     Reachability,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session import pairs
-from ansible_collections.backendai.cluster.plugins.module_utils._session.logins import LoginReport
-from ansible_collections.backendai.cluster.plugins.module_utils._session.pairs import pairs_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session import connectivity
+from ansible_collections.backendai.cluster.plugins.module_utils._session.connectivity import pairs_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
 from tests.unit.builders import held, plan
 
 ENGINE: Any = None
@@ -56,7 +56,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Return what stands between the containers."""
     made = World()
     for name in ("check_reachability", "latencies", "check_logins"):
-        monkeypatch.setattr(pairs, name, getattr(made, name))
+        monkeypatch.setattr(connectivity, name, getattr(made, name))
     return made
 
 
@@ -130,7 +130,7 @@ def test_a_container_that_cannot_be_asked_knows_no_name_and_logs_in_nowhere(
     def refuse(*_asked: Any) -> LoginReport:
         raise APIError("409", explanation="container\nis paused")
 
-    monkeypatch.setattr(pairs, "check_logins", refuse)
+    monkeypatch.setattr(connectivity, "check_logins", refuse)
     assert world.met == WELL
     assert pairs_of(ENGINE, held(MADE), {"sub1": 102}, 3)[0] == pair(
         "sub1", "main1", name=False, ssh=False, ssh_error="container is paused"
