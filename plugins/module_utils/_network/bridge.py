@@ -29,42 +29,44 @@ def desired_bridge(plan: SessionPlan) -> Bridge | None:
     return Bridge(network.bridge, network.mtu) if network and network.bridge else None
 
 
-def plan_bridge(wanted: Bridge, look: LinkState) -> list[LinkOperation]:
+def plan_bridge(desired: Bridge, state: LinkState) -> list[LinkOperation]:
     """Return what must change for a bridge to be as wanted.
 
     An address on it, be it one that IPv6 makes by itself, would be a door between the session and its agent.
     """
-    name, subject = wanted.name, f"bridge {wanted.name}"
-    link = look.links.get(name)
+    name, subject = desired.name, f"bridge {desired.name}"
+    link = state.links.get(name)
     if link is None:
-        change = Change(subject, None, f"mtu {wanted.mtu}")
-        lines = (f"link add {name} mtu {wanted.mtu} type bridge", f"link set dev {name} addrgenmode none up")
+        change = Change(subject, None, f"mtu {desired.mtu}")
+        lines = (f"link add {name} mtu {desired.mtu} type bridge", f"link set dev {name} addrgenmode none up")
         return [LinkOperation(change, lines)]
     steps = []
     if link.get("inet6_addr_gen_mode") != "none":
         change = Change(subject, f"IPv6 addresses {link.get('inet6_addr_gen_mode')}", "IPv6 addresses none")
         steps.append(LinkOperation(change, (f"link set dev {name} addrgenmode none",)))
-    steps += [_without(f"{entry['local']}/{entry['prefixlen']}", name) for entry in look.addresses.get(name, [])]
-    if link["mtu"] < wanted.mtu:
-        change = Change(subject, f"mtu {link['mtu']}", f"mtu {wanted.mtu}")
-        steps.append(LinkOperation(change, (f"link set dev {name} mtu {wanted.mtu}",)))
+    steps += [
+        _delete_address(f"{entry['local']}/{entry['prefixlen']}", name) for entry in state.addresses.get(name, [])
+    ]
+    if link["mtu"] < desired.mtu:
+        change = Change(subject, f"mtu {link['mtu']}", f"mtu {desired.mtu}")
+        steps.append(LinkOperation(change, (f"link set dev {name} mtu {desired.mtu}",)))
     if "UP" not in link["flags"]:
         steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {name} up",)))
     return steps
 
 
-def plan_filtering(name: str, look: LinkState) -> list[LinkOperation]:
+def plan_filtering(name: str, state: LinkState) -> list[LinkOperation]:
     """Return what must change for frames between ports of a bridge to pass the firewall; nothing where it is not there.
 
     The kernel filters them when the bridge's own switch is on or the host's (``bridge-nf-call-iptables``): others turn
     the host's on and off.
     """
-    link = look.links.get(name)
+    link = state.links.get(name)
     data = link.get("linkinfo", {}).get("info_data", {}) if link else {}
     if link is None or (data.get("nf_call_iptables") and data.get("nf_call_ip6tables")):
         return []
     return [LinkOperation(Change(f"bridge {name}", "frames not filtered", "filtered"), (_FILTERING.format(name=name),))]
 
 
-def _without(address: str, name: str) -> LinkOperation:
+def _delete_address(address: str, name: str) -> LinkOperation:
     return LinkOperation(Change(f"address {address} on {name}", "there", None), (f"addr del {address} dev {name}",))

@@ -43,10 +43,10 @@ def find_underlay(address: str) -> Underlay | None:
     ``None``: no interface has it.
     """
     links = show("ip", "-j", "addr", "show")
-    wanted = address or _default_source(links) or _connection_address()
+    underlay_address = address or _default_source(links) or _connection_address()
     for link in links:
-        if any(entry.get("local") == wanted for entry in link["addr_info"]):
-            return Underlay(wanted, link["ifname"], link["mtu"], _mac(link))
+        if any(entry.get("local") == underlay_address for entry in link["addr_info"]):
+            return Underlay(underlay_address, link["ifname"], link["mtu"], _mac(link))
     return None
 
 
@@ -73,18 +73,18 @@ def external_interfaces() -> list[str]:
     out of this host.
     """
     links = show("ip", "-j", "-d", "addr", "show")
-    out = {link["master"] for link in links if "master" in link and _kind(link) not in _PORTS_INSIDE}
+    external_bridges = {link["master"] for link in links if "master" in link and _link_kind(link) not in _PORTS_INSIDE}
     routes = [route for family in ("-4", "-6") for route in show("ip", "-j", family, "route", "show")]
-    leading = {route["dev"] for route in routes if "dev" in route and ("gateway" in route or "via" in route)}
+    routed = {route["dev"] for route in routes if "dev" in route and ("gateway" in route or "via" in route)}
     return sorted(
         link["ifname"]
         for link in links
-        if any(one["scope"] == "global" for one in link["addr_info"]) and link["ifname"] != "lo"
-        if link["ifname"] in leading | out or _kind(link) != "bridge"
+        if any(entry["scope"] == "global" for entry in link["addr_info"]) and link["ifname"] != "lo"
+        if link["ifname"] in routed | external_bridges or _link_kind(link) != "bridge"
     )
 
 
-def _kind(link: dict[str, Any]) -> str:
+def _link_kind(link: dict[str, Any]) -> str:
     """Return of which kind a virtual link is; empty for hardware."""
     return str(link.get("linkinfo", {}).get("info_kind", ""))
 
@@ -99,14 +99,14 @@ def udp_ports() -> dict[int, str]:
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
     port_of = {link["ifname"]: link["linkinfo"]["info_data"].get("port") for link in links}
     ours = {port for name, port in port_of.items() if name.startswith(VXLAN_PREFIX)}
-    open_ports = {one.port for one in sockets("udp")}
+    open_ports = {entry.port for entry in sockets("udp")}
     foreign = {port: f"the link {name}" for name, port in port_of.items() if not name.startswith(VXLAN_PREFIX)}
     return {**dict.fromkeys(open_ports - ours, "another program"), **foreign}
 
 
 def tcp_ports() -> set[int]:
     """Return the TCP ports that somebody listens at on this host."""
-    return {one.port for one in sockets("tcp") if one.listening}
+    return {entry.port for entry in sockets("tcp") if entry.listening}
 
 
 def on_link(address: str) -> bool:
@@ -142,9 +142,9 @@ def ssh_connection() -> str:
 
     What changes the user, such as sudo, does not hand the variable on: then a process above this one has it.
     """
-    found, pid = os.environ.get(_VARIABLE, ""), os.getpid()
+    value, pid = os.environ.get(_VARIABLE, ""), os.getpid()
     with contextlib.suppress(OSError):
-        while not found and pid > 1:
+        while not value and pid > 1:
             pid = parent_pid(pid)
-            found = process_environment(pid).get(_VARIABLE, "")
-    return found
+            value = process_environment(pid).get(_VARIABLE, "")
+    return value

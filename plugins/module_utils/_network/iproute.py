@@ -68,13 +68,15 @@ def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
     With ``pid``, it is asked for in the network namespace of that process. Raises :class:`NetworkError`, and of its
     kind :class:`ProcessExitedError` where that process has ended.
     """
-    done = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
-    if done.returncode:
-        if "does not exist" in done.stderr or "Cannot find device" in done.stderr:
+    result = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
+    if result.returncode:
+        if "does not exist" in result.stderr or "Cannot find device" in result.stderr:
             return []
-        wrong = ProcessExitedError if pid is not None and not os.path.exists(f"/proc/{pid}/ns/net") else NetworkError
-        raise wrong(f"{' '.join(command)}: {done.stderr.strip()}")
-    return [entry for entry in json.loads(done.stdout or "[]") if entry]
+        error_class = (
+            ProcessExitedError if pid is not None and not os.path.exists(f"/proc/{pid}/ns/net") else NetworkError
+        )
+        raise error_class(f"{' '.join(command)}: {result.stderr.strip()}")
+    return [entry for entry in json.loads(result.stdout or "[]") if entry]
 
 
 def apply_operations(steps: Iterable[LinkOperation]) -> None:
@@ -94,16 +96,16 @@ def _batch(tool: str, lines: Sequence[str], pid: int | None = None) -> None:
         return
     text = "".join(f"{line}\n" for line in lines)
     command = [*_enter(pid), tool, "-batch", "-"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NetworkError(f"{tool} -batch: {one_line(done.stderr)}")
+    result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise NetworkError(f"{tool} -batch: {one_line(result.stderr)}")
 
 
 def _group_by(key: str, entries: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
-        found.setdefault(entry[key], []).append(entry)
-    return found
+        groups.setdefault(entry[key], []).append(entry)
+    return groups
 
 
 def _enter(pid: int | None) -> list[str]:

@@ -27,33 +27,33 @@ def latencies(pairs: Iterable[tuple[ProbeSource, PeerTarget]]) -> dict[tuple[str
 
     The keys are the hostnames of source and target; pairs without an echo are not there.
     """
-    found = {}
+    best = {}
     for source, target in pairs:
         with contextlib.suppress(OSError), network_namespace(source.pid):
-            taken = _round_trips(target.address)
-            if taken:
-                found[source.hostname, target.hostname] = round(min(taken) * 1000, 3)
-    return found
+            durations = _round_trips(target.address)
+            if durations:
+                best[source.hostname, target.hostname] = round(min(durations) * 1000, 3)
+    return best
 
 
 def _round_trips(address: str) -> list[float]:
     """Return how long those echoes took that came back, in seconds; after one that does not, no other is sent."""
     taken: list[float] = []
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as opened:
-        opened.connect((address, 0))
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
+        sock.connect((address, 0))
         for sequence in range(2, 2 + ECHOES):
-            began = time.perf_counter()
-            opened.send(echo_request(PAYLOAD, sequence))
-            if not _answered(opened, sequence, began + ECHO_TIMEOUT):
+            started = time.perf_counter()
+            sock.send(echo_request(PAYLOAD, sequence))
+            if not _answered(sock, sequence, started + ECHO_TIMEOUT):
                 break
-            taken.append(time.perf_counter() - began)
+            taken.append(time.perf_counter() - started)
     return taken
 
 
-def _answered(opened: socket.socket, sequence: int, until: float) -> bool:
-    left = until - time.perf_counter()
-    while left > 0 and select.select([opened], [], [], left)[0]:
-        if is_reply(opened.recv(65536), sequence):
+def _answered(sock: socket.socket, sequence: int, until: float) -> bool:
+    remaining = until - time.perf_counter()
+    while remaining > 0 and select.select([sock], [], [], remaining)[0]:
+        if is_reply(sock.recv(65536), sequence):
             return True
-        left = until - time.perf_counter()
+        remaining = until - time.perf_counter()
     return False

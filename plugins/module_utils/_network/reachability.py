@@ -75,7 +75,7 @@ class _Probe:
         self.socket = None
 
     @property
-    def taken(self) -> bool:
+    def connected(self) -> bool:
         """Whether the target has taken the connection."""
         if not self.socket or not self.over_tcp:
             return False
@@ -104,10 +104,13 @@ def check_reachability(
             time.sleep(RETRY_SECONDS)
     for probe in missing:
         probe.close()
-    lost = {(one.source, one.target, one.over_tcp) for one in missing}
+    failed = {(probe.source, probe.target, probe.over_tcp) for probe in missing}
     return [
         Reachability(
-            source.hostname, target.hostname, (source, target, True) not in lost, (source, target, False) not in lost
+            source.hostname,
+            target.hostname,
+            (source, target, True) not in failed,
+            (source, target, False) not in failed,
         )
         for source, target in pairs
     ]
@@ -116,12 +119,12 @@ def check_reachability(
 @contextlib.contextmanager
 def network_namespace(pid: int) -> Iterator[None]:
     """Be in the network namespace of a process for a while; only the calling thread moves."""
-    with open("/proc/self/ns/net") as home, open(f"/proc/{pid}/ns/net") as there:
-        _setns(there.fileno())
+    with open("/proc/self/ns/net") as original, open(f"/proc/{pid}/ns/net") as namespace:
+        _setns(namespace.fileno())
         try:
             yield
         finally:
-            _setns(home.fileno())
+            _setns(original.fileno())
 
 
 def _setns(namespace: int) -> None:
@@ -132,47 +135,47 @@ def _setns(namespace: int) -> None:
 
 def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
     """Try every pair once and return those that were not seen, with the connections that were taken."""
-    waiting = selectors.DefaultSelector()
+    selector = selectors.DefaultSelector()
     closed = [probe for probe in probes if not probe.socket]
     for source in {probe.source.hostname: probe.source for probe in closed}.values():
         with contextlib.suppress(OSError), network_namespace(source.pid):
-            for probe in (one for one in closed if one.source.hostname == source.hostname):
+            for probe in (probe for probe in closed if probe.source.hostname == source.hostname):
                 _open(probe, mtu)
     for probe in probes:
         if probe.socket:
-            waiting.register(probe.socket, selectors.EVENT_READ, probe)
-    seen: set[_Probe] = set()
+            selector.register(probe.socket, selectors.EVENT_READ, probe)
+    succeeded: set[_Probe] = set()
     until = time.monotonic() + seconds
-    while waiting.get_map() and time.monotonic() < until:
-        for key, _events in waiting.select(until - time.monotonic()):
-            answered = _answered(key.data)
+    while selector.get_map() and time.monotonic() < until:
+        for key, _events in selector.select(until - time.monotonic()):
+            answered = _read_answer(key.data)
             if answered is not None:
-                waiting.unregister(key.fileobj)
+                selector.unregister(key.fileobj)
                 key.data.close()
-                seen |= {key.data} if answered else set()
-    waiting.close()
+                succeeded |= {key.data} if answered else set()
+    selector.close()
     for probe in probes:
-        if not probe.taken:
+        if not probe.connected:
             probe.close()
-    return [probe for probe in probes if probe not in seen]
+    return [probe for probe in probes if probe not in succeeded]
 
 
 def _open(probe: _Probe, mtu: int) -> None:
     if probe.over_tcp:
-        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        opened.setblocking(False)
-        opened.connect_ex((probe.target.address, probe.target.port))
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.connect_ex((probe.target.address, probe.target.port))
     else:
-        opened = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
-        opened.setblocking(False)
-        opened.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
-        opened.connect((probe.target.address, 0))
+        sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        sock.connect((probe.target.address, 0))
         with contextlib.suppress(OSError):
-            opened.send(echo_request(mtu - ICMP_AND_IP_HEADERS))
-    probe.socket = opened
+            sock.send(echo_request(mtu - ICMP_AND_IP_HEADERS))
+    probe.socket = sock
 
 
-def _answered(probe: _Probe) -> bool | None:
+def _read_answer(probe: _Probe) -> bool | None:
     """Return whether the answer came; ``None`` while something else did, ``False`` when it never will."""
     try:
         received = probe.socket.recv(65536) if probe.socket else b""

@@ -42,27 +42,27 @@ class Ports:
     lost: dict[str, str]
 
 
-def plan_ports(wanted: Iterable[VethInterface]) -> Ports:
+def plan_ports(desired: Iterable[VethInterface]) -> Ports:
     """Return what must change for containers to be plugged in as wanted; one that has ended meanwhile needs nothing."""
-    listed = list(wanted)
-    inside = {pid: _inside(pid) for pid in dict.fromkeys(one.pid for one in listed)}
-    outside = {link["ifindex"]: link for link in show("ip", "-j", "link", "show")} if listed else {}
+    listed = list(desired)
+    container_links = {pid: _container_links(pid) for pid in dict.fromkeys(veth.pid for veth in listed)}
+    host_links = {link["ifindex"]: link for link in show("ip", "-j", "link", "show")} if listed else {}
     steps: list[LinkOperation] = []
     lost: dict[str, str] = {}
-    for port in listed:
-        links = inside[port.pid]
+    for veth in listed:
+        links = container_links[veth.pid]
         if links is None:
             continue
-        link = links.get(port.interface)
-        peer = outside.get(link.get("link_index")) if link else None
+        link = links.get(veth.interface)
+        peer = host_links.get(link.get("link_index")) if link else None
         if link is None or peer is None:
-            lost[port.hostname] = port.interface
+            lost[veth.hostname] = veth.interface
         else:
-            steps += [*_repair_container_end(port, link), *_repair_host_end(port, peer)]
+            steps += [*_repair_container_end(veth, link), *_repair_host_end(veth, peer)]
     return Ports(steps, lost)
 
 
-def _inside(pid: int) -> dict[str, dict[str, Any]] | None:
+def _container_links(pid: int) -> dict[str, dict[str, Any]] | None:
     """Return the interfaces that a container has, by name; ``None`` where it has ended meanwhile."""
     try:
         return {link["ifname"]: link for link in show("ip", "-j", "addr", "show", pid=pid)}
@@ -70,34 +70,34 @@ def _inside(pid: int) -> dict[str, dict[str, Any]] | None:
         return None
 
 
-def _repair_container_end(port: VethInterface, link: Mapping[str, Any]) -> list[LinkOperation]:
-    subject, name = f"{port.interface} of {port.hostname}", port.interface
+def _repair_container_end(veth: VethInterface, link: Mapping[str, Any]) -> list[LinkOperation]:
+    subject, name = f"{veth.interface} of {veth.hostname}", veth.interface
     steps = []
-    if port.mtu is not None and link["mtu"] != port.mtu:
-        change = Change(subject, f"mtu {link['mtu']}", f"mtu {port.mtu}")
-        steps.append(LinkOperation(change, (f"link set dev {name} mtu {port.mtu}",), pid=port.pid))
-    if port.mac is not None and link["address"] != port.mac:
-        change = Change(subject, f"mac {link['address']}", f"mac {port.mac}")
-        steps.append(LinkOperation(change, (f"link set dev {name} address {port.mac}",), pid=port.pid))
+    if veth.mtu is not None and link["mtu"] != veth.mtu:
+        change = Change(subject, f"mtu {link['mtu']}", f"mtu {veth.mtu}")
+        steps.append(LinkOperation(change, (f"link set dev {name} mtu {veth.mtu}",), pid=veth.pid))
+    if veth.mac is not None and link["address"] != veth.mac:
+        change = Change(subject, f"mac {link['address']}", f"mac {veth.mac}")
+        steps.append(LinkOperation(change, (f"link set dev {name} address {veth.mac}",), pid=veth.pid))
     if "UP" not in link["flags"]:
-        steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {name} up",), pid=port.pid))
-    there = [f"{one['local']}/{one['prefixlen']}" for one in link["addr_info"] if one["family"] == "inet"]
-    if port.address is not None and there != [port.address]:
-        change = Change(subject, f"address {', '.join(there) or 'none'}", f"address {port.address}")
-        lines = (f"addr flush dev {name} scope global", f"addr add {port.address} brd + dev {name}")
-        steps.append(LinkOperation(change, lines, pid=port.pid))
+        steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {name} up",), pid=veth.pid))
+    addresses = [f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"]
+    if veth.address is not None and addresses != [veth.address]:
+        change = Change(subject, f"address {', '.join(addresses) or 'none'}", f"address {veth.address}")
+        lines = (f"addr flush dev {name} scope global", f"addr add {veth.address} brd + dev {name}")
+        steps.append(LinkOperation(change, lines, pid=veth.pid))
     return steps
 
 
-def _repair_host_end(port: VethInterface, peer: Mapping[str, Any]) -> list[LinkOperation]:
-    subject, name = f"port of {port.hostname} on {port.bridge}", peer["ifname"]
+def _repair_host_end(veth: VethInterface, peer: Mapping[str, Any]) -> list[LinkOperation]:
+    subject, name = f"port of {veth.hostname} on {veth.bridge}", peer["ifname"]
     steps = []
-    if peer.get("master") != port.bridge:
+    if peer.get("master") != veth.bridge:
         change = Change(subject, f"on {peer['master']}" if "master" in peer else "detached", "attached")
-        steps.append(LinkOperation(change, (f"link set dev {name} master {port.bridge}",)))
-    if port.mtu is not None and peer["mtu"] != port.mtu:
-        change = Change(subject, f"mtu {peer['mtu']}", f"mtu {port.mtu}")
-        steps.append(LinkOperation(change, (f"link set dev {name} mtu {port.mtu}",)))
+        steps.append(LinkOperation(change, (f"link set dev {name} master {veth.bridge}",)))
+    if veth.mtu is not None and peer["mtu"] != veth.mtu:
+        change = Change(subject, f"mtu {peer['mtu']}", f"mtu {veth.mtu}")
+        steps.append(LinkOperation(change, (f"link set dev {name} mtu {veth.mtu}",)))
     if "UP" not in peer["flags"]:
         steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {name} up",)))
     return steps

@@ -61,18 +61,18 @@ def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
     )
 
 
-def plan_vxlan(wanted: Vxlan, look: LinkState) -> list[LinkOperation]:
+def plan_vxlan(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
     """Return what must change for a link to be as wanted."""
-    link = look.links.get(wanted.name)
-    why = _why_recreate(wanted, link) if link else "missing"
-    if why:
-        remove = [f"link del dev {wanted.name}"] if link else []
-        before = why if link else None
-        entries = [_add_peer(wanted.name, peer) for peer in wanted.peers]
-        change = Change(f"link {wanted.name}", before, _describe(wanted))
-        ip_lines = (*remove, *_create(wanted), *(ip for ip, _bridge in entries))
+    link = state.links.get(desired.name)
+    reason = _why_recreate(desired, link) if link else "missing"
+    if reason:
+        remove = [f"link del dev {desired.name}"] if link else []
+        before = reason if link else None
+        entries = [_add_peer(desired.name, peer) for peer in desired.peers]
+        change = Change(f"link {desired.name}", before, _describe(desired))
+        ip_lines = (*remove, *_create_lines(desired), *(ip for ip, _bridge in entries))
         return [LinkOperation(change, ip_lines, tuple(bridge for _ip, bridge in entries))]
-    return [*_adjustments(wanted, link or {}), *_entries(wanted, look)]
+    return [*_plan_adjustments(desired, link or {}), *_plan_entries(desired, state)]
 
 
 def remove_link(name: str) -> None:
@@ -81,66 +81,68 @@ def remove_link(name: str) -> None:
         apply_operations([LinkOperation(Change(f"link {name}", "there", None), (f"link del dev {name}",))])
 
 
-def _create(wanted: Vxlan) -> list[str]:
-    settings = f"id {wanted.vni} local {wanted.local} dstport {wanted.port} nolearning proxy"
+def _create_lines(desired: Vxlan) -> list[str]:
+    settings = f"id {desired.vni} local {desired.local} dstport {desired.port} nolearning proxy"
     return [
-        f"link add {wanted.name} mtu {wanted.mtu} type vxlan {settings}",
+        f"link add {desired.name} mtu {desired.mtu} type vxlan {settings}",
         # No address of its own: an fe80:: address on a port would be a door into the session's network.
-        f"link set dev {wanted.name} addrgenmode none master {wanted.bridge}",
-        f"link set dev {wanted.name} up",
+        f"link set dev {desired.name} addrgenmode none master {desired.bridge}",
+        f"link set dev {desired.name} up",
     ]
 
 
-def _why_recreate(wanted: Vxlan, link: dict[str, Any]) -> str:
+def _why_recreate(desired: Vxlan, link: dict[str, Any]) -> str:
     """Return what of the link cannot be changed in place and is wrong; empty when all of it is right."""
     data = link.get("linkinfo", {}).get("info_data", {})
     local = data.get("local") or data.get("local6")
-    seen = (data.get("id"), local, data.get("port"), data.get("learning", False), data.get("proxy", False))
-    right = (wanted.vni, wanted.local, wanted.port, False, True)
+    actual = (data.get("id"), local, data.get("port"), data.get("learning", False), data.get("proxy", False))
+    expected = (desired.vni, desired.local, desired.port, False, True)
     names = ("vni", "local address", "port", "learning", "proxy")
-    return ", ".join(f"{name} {is_now}" for name, is_now, should in zip(names, seen, right) if is_now != should)
+    return ", ".join(
+        f"{name} {value}" for name, value, expected_value in zip(names, actual, expected) if value != expected_value
+    )
 
 
-def _adjustments(wanted: Vxlan, link: dict[str, Any]) -> list[LinkOperation]:
-    subject = f"link {wanted.name}"
-    found: list[LinkOperation] = []
-    if link.get("mtu") != wanted.mtu:
-        change = Change(subject, f"mtu {link.get('mtu')}", f"mtu {wanted.mtu}")
-        found.append(LinkOperation(change, (f"link set dev {wanted.name} mtu {wanted.mtu}",)))
-    if link.get("master") != wanted.bridge:
-        change = Change(subject, f"bridge {link.get('master')}", f"bridge {wanted.bridge}")
-        found.append(LinkOperation(change, (f"link set dev {wanted.name} master {wanted.bridge}",)))
+def _plan_adjustments(desired: Vxlan, link: dict[str, Any]) -> list[LinkOperation]:
+    subject = f"link {desired.name}"
+    steps: list[LinkOperation] = []
+    if link.get("mtu") != desired.mtu:
+        change = Change(subject, f"mtu {link.get('mtu')}", f"mtu {desired.mtu}")
+        steps.append(LinkOperation(change, (f"link set dev {desired.name} mtu {desired.mtu}",)))
+    if link.get("master") != desired.bridge:
+        change = Change(subject, f"bridge {link.get('master')}", f"bridge {desired.bridge}")
+        steps.append(LinkOperation(change, (f"link set dev {desired.name} master {desired.bridge}",)))
     if "UP" not in link.get("flags", []):
-        found.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {wanted.name} up",)))
-    return found
+        steps.append(LinkOperation(Change(subject, "down", "up"), (f"link set dev {desired.name} up",)))
+    return steps
 
 
-def _entries(wanted: Vxlan, look: LinkState) -> list[LinkOperation]:
+def _plan_entries(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
     """Return the forwarding and neighbour entries that are missing, wrong or not in the plan."""
-    name = wanted.name
-    forwarding = {(entry["mac"], _destination(entry)) for entry in look.forwarding.get(name, []) if "dst" in entry}
-    neighbours = {(entry["dst"], entry.get("lladdr", "")) for entry in look.neighbours.get(name, [])}
-    found: list[LinkOperation] = []
-    for mac, underlay in sorted(forwarding - {(peer.mac, peer.underlay) for peer in wanted.peers}):
+    name = desired.name
+    forwarding = {(entry["mac"], _destination(entry)) for entry in state.forwarding.get(name, []) if "dst" in entry}
+    neighbours = {(entry["dst"], entry.get("lladdr", "")) for entry in state.neighbours.get(name, [])}
+    steps: list[LinkOperation] = []
+    for mac, underlay in sorted(forwarding - {(peer.mac, peer.underlay) for peer in desired.peers}):
         change = Change(f"forwarding entry {mac} on {name}", f"to {underlay}", None)
-        found.append(LinkOperation(change, bridge=(f"fdb del {mac} dev {name} dst {underlay}",)))
-    for address, mac in sorted(neighbours - {(peer.address, peer.mac) for peer in wanted.peers}):
+        steps.append(LinkOperation(change, bridge=(f"fdb del {mac} dev {name} dst {underlay}",)))
+    for address, mac in sorted(neighbours - {(peer.address, peer.mac) for peer in desired.peers}):
         change = Change(f"neighbour {address} on {name}", mac, None)
-        found.append(LinkOperation(change, (f"neigh del {address} dev {name}",)))
-    for peer in wanted.peers:
+        steps.append(LinkOperation(change, (f"neigh del {address} dev {name}",)))
+    for peer in desired.peers:
         ip_line, bridge_line = _add_peer(name, peer)
         if (peer.mac, peer.underlay) not in forwarding:
             change = Change(f"forwarding entry {peer.mac} on {name}", None, f"to {peer.underlay}")
-            found.append(LinkOperation(change, bridge=(bridge_line,)))
+            steps.append(LinkOperation(change, bridge=(bridge_line,)))
         if (peer.address, peer.mac) not in neighbours:
-            found.append(LinkOperation(Change(f"neighbour {peer.address} on {name}", None, peer.mac), (ip_line,)))
-    return found
+            steps.append(LinkOperation(Change(f"neighbour {peer.address} on {name}", None, peer.mac), (ip_line,)))
+    return steps
 
 
 def _destination(entry: dict[str, Any]) -> str:
     """Return where a forwarding entry sends to; a port, an identifier or a link of its own makes it another place."""
-    own = [f"{key} {entry[key]}" for key in ("port", "vni", "via") if key in entry]
-    return " ".join([entry["dst"], *own])
+    overrides = [f"{key} {entry[key]}" for key in ("port", "vni", "via") if key in entry]
+    return " ".join([entry["dst"], *overrides])
 
 
 def _add_peer(name: str, peer: Peer) -> tuple[str, str]:
@@ -151,5 +153,5 @@ def _add_peer(name: str, peer: Peer) -> tuple[str, str]:
     )
 
 
-def _describe(wanted: Vxlan) -> str:
-    return f"vni {wanted.vni}, mtu {wanted.mtu}, on {wanted.bridge}, {len(wanted.peers)} remote containers"
+def _describe(desired: Vxlan) -> str:
+    return f"vni {desired.vni}, mtu {desired.mtu}, on {desired.bridge}, {len(desired.peers)} remote containers"

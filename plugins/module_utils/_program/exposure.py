@@ -34,13 +34,13 @@ def probe(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     moment. In check mode nothing is tried. Raises :class:`ValueError` for options that other hosts have made up: they
     become words of commands here.
     """
-    attempt = _attempt(options)
+    request = _parse_request(options)
     if check_mode:
         return {"answers": [], "next_hops": {}, "missing": {}, "unresolved": [], "on_link": False}
-    return probe_host(attempt)
+    return probe_host(request)
 
 
-def _attempt(options: Mapping[str, Any]) -> ProbeRequest:
+def _parse_request(options: Mapping[str, Any]) -> ProbeRequest:
     try:
         ports = parse_ranges(options["ports"])
     except ValueError as error:
@@ -51,5 +51,5 @@ def _attempt(options: Mapping[str, Any]) -> ProbeRequest:
                 raise ValueError(f"{name}: {address!r} must be an IPv4 or IPv6 address")
     if options["rate"] < 1:
         raise ValueError(f"rate: {options['rate']} must be at least 1")
-    given = {name: options[name] for name in ("own", "addresses", "udp_ports", "echo", "rate")}
-    return ProbeRequest(ports=ports, **given)
+    arguments = {name: options[name] for name in ("own", "addresses", "udp_ports", "echo", "rate")}
+    return ProbeRequest(ports=ports, **arguments)

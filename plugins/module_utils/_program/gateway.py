@@ -22,7 +22,7 @@ def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
     Returns ``changed``, ``diff``, ``warnings`` and the ``links`` by which users find the sessions of ``routes``.
     """
-    wish = RoutesRequest(parse_routes(options["routes"]), options["ended"], options["purge"])
-    outcome = apply_routes(GatewayStore(options["state_path"]), Haproxy(), wish, dry=check_mode)
-    changes = outcome.changes
-    return {"changed": bool(changes), "diff": as_diff(changes), "links": outcome.links, "warnings": outcome.warnings}
+    request = RoutesRequest(parse_routes(options["routes"]), options["ended"], options["purge"])
+    result = apply_routes(GatewayStore(options["state_path"]), Haproxy(), request, dry=check_mode)
+    changes = result.changes
+    return {"changed": bool(changes), "diff": as_diff(changes), "links": result.links, "warnings": result.warnings}

@@ -27,21 +27,21 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     people, and whether the pull was ``started``.
     """
     client, store, name = connect(options["docker_host"]), Store(options["state_path"]), options["name"]
-    held = None if check_mode else renew_claim(store, options["session_id"], options["nonce"], options["seconds"])
+    session = None if check_mode else renew_claim(store, options["session_id"], options["nonce"], options["seconds"])
     if not name:
         return {"changed": False, "images": {}, "under_way": []}
-    if held is None:
-        found = find_image(client, name)
-        seen = PullStatus(found.identity if found else None)
+    if session is None:
+        image = find_image(client, name)
+        status = PullStatus(image.known if image else None)
     else:
         login = Credential(options["username"], options["password"]) if options["username"] else None
-        seen = ensure_pull(client, options["docker_host"], store, held, Pull(name, options["reference"], login))
-    changes = [] if seen.image else [Change(f"image {name}", None, "pulled")]
+        status = ensure_pull(client, options["docker_host"], store, session, Pull(name, options["reference"], login))
+    changes = [] if status.image else [Change(f"image {name}", None, "pulled")]
     return {
         "changed": bool(changes),
         "diff": as_diff(changes),
-        "images": {name: vars(seen.image)} if seen.image else {},
-        "under_way": [] if seen.image or check_mode else [name],
-        "started": seen.started,
-        "progress": seen.progress.describe(),
+        "images": {name: vars(status.image)} if status.image else {},
+        "under_way": [] if status.image or check_mode else [name],
+        "started": status.started,
+        "progress": status.progress.told(),
     }

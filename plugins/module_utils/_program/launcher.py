@@ -81,8 +81,8 @@ def serve() -> dict[str, Any]:
 def refuse_python() -> None:
     """Raise :class:`OSError` where the interpreter is too old."""
     if sys.version_info[:2] < OLDEST_PYTHON:
-        found, least = (".".join(map(str, version)) for version in (sys.version_info[:2], OLDEST_PYTHON))
-        raise OSError(f"{sys.executable} is Python {found}, and {least} or later is needed")
+        current, required = (".".join(map(str, version)) for version in (sys.version_info[:2], OLDEST_PYTHON))
+        raise OSError(f"{sys.executable} is Python {current}, and {required} or later is needed")
 
 
 def run_from_elsewhere(archive: bytes, request: bytes) -> dict[str, Any]:
@@ -107,11 +107,11 @@ def imported(program: str) -> Any:
 
 def program_for_unit(source: str) -> str:
     """Return the compiled program for the sources that a unit runs, made where this interpreter has none yet."""
-    own = os.path.dirname(source)
-    folder = folder_of(os.path.dirname(own), os.path.basename(own).partition("-")[0])
+    source_folder = os.path.dirname(source)
+    folder = folder_of(os.path.dirname(source_folder), os.path.basename(source_folder).partition("-")[0])
     try:
         if not is_intact(folder):
-            with open(source, "rb") as archive, open(os.path.join(own, RELEASE)) as release:
+            with open(source, "rb") as archive, open(os.path.join(source_folder, RELEASE)) as release:
                 put(folder, archive.read(), release.read(), provision=True)
     except OSError:
         # The disk is full, or read-only: slower, and as good.
@@ -239,10 +239,10 @@ def remove_unused(home: str) -> None:
     now, current = time.time(), os.path.realpath(os.path.join(home, CURRENT))
     for name in os.listdir(home):
         path = os.path.join(home, name)
-        patience = LEFTOVER_SECONDS if name.startswith(".new-") else UNUSED_SECONDS
+        max_age = LEFTOVER_SECONDS if name.startswith(".new-") else UNUSED_SECONDS
         if not os.path.isdir(path) or os.path.islink(path) or os.path.realpath(path) == current:
             continue
-        if now - os.stat(path).st_mtime > patience:
+        if now - os.stat(path).st_mtime > max_age:
             shutil.rmtree(path, ignore_errors=True)
 
 

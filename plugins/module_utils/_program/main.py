@@ -60,16 +60,16 @@ def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
     except TimeLimitError:
         return {"failed": f"it took more than {seconds} seconds, and was broken off."}
     except Exception as error:
-        said = sentence(error)
-        if said is not None:
-            return {"failed": said}
+        message = sentence(error)
+        if message is not None:
+            return {"failed": message}
         return {"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
 
 
 def phase(name: str) -> Phase:
     """Return what carries out a phase."""
-    found: Phase = getattr(importlib.import_module(f"{PACKAGE}.{PHASES[name]}"), name)
-    return found
+    function: Phase = getattr(importlib.import_module(f"{PACKAGE}.{PHASES[name]}"), name)
+    return function
 
 
 @contextlib.contextmanager

@@ -22,11 +22,11 @@ def overlay(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     changes: list[Change] = []
     results: dict[str, dict[str, Any]] = {}
-    for asked in options["sessions"]:
-        plan = SessionPlan.from_dict(asked["plan"])
+    for request in options["sessions"]:
+        plan = SessionPlan.from_dict(request["plan"])
         results[plan.id] = {}
         try:
-            changes += make_overlay(client, store, plan, asked["nonce"], dry=check_mode)
+            changes += make_overlay(client, store, plan, request["nonce"], dry=check_mode)
         except EXPECTED as error:
             results[plan.id]["failed"] = sentence(error)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}

@@ -33,12 +33,12 @@ def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     changes: list[Change] = []
     results: dict[str, dict[str, Any]] = {}
-    for asked in options["sessions"]:
-        results[asked["id"]] = {}
+    for request in options["sessions"]:
+        results[request["id"]] = {}
         try:
-            changes += remove_claimed(client, store, asked["id"], asked["nonce"], dry=check_mode)
+            changes += remove_claimed(client, store, request["id"], request["nonce"], dry=check_mode)
         except EXPECTED as error:
-            results[asked["id"]]["failed"] = sentence(error)
+            results[request["id"]]["failed"] = sentence(error)
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
 
 
@@ -62,8 +62,8 @@ def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """Return the ``parts`` of sessions of a ``name`` or ``session_id`` as they are, or why this agent is ``unfit``."""
     store = Store(options["state_path"])
     try:
-        held = find_local_sessions(store, options["name"], options["session_id"])
-        parts = [verify_part(connect(options["docker_host"]), store, one, TIMEOUT_SECONDS) for one in held]
+        sessions = find_local_sessions(store, options["name"], options["session_id"])
+        parts = [verify_part(connect(options["docker_host"]), store, session, TIMEOUT_SECONDS) for session in sessions]
     except EXPECTED as error:
         return {"parts": [], "error": reason(error)}
     return {"parts": parts, "error": None}
@@ -76,8 +76,11 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     """
     store = Store(options["state_path"])
     try:
-        held = find_local_sessions(store, options["name"], options["session_id"])
-        parts = [logs_of(connect(options["docker_host"]), one, options["kernel"], options["lines"]) for one in held]
+        sessions = find_local_sessions(store, options["name"], options["session_id"])
+        parts = [
+            logs_of(connect(options["docker_host"]), session, options["kernel"], options["lines"])
+            for session in sessions
+        ]
     except EXPECTED as error:
         return {"parts": [], "error": reason(error)}
     return {"parts": parts, "error": None}
@@ -85,12 +88,12 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
 
 def mark(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Leave a ``mark`` in the mounts of ``session_id``, look for it, or remove it, as ``act`` says."""
-    held = Store(options["state_path"]).session(options["session_id"])
-    if held is None:
+    session = Store(options["state_path"]).session(options["session_id"])
+    if session is None:
         raise ClusterError(f"the session {options['session_id']} is not on this agent")
     client, name = connect(options["docker_host"]), options["mark"]
     if options["act"] == "find":
-        return {"observed": mount_markers.find_markers(client, held.plan, name)}
+        return {"observed": mount_markers.find_markers(client, session.plan, name)}
     if options["act"] == "create":
-        return {"marked": [] if check_mode else mount_markers.create_marker(client, held.plan, name)}
-    return {"leftover": [] if check_mode else mount_markers.remove_marker(client, held.plan, name)}
+        return {"marked": [] if check_mode else mount_markers.create_marker(client, session.plan, name)}
+    return {"leftover": [] if check_mode else mount_markers.remove_marker(client, session.plan, name)}

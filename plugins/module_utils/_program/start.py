@@ -39,21 +39,21 @@ CHECK_SECONDS, FIRST_CHECK_SECONDS = 30, 3
 class Part:
     """What one request asks about one session, and what came of it so far."""
 
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     check_mode: bool
     changes: list[Change] = dataclasses.field(default_factory=list)
     result: dict[str, Any] = dataclasses.field(default_factory=dict)
-    taken: list[str] = dataclasses.field(default_factory=list)
+    completed: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def session(self) -> tuple[str, str]:
         """The id of the session, and the nonce of the run that claims it."""
-        return self.asked["id"], self.asked["nonce"]
+        return self.request["id"], self.request["nonce"]
 
     @property
     def may_prove_later(self) -> bool:
         """Whether the proof is only tried: other agents may still be at work."""
-        return bool(self.asked.get("may_prove_later"))
+        return bool(self.request.get("may_prove_later"))
 
 
 def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -64,11 +64,11 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     ``may_prove_later``, because other agents may still be at work on it, has not failed when its proof does.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
-    parts = [Part(asked, check_mode) for asked in options["sessions"]]
+    parts = [Part(request, check_mode) for request in options["sessions"]]
     for part in parts:
         _take_steps(Agent(client, store, options), part)
     changes = [change for part in parts for change in part.changes]
-    results = {part.asked["id"]: {"steps": part.taken, **part.result} for part in parts}
+    results = {part.request["id"]: {"steps": part.completed, **part.result} for part in parts}
     return {"changed": bool(changes), "diff": as_diff(changes), "sessions": results}
 
 
@@ -82,28 +82,28 @@ class Agent:
 
     def claim(self, part: Part) -> None:
         """Claim room; a plan that no longer fits is refused."""
-        asked = part.asked
+        request = part.request
         names = ("request", "agent", "nonce", "seconds", "stale_sessions", "never_completed")
-        wanted = ClaimRequest(SessionPlan.from_dict(asked["plan"]), *(asked[name] for name in names))
+        claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), *(request[name] for name in names))
         try:
-            claimed = claim(
-                self.client, self.store, AgentSettings(**self.options["settings"]), wanted, dry=part.check_mode
+            result = claim(
+                self.client, self.store, AgentSettings(**self.options["settings"]), claim_request, dry=part.check_mode
             )
         except ClaimRefusedError as refusal:
             part.result["refused"] = str(refusal)
             return
-        part.changes += claimed.changes
-        part.result["public_keys"] = {name: dataclasses.asdict(keys) for name, keys in claimed.keys.items()}
+        part.changes += result.changes
+        part.result["public_keys"] = {name: dataclasses.asdict(keys) for name, keys in result.keys.items()}
 
     def apply(self, part: Part) -> None:
         """Make files, network and containers what the plan says."""
-        asked = part.asked
-        keys = {**asked["public_keys"], **part.result.get("public_keys", {})}
-        contents = RenderedFiles.from_options({**asked["contents"], "public_keys": keys})
-        plan = SessionPlan.from_dict(asked["plan"])
-        network, images = self.options["default_network"], images_from_dict(asked["images"])
-        wanted = ApplyRequest(plan, asked["agent"], asked["nonce"], contents, network, images)
-        part.changes += apply_claimed(self.client, self.store, wanted, dry=part.check_mode)
+        request = part.request
+        keys = {**request["public_keys"], **part.result.get("public_keys", {})}
+        contents = RenderedFiles.from_options({**request["contents"], "public_keys": keys})
+        plan = SessionPlan.from_dict(request["plan"])
+        network, images = self.options["default_network"], images_from_dict(request["images"])
+        apply_request = ApplyRequest(plan, request["agent"], request["nonce"], contents, network, images)
+        part.changes += apply_claimed(self.client, self.store, apply_request, dry=part.check_mode)
 
     def prove(self, part: Part) -> None:
         """Let the session prove itself here, and commit it."""
@@ -127,7 +127,7 @@ STEPS: dict[str, Callable[[Agent, Part], None]] = {
 
 
 def _take_steps(agent: Agent, part: Part) -> None:
-    for name in part.asked["steps"]:
+    for name in part.request["steps"]:
         try:
             STEPS[name](agent, part)
         except CheckFailedError as error:
@@ -138,4 +138,4 @@ def _take_steps(agent: Agent, part: Part) -> None:
             part.result["failed"] = sentence(error)
         if "failed" in part.result or "refused" in part.result:
             return
-        part.taken.append(name)
+        part.completed.append(name)

@@ -65,28 +65,28 @@ class ApplyResult:
     started: list[str]
 
 
-def apply_claimed(client: docker.APIClient, store: Store, asked: ApplyRequest, *, dry: bool) -> list[Change]:
+def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, dry: bool) -> list[Change]:
     """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`ClaimLostError`."""
-    plan = asked.plan
+    plan = request.plan
     with store.session_lock(plan.id):
         if dry:
-            held = store.session(plan.id) or LocalSession(plan, {}, asked.agent, asked.nonce, None, {}, {})
+            session = store.session(plan.id) or LocalSession(plan, {}, request.agent, request.nonce, None, {}, {})
         else:
-            held = require_claim(store, plan.id, asked.nonce)
-        images = _images(client, held, asked.images, dry=dry)
-        applied = apply_slice(client, store, held, asked.contents, images, asked.default_network, dry=dry)
+            session = require_claim(store, plan.id, request.nonce)
+        images = _find_images(client, session, request.images, dry=dry)
+        applied = apply_slice(client, store, session, request.contents, images, request.default_network, dry=dry)
     # Without the lock: a start that takes long keeps nobody from ending the session.
-    await_ready(client, applied.started, _start_deadline(held))
+    await_ready(client, applied.started, _start_deadline(session))
     if applied.started:
         # However long that took, there has to be time to prove the session.
-        renew_claim(store, plan.id, asked.nonce, CHECK_SECONDS)
+        renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
     return applied.changes
 
 
 def apply_slice(
     client: docker.APIClient,
     store: Store,
-    held: LocalSession,
+    session: LocalSession,
     contents: RenderedFiles,
     images: Mapping[str, Image],
     default_network: str,
@@ -97,70 +97,74 @@ def apply_slice(
 
     With ``dry`` only the difference is computed. Raises what the adapters raise.
     """
-    wanted = desired_slice(store, held, contents, images, default_network, read_host(client))
-    files = plan_files(wanted.files)
+    desired = desired_slice(store, session, contents, images, default_network, read_host(client))
+    files = plan_files(desired.files)
     if not dry:
         write_files(file for file, _change in files)
-        store.save_checksums(held.plan.id, [file.path for file in wanted.files])
+        store.save_checksums(session.plan.id, [file.path for file in desired.files])
     changes = [change for _file, change in files]
-    changes += _apply_network(client, wanted.network, dry=dry)
+    changes += _apply_network(client, desired.network, dry=dry)
     # Nobody is let in before the rules are true that keep sessions apart.
     changes += sync_ruleset(store, dry=dry)
     changes += sync_wireguard_peers(store, dry=dry)
-    changes += _apply_links(held, dry=dry)
-    plugs = plan_interfaces(client, held)
+    changes += _apply_links(session, dry=dry)
+    interface_plan = plan_interfaces(client, session)
     # The command of a batch session runs once: its container is neither started nor made again.
-    batch = store.started_commands(held)
-    repairable = [one for one in wanted.containers if one.hostname not in batch]
-    found = containers.find_containers(client, held.plan.id)
-    steps = containers.plan_containers(found, repairable, plugs.lost)
+    started_hostnames = store.started_commands(session)
+    repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
+    existing = containers.find_containers(client, session.plan.id)
+    steps = containers.plan_containers(existing, repairable, interface_plan.lost)
     if not dry:
         containers.apply_containers(client, steps)
         # What was made anew is plugged in otherwise than what was looked at.
-        plugs = plan_interfaces(client, held) if steps else plugs
-        iproute.apply_operations(plugs.steps)
-    changes += [*(step.change for step in steps), *(step.change for step in plugs.steps)]
-    return ApplyResult(changes, [] if dry else [step.desired.name for step in steps])
+        interface_plan = plan_interfaces(client, session) if steps else interface_plan
+        iproute.apply_operations(interface_plan.steps)
+    changes += [*(step.change for step in steps), *(step.change for step in interface_plan.steps)]
+    return ApplyResult(changes, [] if dry else [step.wanted.name for step in steps])
 
 
-def _start_deadline(held: LocalSession) -> float:
+def _start_deadline(session: LocalSession) -> float:
     """Return until when containers may take to start, by the monotonic clock: as long as the claim lasts."""
-    left = held.expires_at - time.time() if held.expires_at is not None else REPAIR_SECONDS
-    return time.monotonic() + max(left, MIN_START_SECONDS)
+    remaining = session.expires_at - time.time() if session.expires_at is not None else REPAIR_SECONDS
+    return time.monotonic() + max(remaining, MIN_START_SECONDS)
 
 
-def _images(client: docker.APIClient, held: LocalSession, said: ImagesByAgent, *, dry: bool) -> dict[str, Image]:
+def _find_images(
+    client: docker.APIClient, session: LocalSession, reported: ImagesByAgent, *, dry: bool
+) -> dict[str, Image]:
     """Return the images of the containers here by name; with ``dry`` they may still have to be pulled.
 
     Raises :class:`ImagePullError`, and :class:`ImageMismatchError` unless agents have the same: the others as they
     ``said``, this one as it is now.
     """
     images = {}
-    for name in dict.fromkeys(kernel.image for kernel in held.kernels):
-        found = find_image(client, name)
-        if found is None and not dry:
-            raise ImagePullError(f"session_image: {name!r} is not on {held.agent}")
-        images[name] = found or Image("", {})
-    wrong = image_mismatch({**said, held.agent: {name: image.identity for name, image in images.items() if image.id}})
-    if wrong:
-        raise ImageMismatchError(wrong)
+    for name in dict.fromkeys(kernel.image for kernel in session.kernels):
+        image = find_image(client, name)
+        if image is None and not dry:
+            raise ImagePullError(f"session_image: {name!r} is not on {session.agent}")
+        images[name] = image or Image("", {})
+    mismatch = image_mismatch(
+        {**reported, session.agent: {name: image.known for name, image in images.items() if image.id}}
+    )
+    if mismatch:
+        raise ImageMismatchError(mismatch)
     return images
 
 
-def _apply_network(client: docker.APIClient, wanted: networks.BridgeNetwork | None, *, dry: bool) -> list[Change]:
-    change = networks.plan_network(client, wanted) if wanted else None
-    if wanted is None or change is None:
+def _apply_network(client: docker.APIClient, desired: networks.BridgeNetwork | None, *, dry: bool) -> list[Change]:
+    change = networks.plan_network(client, desired) if desired else None
+    if desired is None or change is None:
         return []
     if not dry:
         # A network can only be made anew, and only once it is empty: its containers follow.
-        containers.remove_containers(client, containers.find_containers(client, wanted.session_id))
-        networks.remove_networks(client, wanted.session_id)
-        networks.create_network(client, wanted)
+        containers.remove_containers(client, containers.find_containers(client, desired.session_id))
+        networks.remove_networks(client, desired.session_id)
+        networks.create_network(client, desired)
     return [change]
 
 
-def _apply_links(held: LocalSession, *, dry: bool) -> list[Change]:
-    steps = plan_links(held.plan, held.agent, iproute.LinkState())
+def _apply_links(session: LocalSession, *, dry: bool) -> list[Change]:
+    steps = plan_links(session.plan, session.agent, iproute.LinkState())
     if not dry:
         iproute.apply_operations(steps)
     return [step.change for step in steps]

@@ -38,85 +38,99 @@ def check_and_commit(
 
     Raises :class:`CheckFailedError` when something is wrong and :class:`ClaimLostError` when a later run took the session over.
     """
-    held = require_claim(store, session_id, nonce)
+    session = require_claim(store, session_id, nonce)
     # Where all run the session's command, who is through with it is there no more.
-    wrong = [] if held.plan.command_scope == ALL and store.started_commands(held) else findings(client, held, seconds)
-    if wrong:
-        raise CheckFailedError("; ".join(wrong))
+    failures = (
+        []
+        if session.plan.command_scope == ALL and store.started_commands(session)
+        else findings(client, session, seconds)
+    )
+    if failures:
+        raise CheckFailedError("; ".join(failures))
     with store.lock():
-        held = require_claim(store, session_id, nonce)
-        if commit and not held.committed:
-            store.commit(held)
+        session = require_claim(store, session_id, nonce)
+        if commit and not session.committed:
+            store.commit(session)
     return to_plain(container_states(client, containers.find_containers(client, session_id)))
 
 
-def findings(client: docker.APIClient, held: LocalSession, seconds: int) -> list[str]:
+def findings(client: docker.APIClient, session: LocalSession, seconds: int) -> list[str]:
     """Return a sentence for each thing that is wrong; an empty list for a healthy slice.
 
     Checked are: every container of this agent runs; every other container answers over TCP and with full-size
     frames; and each logs in by SSH to the next one, by name, with its host key checked and no prompt. Since all have
     the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
     """
-    found = {one["Labels"].get(labels.HOSTNAME): one for one in containers.find_containers(client, held.plan.id)}
-    stopped = [name for name in _hostnames(held) if name not in found or found[name]["State"] != "running"]
+    by_hostname = {
+        container["Labels"].get(labels.HOSTNAME): container
+        for container in containers.find_containers(client, session.plan.id)
+    }
+    stopped = [
+        name for name in _hostnames(session) if name not in by_hostname or by_hostname[name]["State"] != "running"
+    ]
     if stopped:
-        return [f"{name} is {found[name]['State'] if name in found else 'missing'} on {held.agent}" for name in stopped]
+        return [
+            f"{name} is {by_hostname[name]['State'] if name in by_hostname else 'missing'} on {session.agent}"
+            for name in stopped
+        ]
     until = time.monotonic() + seconds
-    network = held.plan.network
+    network = session.plan.network
     if network:
-        sources = [ProbeSource(name, containers.pid_of(client, found[name]["Id"])) for name in _hostnames(held)]
-        met = check_reachability(sources, targets_of(held.plan), network.mtu, seconds)
-        unreached = [sentence for one in met for sentence in _unreached(one, network.mtu)]
+        sources = [
+            ProbeSource(name, containers.pid_of(client, by_hostname[name]["Id"])) for name in _hostnames(session)
+        ]
+        results = check_reachability(sources, targets_of(session.plan), network.mtu, seconds)
+        unreached = [sentence for result in results for sentence in _describe_unreached(result, network.mtu)]
         if unreached:
             return unreached
-    ring = _ring(held)
+    ring = _ring(session)
     chains = [ring[first : first + CHAIN + 1] for first in range(0, len(ring) - 1, CHAIN)]
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        said = pool.map(lambda chain: _logins(client, chain, until), chains)
-        return [sentence for sentences in said for sentence in sentences]
+        failures = pool.map(lambda chain: _check_chain(client, chain, until), chains)
+        return [sentence for sentences in failures for sentence in sentences]
 
 
 def targets_of(plan: SessionPlan) -> list[PeerTarget]:
     """Return where the containers of a session are to be reached; those without an address are not."""
-    return [PeerTarget(one.hostname, one.address, one.ssh_port) for one in plan.kernels if one.address]
+    return [PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port) for kernel in plan.kernels if kernel.address]
 
 
-def _unreached(met: Reachability, mtu: int) -> list[str]:
+def _describe_unreached(result: Reachability, mtu: int) -> list[str]:
     """Return a sentence for each thing that fails between two containers."""
-    means = [(met.tcp, "ssh over tcp"), (met.frame, f"frames of {mtu} bytes")]
-    return [f"{met.source} does not reach {met.target} with {what}" for well, what in means if not well]
+    checks = [(result.tcp, "ssh over tcp"), (result.frame, f"frames of {mtu} bytes")]
+    return [f"{result.source} does not reach {result.target} with {check}" for passed, check in checks if not passed]
 
 
-def _ring(held: LocalSession) -> list[Kernel]:
+def _ring(session: LocalSession) -> list[Kernel]:
     """Return the containers of this agent, and the one after them: the first of the next agent, or of this one.
 
     An agent that only makes the network of others has none.
     """
-    if not held.kernels:
+    if not session.kernels:
         return []
-    agents = list(dict.fromkeys(kernel.agent for kernel in held.plan.kernels))
-    following = agents[(agents.index(held.agent) + 1) % len(agents)]
-    return [*held.kernels, held.plan.kernels_on(following)[0]]
+    agents = list(dict.fromkeys(kernel.agent for kernel in session.plan.kernels))
+    following = agents[(agents.index(session.agent) + 1) % len(agents)]
+    return [*session.kernels, session.plan.kernels_on(following)[0]]
 
 
-def _logins(client: docker.APIClient, chain: Sequence[Kernel], until: float) -> list[str]:
+def _check_chain(client: docker.APIClient, chain: Sequence[Kernel], until: float) -> list[str]:
     """Log in along a chain of containers; return what went wrong, between which of them."""
     source, *peers = chain
     if passes(client, source.container, [peer.hostname for peer in peers]):
         return []
-    said = [_login(client, source, peer.hostname, until) for source, peer in zip(chain, peers)]
-    return [sentence for sentence in said if sentence]
+    failures = [_retry_login(client, source, peer.hostname, until) for source, peer in zip(chain, peers)]
+    return [sentence for sentence in failures if sentence]
 
 
-def _login(client: docker.APIClient, source: Kernel, peer: str, until: float) -> str:
+def _retry_login(client: docker.APIClient, source: Kernel, peer: str, until: float) -> str:
     """Log in from a container to another; return what went wrong, empty when nothing did."""
-    refusals = check_logins(client, source.container, [peer]).failures
+    failures = check_logins(client, source.container, [peer]).failures
     # A session of one has no network to wait for: its sshd may still be starting.
-    while refusals and time.monotonic() < until:
+    while failures and time.monotonic() < until:
         time.sleep(0.05)
-        refusals = check_logins(client, source.container, [peer]).failures
-    return f"ssh from {source.hostname} to {peer} fails: {refusals[peer]}" if refusals else ""
+        failures = check_logins(client, source.container, [peer]).failures
+    return f"ssh from {source.hostname} to {peer} fails: {failures[peer]}" if failures else ""
 
 
-def _hostnames(held: LocalSession) -> list[str]:
-    return [kernel.hostname for kernel in held.kernels]
+def _hostnames(session: LocalSession) -> list[str]:
+    return [kernel.hostname for kernel in session.kernels]

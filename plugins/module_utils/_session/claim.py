@@ -74,7 +74,7 @@ class ClaimResult:
 
 
 def claim(
-    client: docker.APIClient, store: Store, settings: AgentSettings, wanted: ClaimRequest, *, dry: bool
+    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
 ) -> ClaimResult:
     """Check that the plan still fits, note the claim and make the containers' keys.
 
@@ -83,94 +83,100 @@ def claim(
     was another, it is removed and claimed anew. Raises :class:`ClaimRefusedError` or
     :class:`ContainerNameConflictError`; with ``dry`` nothing is written.
     """
-    hostnames = [kernel.hostname for kernel in wanted.kernels]
+    hostnames = [kernel.hostname for kernel in request.kernels]
     with store.lock():
-        changes = [change for gone in wanted.stale_sessions for change in _clear(client, store, gone, dry=dry)]
-        held = store.session(wanted.plan.id)
-        if held and held.committed:
-            if wanted.never_completed and not dry:
-                store.save(dataclasses.replace(held, nonce=wanted.nonce))
-            return ClaimResult(changes, held.keys)
-        if held and held.plan == wanted.plan and not held.expired(time.time()):
-            pinned = held.pinned
+        changes = [
+            change
+            for session_id in request.stale_sessions
+            for change in _remove_stale(client, store, session_id, dry=dry)
+        ]
+        session = store.session(request.plan.id)
+        if session and session.committed:
+            if request.never_completed and not dry:
+                store.save(dataclasses.replace(session, nonce=request.nonce))
+            return ClaimResult(changes, session.keys)
+        if session and session.plan == request.plan and not session.expired(time.time()):
+            pinned = session.pinned
         else:
-            pinned = _allocate(client, store, settings, wanted, dry=dry)
-            changes.append(Change(f"claim {wanted.plan.name} on {wanted.agent}", None, f"{len(hostnames)} containers"))
+            pinned = _allocate(client, store, settings, request, dry=dry)
+            changes.append(
+                Change(f"claim {request.plan.name} on {request.agent}", None, f"{len(hostnames)} containers")
+            )
         if dry:
             return ClaimResult(
                 changes, dict.fromkeys(hostnames, PublicKeys("(made by the agent)", "(made by the agent)"))
             )
-        until = deadline(wanted.seconds)
-        held = LocalSession(wanted.plan, wanted.request, wanted.agent, wanted.nonce, until, pinned, {})
+        until = deadline(request.seconds)
+        session = LocalSession(request.plan, request.request, request.agent, request.nonce, until, pinned, {})
         # Noted before there is anything else, so that whatever is made belongs to a claim; then with its keys.
-        store.save(held)
-        keys = _keys(store, wanted.plan.id, hostnames)
-        store.save(dataclasses.replace(held, keys=keys))
+        store.save(session)
+        keys = _ensure_keys(store, request.plan.id, hostnames)
+        store.save(dataclasses.replace(session, keys=keys))
         # Rules and peers follow from all claims together: they are never behind what is noted.
         sync_ruleset(store, dry=False)
         sync_wireguard_peers(store, dry=False)
     return ClaimResult(changes, keys)
 
 
-def _keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
+def _ensure_keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
     """Return the public keys of containers, made at once."""
     folders = [store.kernel_folder(session_id, hostname) / "ssh" for hostname in hostnames]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         return dict(zip(hostnames, pool.map(ensure_keys, folders)))
 
 
-def _clear(client: docker.APIClient, store: Store, session_id: str, *, dry: bool) -> list[Change]:
+def _remove_stale(client: docker.APIClient, store: Store, session_id: str, *, dry: bool) -> list[Change]:
     # A run that is still at work on it, although its time is over, is waited for.
     with store.session_lock(session_id):
         return remove_slice(client, store, session_id, dry=dry)
 
 
 def _allocate(
-    client: docker.APIClient, store: Store, settings: AgentSettings, wanted: ClaimRequest, *, dry: bool
+    client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
 ) -> dict[str, PinnedResources]:
     """Return cores and devices for the containers that the plan puts here, having checked everything else."""
     now = time.time()
-    held = store.sessions()
-    for one in (one for one in held if one.expired(now) and not dry):
-        _clear(client, store, one.plan.id, dry=dry)
+    sessions = store.sessions()
+    for session in (session for session in sessions if session.expired(now) and not dry):
+        _remove_stale(client, store, session.plan.id, dry=dry)
     if not dry:
         # What is left of this session would stand in its own way; its folder may have been lost.
-        _clear(client, store, wanted.plan.id, dry=dry)
-    gone = [*wanted.stale_sessions, wanted.plan.id]
-    live = active_sessions(held, now, gone)
-    paths = [mount.source for mount in wanted.plan.mounts]
-    facts = collect_facts(client, store, settings, FactsQuery(paths=paths, gone=gone), wanted.agent)
-    names = conflicting_names(client, [kernel.container for kernel in wanted.kernels], wanted.plan.id)
+        _remove_stale(client, store, request.plan.id, dry=dry)
+    excluded = [*request.stale_sessions, request.plan.id]
+    active = active_sessions(sessions, now, excluded)
+    paths = [mount.source for mount in request.plan.mounts]
+    facts = collect_facts(client, store, settings, FactsQuery(paths=paths, excluded=excluded), request.agent)
+    names = conflicting_names(client, [kernel.container for kernel in request.kernels], request.plan.id)
     if names:
         raise ContainerNameConflictError(
-            f"container {', '.join(names)} exists on {wanted.agent} already and is not of this session"
+            f"container {', '.join(names)} exists on {request.agent} already and is not of this session"
         )
-    refusal = _why_refused(wanted, facts, live)
-    if refusal:
-        raise ClaimRefusedError(refusal)
+    refusal_reason = _why_refused(request, facts, active)
+    if refusal_reason:
+        raise ClaimRefusedError(refusal_reason)
     free = [device for device in facts.devices if device.free]
     nodes = machine.numa_nodes(facts.online_cpus)
-    requests = [kernel.resources for kernel in wanted.kernels]
-    pinned = pin_containers(nodes, cpu_load(live), settings.cpu_overcommit, free, requests)
-    return {kernel.hostname: one for kernel, one in zip(wanted.kernels, pinned)}
+    requests = [kernel.resources for kernel in request.kernels]
+    pinned = pin_containers(nodes, cpu_load(active), settings.cpu_overcommit, free, requests)
+    return {kernel.hostname: resources for kernel, resources in zip(request.kernels, pinned)}
 
 
-def _why_refused(wanted: ClaimRequest, facts: AgentFacts, live: Sequence[LocalSession]) -> str | None:
-    plan, here = wanted.plan, wanted.agent
-    if any(one.plan.name == plan.name for one in live):
-        return f"session_name: {plan.name!r} was taken on {here} by another run"
-    if not fits(facts, [kernel.resources for kernel in wanted.kernels]):
-        return f"{here} no longer has room for {_described(wanted.kernels)}"
-    own = plan.underlays.get(here)
-    if own and own != facts.underlay:
-        return f"{here} no longer meets its peers at {own.address} on {own.interface}"
+def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[LocalSession]) -> str | None:
+    plan, agent = request.plan, request.agent
+    if any(session.plan.name == plan.name for session in active):
+        return f"session_name: {plan.name!r} was taken on {agent} by another run"
+    if not fits(facts, [kernel.resources for kernel in request.kernels]):
+        return f"{agent} no longer has room for {_describe_kernels(request.kernels)}"
+    underlay = plan.underlays.get(agent)
+    if underlay and underlay != facts.underlay:
+        return f"{agent} no longer meets its peers at {underlay.address} on {underlay.interface}"
     if plan.infiniband and not facts.infiniband:
-        return f"session_infiniband: {here} no longer has /dev/infiniband"
+        return f"session_infiniband: {agent} no longer has /dev/infiniband"
     if facts.missing_paths:
-        return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {here}"
-    port = min(facts.tcp_ports.intersection(plan.tcp_ports(here)), default=None)
-    taken = f"the port {port} was taken on {here} by another run" if port is not None else None
-    return taken or (_network_conflict(plan.network, plan.host_ports(here), facts) if plan.network else None)
+        return f"session_mounts: {', '.join(facts.missing_paths)} is not a folder on {agent}"
+    port = min(facts.tcp_ports.intersection(plan.tcp_ports(agent)), default=None)
+    conflict = f"the port {port} was taken on {agent} by another run" if port is not None else None
+    return conflict or (_network_conflict(plan.network, plan.host_ports(agent), facts) if plan.network else None)
 
 
 def _network_conflict(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:
@@ -185,16 +191,16 @@ def _network_conflict(network: Network, host_ports: Sequence[int], facts: AgentF
     return None
 
 
-def _described(kernels: Sequence[Kernel]) -> str:
+def _describe_kernels(kernels: Sequence[Kernel]) -> str:
     """Return containers as one phrase, such as ``1 container of cpu 1, mem 1g and 2 containers of cpu 2, mem 1g``."""
     counts = Counter(format_slots(kernel.resources) for kernel in kernels)
     return " and ".join(f"{count} container{'s' if count > 1 else ''} of {slots}" for slots, count in counts.items())
 
 
 def _overlaps(subnet: str, networks: Sequence[str]) -> bool:
-    wanted = ipaddress.IPv4Network(subnet)
+    desired = ipaddress.IPv4Network(subnet)
     used = (ipaddress.ip_network(text, strict=False) for text in networks)
-    return any(network.version == 4 and network.prefixlen and wanted.overlaps(network) for network in used)
+    return any(network.version == 4 and network.prefixlen and desired.overlaps(network) for network in used)
 
 
 class ClaimLostError(ClusterError):
@@ -206,14 +212,14 @@ def require_claim(store: Store, session_id: str, nonce: str) -> LocalSession:
 
     Raises :class:`ClaimLostError`.
     """
-    held = store.session(session_id)
-    if held is None:
+    session = store.session(session_id)
+    if session is None:
         raise ClaimLostError(
             f"the session {session_id} is not claimed on this agent: its claim expired, or was removed"
         )
-    if not held.committed and held.nonce != nonce:
-        raise ClaimLostError(f"session_name: {held.plan.name!r} was taken over by a later run; this one gives way")
-    return held
+    if not session.committed and session.nonce != nonce:
+        raise ClaimLostError(f"session_name: {session.plan.name!r} was taken over by a later run; this one gives way")
+    return session
 
 
 def renew_claim(store: Store, session_id: str, nonce: str, seconds: int) -> LocalSession:
@@ -222,8 +228,8 @@ def renew_claim(store: Store, session_id: str, nonce: str, seconds: int) -> Loca
     Raises :class:`ClaimLostError`.
     """
     with store.lock():
-        held, least = require_claim(store, session_id, nonce), deadline(seconds)
-        if held.expires_at is not None and held.expires_at < least:
-            held = dataclasses.replace(held, expires_at=least)
-            store.save(held)
-        return held
+        session, min_expiry = require_claim(store, session_id, nonce), deadline(seconds)
+        if session.expires_at is not None and session.expires_at < min_expiry:
+            session = dataclasses.replace(session, expires_at=min_expiry)
+            store.save(session)
+        return session

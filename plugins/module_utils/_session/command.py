@@ -25,17 +25,17 @@ def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> li
     Raises :class:`ClaimLostError` when a later run took the session over, and when it has not proven itself yet.
     """
     with store.session_lock(session_id):
-        held = require_claim(store, session_id, nonce)
-        name = held.plan.name
-        if not held.committed:
+        session = require_claim(store, session_id, nonce)
+        name = session.plan.name
+        if not session.committed:
             raise ClaimLostError(
                 f"session_name: {name!r} is not committed on this agent, so its command may not start yet"
             )
-        commanded = [one.hostname for one in held.kernels if held.plan.runs_command(one.hostname)]
-        waiting = [one for one in commanded if one not in store.started_commands(held)]
-        for hostname in waiting if not dry else ():
+        hostnames = [kernel.hostname for kernel in session.kernels if session.plan.runs_command(kernel.hostname)]
+        pending = [hostname for hostname in hostnames if hostname not in store.started_commands(session)]
+        for hostname in pending if not dry else ():
             store.start_marker(session_id, hostname).touch(mode=0o600)
-        return [Change(f"command of {name} in {hostname}", None, "started") for hostname in waiting]
+        return [Change(f"command of {name} in {hostname}", None, "started") for hostname in pending]
 
 
 def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> tuple[bool, int | None]:
@@ -45,16 +45,19 @@ def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> t
     """
     until = time.monotonic() + seconds
     while True:
-        main = _by_hostname(client, session_id).get(MAIN1)
+        main = containers_by_hostname(client, session_id).get(MAIN1)
         if main is None:
             return True, None
         if main["State"] in STOPPED:
             return True, containers.exit_status(client, main["Id"])[0]
-        left = until - time.monotonic()
-        if left <= 0:
+        remaining = until - time.monotonic()
+        if remaining <= 0:
             return False, None
-        time.sleep(min(POLL_SECONDS, left))
+        time.sleep(min(POLL_SECONDS, remaining))
 
 
-def _by_hostname(client: docker.APIClient, session_id: str) -> dict[str, dict[str, Any]]:
-    return {one["Labels"].get(labels.HOSTNAME, ""): one for one in containers.find_containers(client, session_id)}
+def containers_by_hostname(client: docker.APIClient, session_id: str) -> dict[str, dict[str, Any]]:
+    return {
+        container["Labels"].get(labels.HOSTNAME, ""): container
+        for container in containers.find_containers(client, session_id)
+    }

@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 
 
 def pairs_of(
-    client: docker.APIClient, held: LocalSession, pids: Mapping[str, int], seconds: int
+    client: docker.APIClient, session: LocalSession, pids: Mapping[str, int], seconds: int
 ) -> list[dict[str, Any]]:
     """Return how each container that runs here (``pids``, by hostname) meets each of its session, itself included.
 
@@ -34,43 +34,45 @@ def pairs_of(
     it does not), and the round-trip time of a small echo, ``latency_ms``. ``None`` is what was not tried: a way to
     oneself, and a login where nobody answers.
     """
-    sources = [kernel for kernel in held.kernels if kernel.hostname in pids]
-    met = _meetings(held, [ProbeSource(one.hostname, pids[one.hostname]) for one in sources], seconds)
-    unheard = {pair for pair, how in met.items() if not how.tcp}
-    everybody = [kernel.hostname for kernel in held.plan.kernels]
+    sources = [kernel for kernel in session.kernels if kernel.hostname in pids]
+    results = _check_session_network(
+        session, [ProbeSource(kernel.hostname, pids[kernel.hostname]) for kernel in sources], seconds
+    )
+    unreachable = {pair for pair, result in results.items() if not result.tcp}
+    hostnames = [kernel.hostname for kernel in session.plan.kernels]
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        peers = [[peer for peer in everybody if (one.hostname, peer) not in unheard] for one in sources]
-        said = list(pool.map(lambda one, asked: _ask(client, one, asked), sources, peers))
-    taken = _latencies(held, pids, [pair for pair, how in met.items() if how.tcp or how.frame])
+        peers = [[peer for peer in hostnames if (kernel.hostname, peer) not in unreachable] for kernel in sources]
+        reports = list(pool.map(lambda kernel, targets: _check_logins(client, kernel, targets), sources, peers))
+    round_trips = _latencies(session, pids, [pair for pair, result in results.items() if result.tcp or result.frame])
     return [
         {
             "from": source.hostname,
             "to": target.hostname,
-            "name": _resolves_to(told, target),
-            "tcp": met[pair].tcp if pair in met else None,
-            "frame": met[pair].frame if pair in met else None,
-            "ssh": None if pair in unheard else target.hostname not in told.failures,
-            "ssh_error": told.failures.get(target.hostname),
-            "latency_ms": taken.get(pair),
+            "name": _resolves_to(report, target),
+            "tcp": results[pair].tcp if pair in results else None,
+            "frame": results[pair].frame if pair in results else None,
+            "ssh": None if pair in unreachable else target.hostname not in report.failures,
+            "ssh_error": report.failures.get(target.hostname),
+            "latency_ms": round_trips.get(pair),
         }
-        for source, told in zip(sources, said)
-        for target in held.plan.kernels
+        for source, report in zip(sources, reports)
+        for target in session.plan.kernels
         for pair in [(source.hostname, target.hostname)]
     ]
 
 
-def _meetings(held: LocalSession, sources: list[ProbeSource], seconds: int) -> dict[Pair, Reachability]:
-    network = held.plan.network
-    met = check_reachability(sources, targets_of(held.plan), network.mtu, seconds) if network else []
-    return {(one.source, one.target): one for one in met}
+def _check_session_network(session: LocalSession, sources: list[ProbeSource], seconds: int) -> dict[Pair, Reachability]:
+    network = session.plan.network
+    results = check_reachability(sources, targets_of(session.plan), network.mtu, seconds) if network else []
+    return {(result.source, result.target): result for result in results}
 
 
-def _latencies(held: LocalSession, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
-    targets = {one.hostname: one for one in targets_of(held.plan)}
+def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
+    targets = {target.hostname: target for target in targets_of(session.plan)}
     return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 
-def _ask(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> LoginReport:
+def _check_logins(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> LoginReport:
     """Let a container log in to its peers; where it cannot be asked, none of it succeeds."""
     try:
         return check_logins(client, kernel.container, peers)
@@ -78,7 +80,7 @@ def _ask(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> LoginRep
         return LoginReport({}, dict.fromkeys(peers, reason(error)))
 
 
-def _resolves_to(said: LoginReport, kernel: Kernel) -> bool:
+def _resolves_to(report: LoginReport, kernel: Kernel) -> bool:
     """Return whether a name leads to the container that has it: the first IPv4 address counts."""
-    first = next((address for address in said.addresses.get(kernel.hostname, []) if not is_ipv6(address)), None)
+    first = next((address for address in report.addresses.get(kernel.hostname, []) if not is_ipv6(address)), None)
     return first is not None and kernel.address in (None, first)

@@ -31,7 +31,7 @@ def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> st
     return "".join(f"{_names(kernel)} {keys[kernel.hostname].host}\n" for kernel in kernels)
 
 
-def ports(kernels: Iterable[Kernel]) -> str:
+def ssh_ports_file(kernels: Iterable[Kernel]) -> str:
     """Return where containers listen that share their agents' network: ``hostname address port`` in each line."""
     return "".join(
         f"{kernel.hostname} {kernel.address} {kernel.ssh_port}\n" for kernel in kernels if kernel.ssh_port != SSH_PORT
@@ -48,7 +48,7 @@ def authorized_keys(
     kernel: Kernel, kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]
 ) -> str:
     """Return who may log in to ``kernel``: every container of the session, and on main1 the user's own keys."""
-    peers = [f"{keys[one.hostname].user} work@{one.hostname}" for one in kernels]
+    peers = [f"{keys[peer.hostname].user} work@{peer.hostname}" for peer in kernels]
     return "".join(f"{line}\n" for line in [*peers, *(users if kernel.rank == 0 else ())])
 
 
@@ -90,7 +90,7 @@ class DesiredState:
 
 def desired_slice(
     store: Store,
-    held: LocalSession,
+    session: LocalSession,
     contents: RenderedFiles,
     images: Mapping[str, Image],
     default_network: str,
@@ -98,50 +98,50 @@ def desired_slice(
 ) -> DesiredState:
     """Return what this agent should have of a session: pure but for the path of the kit in use."""
     files: list[DesiredFile] = []
-    wanted = []
-    for kernel in held.kernels:
-        folder = store.kernel_folder(held.plan.id, kernel.hostname)
-        given, image = contents.environments[kernel.hostname], images[kernel.image]
-        follows = derived_variables(image.environment, given, held.plan.interface_on(kernel.agent))
-        files += _files(folder, held, kernel, contents, host.infiniband, follows)
-        container = _container(held, kernel, given, image, str(folder), store.kit(), default_network)
+    desired = []
+    for kernel in session.kernels:
+        folder = store.kernel_folder(session.plan.id, kernel.hostname)
+        environment, image = contents.environments[kernel.hostname], images[kernel.image]
+        derived = derived_variables(image.environment, environment, session.plan.interface_on(kernel.agent))
+        files += _files(folder, session, kernel, contents, host.infiniband, derived)
+        container = _container(session, kernel, environment, image, str(folder), store.kit(), default_network)
         container = dataclasses.replace(container, ulimits=host.ulimits, cdi_gpus=host.cdi_gpus)
-        wanted.append(dataclasses.replace(container, ssh_files=_ssh_digest(held.plan, kernel, contents)))
-    return DesiredState(files, networks.desired_network(held.plan), wanted)
+        desired.append(dataclasses.replace(container, ssh_files=_ssh_digest(session.plan, kernel, contents)))
+    return DesiredState(files, networks.desired_network(session.plan), desired)
 
 
 def _files(
     folder: Path,
-    held: LocalSession,
+    session: LocalSession,
     kernel: Kernel,
     contents: RenderedFiles,
     infiniband: Iterable[str],
-    follows: Collection[str],
+    derived: Collection[str],
 ) -> list[DesiredFile]:
     """Return what a container sees at ``/run/backendai``; ``follows`` are the variables that are derived.
 
     ``infiniband`` are the agent's device nodes of that kind.
     """
-    plan = held.plan
-    known = known_hosts(plan.kernels, contents.keys)
+    plan = session.plan
+    host_keys = known_hosts(plan.kernels, contents.keys)
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
     scripts = {"command": plan.command if plan.runs_command(kernel.hostname) else "", "bootstrap": contents.bootstrap}
     scripts |= {f"apps/{app.name}": app.command for app in plan.apps if kernel.rank == 0}
-    pinned = held.pinned.get(kernel.hostname, PinnedResources())
+    pinned = session.pinned.get(kernel.hostname, PinnedResources())
     nodes = device_nodes([*pinned.device_ids, *(infiniband if plan.infiniband else ())])
     devices = [DesiredFile(folder / "devices", "".join(f"{path}\n" for path in nodes))] if nodes else []
-    listening = ports(plan.kernels)
-    shared = [DesiredFile(folder / "ports", listening)] if listening else []
+    port_lines = ssh_ports_file(plan.kernels)
+    ports_file = [DesiredFile(folder / "ports", port_lines)] if port_lines else []
     return [
         DesiredFile(folder / "hosts", contents.hosts, mode=0o644),
         DesiredFile(folder / "environment", environment_text(contents.environments[kernel.hostname]), secret=True),
-        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in REDERIVED_VARIABLES if name in follows)),
+        DesiredFile(folder / "derived", "".join(f"{name}\n" for name in REDERIVED_VARIABLES if name in derived)),
         DesiredFile(folder / "ssh" / "config", contents.ssh_config),
-        DesiredFile(folder / "ssh" / "known_hosts", known),
+        DesiredFile(folder / "ssh" / "known_hosts", host_keys),
         DesiredFile(folder / "ssh" / "authorized_keys", allowed),
         *(DesiredFile(folder / name, text, secret=True) for name, text in scripts.items() if text),
         *devices,
-        *shared,
+        *ports_file,
     ]
 
 
@@ -153,18 +153,24 @@ def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: RenderedFiles) -> s
 
 
 def _container(
-    held: LocalSession, kernel: Kernel, given: dict[str, str], image: Image, folder: str, kit: str, default_network: str
+    session: LocalSession,
+    kernel: Kernel,
+    environment: dict[str, str],
+    image: Image,
+    folder: str,
+    kit: str,
+    default_network: str,
 ) -> containers.Container:
-    plan, pinned = held.plan, held.pinned.get(kernel.hostname, PinnedResources())
+    plan, pinned = session.plan, session.pinned.get(kernel.hostname, PinnedResources())
     # On the agent's own network everything is where gateways reach it already.
     published = plan.published if kernel.rank == 0 and not plan.shares_host_network else ()
-    mounts = (f"{one.source}:{one.target}:{'ro' if one.read_only else 'rw'}" for one in plan.mounts)
+    mounts = (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in plan.mounts)
     return containers.Container(
         name=kernel.container,
         hostname=kernel.hostname,
         image=kernel.image,
         argv=image.argv,
-        explicit_environment=given,
+        explicit_environment=environment,
         image_environment=image.environment,
         kit=kit,
         binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
@@ -180,7 +186,7 @@ def _container(
         interface=plan.interface_on(kernel.agent),
         networks=plan.networks,
         overlay=plan.network is not None and plan.network.swarm_manager is not None,
-        published=tuple((one.port, one.address, one.host_port) for one in published),
+        published=tuple((mapping.port, mapping.address, mapping.host_port) for mapping in published),
         labels=_labels(plan, kernel, pinned, image.digest),
     )
 

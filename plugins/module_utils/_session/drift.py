@@ -20,20 +20,20 @@ from .links import plan_interfaces, plan_links
 from .overlay import overlay_drift
 
 
-def drift_of(client: docker.APIClient, store: Store, held: LocalSession) -> list[Change]:
+def drift_of(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Return what a repair would change here. What cannot be read is a difference too, and hides no other."""
-    looks: dict[str, Callable[[], list[Change]]] = {
-        "session": lambda: _claim(held),
-        "files": lambda: _files(store, held),
-        "network": lambda: _network(client, held),
-        "overlay": lambda: overlay_drift(client, held),
+    checks: dict[str, Callable[[], list[Change]]] = {
+        "session": lambda: _claim_drift(session),
+        "files": lambda: _file_drift(store, session),
+        "network": lambda: _network_drift(client, session),
+        "overlay": lambda: overlay_drift(client, session),
         "firewall": lambda: sync_ruleset(store, dry=True),
         "underlay": lambda: sync_wireguard_peers(store, dry=True),
-        "links": lambda: [step.change for step in plan_links(held.plan, held.agent, LinkState())],
-        "containers": lambda: _containers(client, store, held),
-        "ports": lambda: _ports(client, held),
+        "links": lambda: [step.change for step in plan_links(session.plan, session.agent, LinkState())],
+        "containers": lambda: _container_drift(client, store, session),
+        "ports": lambda: _interface_drift(client, session),
     }
-    return [change for subject, look in looks.items() for change in _read_or_report(subject, look)]
+    return [change for subject, check in checks.items() for change in _read_or_report(subject, check)]
 
 
 def _read_or_report(subject: str, look: Callable[[], list[Change]]) -> list[Change]:
@@ -43,35 +43,39 @@ def _read_or_report(subject: str, look: Callable[[], list[Change]]) -> list[Chan
         return [Change(subject, f"unreadable: {reason(error)}", "readable")]
 
 
-def _claim(held: LocalSession) -> list[Change]:
-    return [] if held.committed else [Change(f"session {held.plan.name}", "not committed", "committed")]
+def _claim_drift(session: LocalSession) -> list[Change]:
+    return [] if session.committed else [Change(f"session {session.plan.name}", "not committed", "committed")]
 
 
-def _files(store: Store, held: LocalSession) -> list[Change]:
+def _file_drift(store: Store, session: LocalSession) -> list[Change]:
     """Return the files that are gone or hold something else; what they held stays unsaid, it may be secret."""
-    broken = store.changed_files(held.plan.id)
-    return [Change(f"file {path}", "changed" if path.exists() else None, "as it was made") for path in broken]
+    changed = store.changed_files(session.plan.id)
+    return [Change(f"file {path}", "changed" if path.exists() else None, "as it was made") for path in changed]
 
 
-def _network(client: docker.APIClient, held: LocalSession) -> list[Change]:
-    wanted = networks.desired_network(held.plan)
-    change = networks.plan_network(client, wanted) if wanted else None
+def _network_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
+    desired = networks.desired_network(session.plan)
+    change = networks.plan_network(client, desired) if desired else None
     return [change] if change else []
 
 
-def _containers(client: docker.APIClient, store: Store, held: LocalSession) -> list[Change]:
+def _container_drift(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Return the containers that do not run. The command of a batch session runs once, so who ran it may have ended."""
-    found = containers.find_containers(client, held.plan.id)
-    states = {one["Labels"].get(labels.HOSTNAME): one["State"] for one in found}
-    batch = store.started_commands(held)
-    wanted = [kernel for kernel in held.kernels if kernel.hostname not in batch]
-    there = [(kernel.container, states.get(kernel.hostname)) for kernel in wanted]
-    return [Change(f"container {name}", state, "running") for name, state in there if state != "running"]
+    existing = containers.find_containers(client, session.plan.id)
+    states = {container["Labels"].get(labels.HOSTNAME): container["State"] for container in existing}
+    started_hostnames = store.started_commands(session)
+    expected = [kernel for kernel in session.kernels if kernel.hostname not in started_hostnames]
+    observed = [(kernel.container, states.get(kernel.hostname)) for kernel in expected]
+    return [Change(f"container {name}", state, "running") for name, state in observed if state != "running"]
 
 
-def _ports(client: docker.APIClient, held: LocalSession) -> list[Change]:
+def _interface_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
     """Return what differs where running containers are plugged in; one that lost an interface is made anew."""
-    plugs = plan_interfaces(client, held)
-    lost = [(kernel.container, plugs.lost[kernel.hostname]) for kernel in held.kernels if kernel.hostname in plugs.lost]
-    anew = [Change(f"container {name}", f"running, without {interface}", "running") for name, interface in lost]
-    return anew + [step.change for step in plugs.steps]
+    interface_plan = plan_interfaces(client, session)
+    lost = [
+        (kernel.container, interface_plan.lost[kernel.hostname])
+        for kernel in session.kernels
+        if kernel.hostname in interface_plan.lost
+    ]
+    recreated = [Change(f"container {name}", f"running, without {interface}", "running") for name, interface in lost]
+    return recreated + [step.change for step in interface_plan.steps]

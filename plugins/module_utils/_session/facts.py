@@ -75,11 +75,11 @@ class FactsQuery:
 
     images: Sequence[str] = ()
     paths: Sequence[str] = ()
-    gone: Sequence[str] = ()
+    excluded: Sequence[str] = ()
 
 
 def collect_facts(
-    client: docker.APIClient, store: Store, settings: AgentSettings, questions: FactsQuery, name: str = ""
+    client: docker.APIClient, store: Store, settings: AgentSettings, query: FactsQuery, name: str = ""
 ) -> AgentFacts:
     """Return the facts of this agent; ``name`` is that of the inventory, where it is known.
 
@@ -88,9 +88,9 @@ def collect_facts(
     """
     now = time.time()
     containers = find_containers(client)
-    held = store.sessions()
-    live = active_sessions(held, now, questions.gone)
-    orphans = _orphans(containers, held)
+    sessions = store.sessions()
+    active = active_sessions(sessions, now, query.excluded)
+    orphans = _orphans(containers, sessions)
     accelerators = find_accelerators(settings.slots, cdi_folders=cdi_folders(client))
     plain = network.find_underlay(settings.underlay_address)
     underlay, warnings = underlay_in_use(store, plain, settings.underlay_encryption)
@@ -105,39 +105,46 @@ def collect_facts(
         program=store.program(),
         online_cpus=tuple(machine.online_cpus()),
         capacity=_capacity(settings, accelerators.devices),
-        allocated=_sum([*(one.slots for one in live), *(json.loads(one.get(labels.SLOTS, "{}")) for one in orphans)]),
-        devices=_devices(accelerators.devices, _allocated_devices(live, orphans)),
+        allocated=_sum_slots(
+            [
+                *(session.slots for session in active),
+                *(json.loads(orphan.get(labels.SLOTS, "{}")) for orphan in orphans),
+            ]
+        ),
+        devices=_devices(accelerators.devices, _allocated_devices(active, orphans)),
         warnings=(*accelerators.warnings, *warnings),
-        containers=sum(len(one.kernels) for one in live) + len(orphans),
+        containers=sum(len(session.kernels) for session in active) + len(orphans),
         max_containers=settings.max_containers,
         underlay=underlay,
         addresses=tuple(network.own_addresses(plain)),
         udp_ports={**network.udp_ports(), **swarm_port(swarm)},
         swarm=swarm_membership(client, swarm),
-        tcp_ports=frozenset({*network.tcp_ports(), *(port for one in live for port in one.plan.tcp_ports(one.agent))}),
+        tcp_ports=frozenset(
+            {*network.tcp_ports(), *(port for session in active for port in session.plan.tcp_ports(session.agent))}
+        ),
         allow_host_network=settings.allow_host_network,
         infiniband=bool(infiniband_nodes()),
-        networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(live)})),
-        vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(live)})),
-        images={image: _known(client, image) for image in questions.images},
-        missing_paths=tuple(path for path in questions.paths if not os.path.isdir(path)),
-        sessions=tuple(_as_held(client, one, containers, now) for one in held),
+        networks=tuple(sorted({*network.networks_in_use(), *subnets(client), *_claimed_subnets(active)})),
+        vnis=tuple(sorted({*network.vnis_in_use(), *_claimed_vnis(active)})),
+        images={image: _image_identity(client, image) for image in query.images},
+        missing_paths=tuple(path for path in query.paths if not os.path.isdir(path)),
+        sessions=tuple(_held_session(client, session, containers, now) for session in sessions),
     )
 
 
-def active_sessions(held: Iterable[LocalSession], now: float, gone: Collection[str] = ()) -> list[LocalSession]:
+def active_sessions(sessions: Iterable[LocalSession], now: float, excluded: Collection[str] = ()) -> list[LocalSession]:
     """Return the sessions that count: neither is their time over, nor are they among those that are ``gone``."""
-    return [one for one in held if not one.expired(now) and one.plan.id not in gone]
+    return [session for session in sessions if not session.expired(now) and session.plan.id not in excluded]
 
 
-def cpu_load(held: Iterable[LocalSession]) -> dict[int, int]:
+def cpu_load(sessions: Iterable[LocalSession]) -> dict[int, int]:
     """Return how many containers are pinned to each core."""
-    return Counter(cpu for one in held for pinned in one.pinned.values() for cpu in pinned.cpus)
+    return Counter(cpu for session in sessions for pinned in session.pinned.values() for cpu in pinned.cpus)
 
 
 def _capacity(settings: AgentSettings, devices: Iterable[Device]) -> dict[str, int]:
-    own = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
-    total = {**own, **Counter(one.slot for one in devices)}
+    host_slots = {"cpu": len(machine.online_cpus()) * settings.cpu_overcommit, "mem": machine.memory_total()}
+    total = {**host_slots, **Counter(device.slot for device in devices)}
     reserved = {slot: _reserved(slot, amount) for slot, amount in settings.reserved.items()}
     return {slot: max(0, amount - reserved.get(slot, 0)) for slot, amount in total.items()}
 
@@ -149,54 +156,54 @@ def _reserved(slot: str, amount: Any) -> int:
         raise ValueError(f"agent_reserved.{slot}: {amount!r} {error}") from None
 
 
-def _orphans(containers: Iterable[Mapping[str, Any]], held: Iterable[LocalSession]) -> list[Mapping[str, str]]:
+def _orphans(containers: Iterable[Mapping[str, Any]], sessions: Iterable[LocalSession]) -> list[Mapping[str, str]]:
     """Return the labels of containers whose session's folder was lost: they are ours, and they are there."""
-    known = {one.plan.id for one in held}
-    return [one["Labels"] for one in containers if one["Labels"].get(labels.SESSION_ID) not in known]
+    known = {session.plan.id for session in sessions}
+    return [container["Labels"] for container in containers if container["Labels"].get(labels.SESSION_ID) not in known]
 
 
-def _allocated_devices(live: Iterable[LocalSession], orphans: Iterable[Mapping[str, str]]) -> set[str]:
+def _allocated_devices(active: Iterable[LocalSession], orphans: Iterable[Mapping[str, str]]) -> set[str]:
     """Return the ids of the devices that containers have."""
-    by_slot = [pinned.devices for one in live for pinned in one.pinned.values()]
-    by_slot += [json.loads(one.get(labels.DEVICES, "{}")) for one in orphans]
+    by_slot = [pinned.devices for session in active for pinned in session.pinned.values()]
+    by_slot += [json.loads(orphan.get(labels.DEVICES, "{}")) for orphan in orphans]
     return {device for slots in by_slot for ids in slots.values() for device in ids}
 
 
-def _devices(devices: Iterable[Device], given: Collection[str]) -> tuple[Device, ...]:
-    return tuple(dataclasses.replace(device, free=device.id not in given) for device in devices)
+def _devices(devices: Iterable[Device], allocated: Collection[str]) -> tuple[Device, ...]:
+    return tuple(dataclasses.replace(device, free=device.id not in allocated) for device in devices)
 
 
-def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _sum_slots(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for slots in amounts:
         total.update(slots)
     return dict(total)
 
 
-def _claimed_subnets(held: Iterable[LocalSession]) -> set[str]:
-    return {one.plan.network.subnet for one in held if one.plan.network and one.plan.network.subnet}
+def _claimed_subnets(sessions: Iterable[LocalSession]) -> set[str]:
+    return {session.plan.network.subnet for session in sessions if session.plan.network and session.plan.network.subnet}
 
 
-def _claimed_vnis(held: Iterable[LocalSession]) -> set[int]:
-    return {one.plan.network.vni for one in held if one.plan.network and one.plan.network.vni}
+def _claimed_vnis(sessions: Iterable[LocalSession]) -> set[int]:
+    return {session.plan.network.vni for session in sessions if session.plan.network and session.plan.network.vni}
 
 
-def _known(client: docker.APIClient, name: str) -> ImageIdentity | None:
+def _image_identity(client: docker.APIClient, name: str) -> ImageIdentity | None:
     image = find_image(client, name)
     return image.identity if image else None
 
 
-def _as_held(
-    client: docker.APIClient, held: LocalSession, containers: Iterable[Mapping[str, Any]], now: float
+def _held_session(
+    client: docker.APIClient, session: LocalSession, containers: Iterable[Mapping[str, Any]], now: float
 ) -> HeldSession:
-    ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == held.plan.id]
+    ours = [container for container in containers if container["Labels"].get(labels.SESSION_ID) == session.plan.id]
     states = container_states(client, ours)
-    return HeldSession(held.plan, held.request, held.committed, held.expired(now), held.keys, states)
+    return HeldSession(session.plan, session.request, session.committed, session.expired(now), session.keys, states)
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:
     """Return what a session's containers are doing, by hostname."""
-    return {one["Labels"][labels.HOSTNAME]: _state(client, one) for one in containers}
+    return {container["Labels"][labels.HOSTNAME]: _state(client, container) for container in containers}
 
 
 def _state(client: docker.APIClient, container: Mapping[str, Any]) -> ContainerState:

@@ -21,21 +21,27 @@ from .._network.vxlan import desired_vxlan, plan_vxlan
 DEFAULT_INTERFACE = "eth0"
 
 
-def plan_links(plan: SessionPlan, agent: str, look: LinkState) -> list[LinkOperation]:
+def plan_links(plan: SessionPlan, agent: str, state: LinkState) -> list[LinkOperation]:
     """Return what must change for the session's bridge and tunnel to be as planned. It takes no engine to know that."""
     bridge, link = desired_bridge(plan), desired_vxlan(plan, agent)
-    return [*(plan_bridge(bridge, look) if bridge else []), *(plan_vxlan(link, look) if link else [])]
+    return [*(plan_bridge(bridge, state) if bridge else []), *(plan_vxlan(link, state) if link else [])]
 
 
-def plan_interfaces(client: docker.APIClient, held: LocalSession) -> Ports:
+def plan_interfaces(client: docker.APIClient, session: LocalSession) -> Ports:
     """Return what must change for the running containers of this agent to be plugged in as planned."""
-    running = [one for one in containers.find_containers(client, held.plan.id) if one["State"] == "running"]
-    pids = {one["Labels"].get(labels.HOSTNAME): containers.pid_of(client, one["Id"]) for one in running}
-    there = [(kernel, pids[kernel.hostname]) for kernel in held.kernels if pids.get(kernel.hostname)]
-    return plan_ports(port for kernel, pid in there for port in _ports_of(held.plan, kernel, pid))
+    running = [
+        container
+        for container in containers.find_containers(client, session.plan.id)
+        if container["State"] == "running"
+    ]
+    pids = {
+        container["Labels"].get(labels.HOSTNAME): containers.pid_of(client, container["Id"]) for container in running
+    }
+    running_kernels = [(kernel, pids[kernel.hostname]) for kernel in session.kernels if pids.get(kernel.hostname)]
+    return plan_ports(port for kernel, pid in running_kernels for port in _veth_interfaces(session.plan, kernel, pid))
 
 
-def _ports_of(plan: SessionPlan, kernel: Kernel, pid: int) -> list[VethInterface]:
+def _veth_interfaces(plan: SessionPlan, kernel: Kernel, pid: int) -> list[VethInterface]:
     network = plan.network
     if plan.host_ports(kernel.agent):
         return []

@@ -24,39 +24,39 @@ from .facts import container_states
 APP_LOG = "/var/log/backendai/{name}.log"
 
 
-def logs_of(client: docker.APIClient, held: LocalSession, hostname: str, lines: int) -> dict[str, Any]:
+def logs_of(client: docker.APIClient, session: LocalSession, hostname: str, lines: int) -> dict[str, Any]:
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
     ``logs`` has for each container that is here, by hostname: its ``log``, the logs of its ``apps`` by name, and in
     ``error`` what could not be read. With a ``hostname`` it is that container alone.
     """
-    found = containers.find_containers(client, held.plan.id)
-    ids = {one["Labels"].get(labels.HOSTNAME): one["Id"] for one in found}
-    wanted = [one for one in held.kernels if one.hostname in ids and hostname in ("", one.hostname)]
+    existing = containers.find_containers(client, session.plan.id)
+    ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
+    selected = [kernel for kernel in session.kernels if kernel.hostname in ids and hostname in ("", kernel.hostname)]
 
-    def read(kernel: Kernel) -> dict[str, Any]:
-        apps = held.plan.apps if kernel.hostname == MAIN1 else ()
-        return _logs(client, ids[kernel.hostname], apps, lines)
+    def read_kernel(kernel: Kernel) -> dict[str, Any]:
+        apps = session.plan.apps if kernel.hostname == MAIN1 else ()
+        return _container_logs(client, ids[kernel.hostname], apps, lines)
 
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        logs = dict(zip((one.hostname for one in wanted), pool.map(read, wanted)))
-    return {"plan": held.plan.to_dict(), "containers": to_plain(container_states(client, found)), "logs": logs}
+        logs = dict(zip((kernel.hostname for kernel in selected), pool.map(read_kernel, selected)))
+    return {"plan": session.plan.to_dict(), "containers": to_plain(container_states(client, existing)), "logs": logs}
 
 
-def _logs(client: docker.APIClient, container: str, apps: tuple[App, ...], lines: int) -> dict[str, Any]:
+def _container_logs(client: docker.APIClient, container: str, apps: tuple[App, ...], lines: int) -> dict[str, Any]:
     """Return all logs of one container."""
-    log, error = _or_why(partial(tail_of, client, container, lines, timestamps=True))
-    wrong, written = [error], {}
+    log, error = _read_or_error(partial(tail_of, client, container, lines, timestamps=True))
+    errors, app_logs = [error], {}
     for app in apps:
         path = APP_LOG.format(name=app.name)
-        found, error = _or_why(partial(tail_of_file, client, container, path, lines))
-        wrong.append(error)
-        if found is not None:
-            written[app.name] = found
-    return {"log": log or [], "apps": written, "error": "; ".join(filter(None, wrong)) or None}
+        app_log, error = _read_or_error(partial(tail_of_file, client, container, path, lines))
+        errors.append(error)
+        if app_log is not None:
+            app_logs[app.name] = app_log
+    return {"log": log or [], "apps": app_logs, "error": "; ".join(filter(None, errors)) or None}
 
 
-def _or_why(read: Callable[[], list[str] | None]) -> tuple[list[str] | None, str]:
+def _read_or_error(read: Callable[[], list[str] | None]) -> tuple[list[str] | None, str]:
     """Return a log, or why it cannot be read."""
     try:
         return read(), ""

@@ -21,13 +21,13 @@ from .._model.plan import SessionPlan
 PREFIX = ".backendai-verify-"
 
 # Each prints one line for each mount.
-_LEAVE = """
+_CREATE = """
 set -C
 for target in "$@"; do
     if true > "$target/$mark"; then echo left; else echo refused; fi
 done 2> /dev/null
 """
-_LOOK = f"""
+_FIND = f"""
 for target in "$@"; do
     if [ -e "$target/$mark" ]; then seen=yes; else seen=no; fi
     if names=$(ls -A1 "$target"); then
@@ -48,7 +48,7 @@ done 2> /dev/null
 def create_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
     """Leave a mark through main1 in each mount that it may write to; return the targets of those."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
-    answers = _run(client, plan.kernels[0].container, _LEAVE, mark, targets)
+    answers = _run(client, plan.kernels[0].container, _CREATE, mark, targets)
     return [target for target, answer in zip(targets, answers) if answer == "left"]
 
 
@@ -58,17 +58,17 @@ def find_markers(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict
     ``mark``: whether the mark is there. ``folder``: the device and inode of the mount's top folder. ``names``: a digest
     of the names in it, marks left out. The last two are ``-`` where the container cannot read them.
     """
-    found = {
-        one["Labels"][labels.HOSTNAME]: one["Id"]
-        for one in containers.find_containers(client, plan.id)
-        if one["State"] == "running"
+    running = {
+        container["Labels"][labels.HOSTNAME]: container["Id"]
+        for container in containers.find_containers(client, plan.id)
+        if container["State"] == "running"
     }
     targets = [mount.target for mount in plan.mounts]
     with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-        answers = pool.map(lambda container: _run(client, container, _LOOK, mark, targets), found.values())
+        answers = pool.map(lambda container: _run(client, container, _FIND, mark, targets), running.values())
         return {
-            hostname: {target: _sight(line) for target, line in zip(targets, lines)}
-            for hostname, lines in zip(found, answers)
+            hostname: {target: _parse_line(line) for target, line in zip(targets, lines)}
+            for hostname, lines in zip(running, answers)
         }
 
 
@@ -79,9 +79,9 @@ def remove_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> lis
     return [target for target, answer in zip(targets, answers) if answer != "gone"]
 
 
-def _sight(line: str) -> dict[str, Any]:
-    seen, folder, names = line.split()
-    return {"mark": seen == "yes", "folder": folder, "names": names}
+def _parse_line(line: str) -> dict[str, Any]:
+    present, folder, names = line.split()
+    return {"mark": present == "yes", "folder": folder, "names": names}
 
 
 def _run(client: docker.APIClient, container: str, script: str, mark: str, targets: list[str]) -> list[str]:

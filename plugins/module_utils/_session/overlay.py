@@ -14,12 +14,12 @@ from .._model.plan import SessionPlan
 from .claim import require_claim
 
 
-def overlay_drift(client: docker.APIClient, held: LocalSession) -> list[Change]:
+def overlay_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
     """Return how a session's overlay differs from what is wanted, where this agent has to make it."""
-    wanted = overlay.desired_overlay(held.plan)
-    if wanted is None or held.plan.network is None or held.plan.network.swarm_manager != held.agent:
+    desired = overlay.desired_overlay(session.plan)
+    if desired is None or session.plan.network is None or session.plan.network.swarm_manager != session.agent:
         return []
-    change = overlay.plan_overlay(client, wanted)
+    change = overlay.plan_overlay(client, desired)
     return [change] if change else []
 
 
@@ -29,14 +29,14 @@ def make_overlay(client: docker.APIClient, store: Store, plan: SessionPlan, nonc
     With ``dry`` the claim may be missing. Raises :class:`ClaimLostError`, and :class:`OverlayInUseError` when one that was made
     differently is in use.
     """
-    wanted = overlay.desired_overlay(plan)
+    desired = overlay.desired_overlay(plan)
     with store.session_lock(plan.id):
         if not dry:
             require_claim(store, plan.id, nonce)
-        change = overlay.plan_overlay(client, wanted) if wanted else None
-        if wanted is None or change is None:
+        change = overlay.plan_overlay(client, desired) if desired else None
+        if desired is None or change is None:
             return []
         if not dry:
             overlay.remove_overlays(client, plan.id)
-            overlay.create_overlay(client, wanted)
+            overlay.create_overlay(client, desired)
         return [change]

@@ -37,18 +37,18 @@ def pin_containers(
     than are asked for, or fewer cores than one container asks for.
     """
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
-    left = list(free)
+    remaining = list(free)
     pinned = []
     for request in requests:
-        asked = {slot: count for slot, count in request.items() if count and slot not in HOST_SLOTS}
+        requested = {slot: count for slot, count in request.items() if count and slot not in HOST_SLOTS}
         cores = _available_cores(nodes, busy, overcommit)
-        roomy = {node: len(cpus) >= request["cpu"] for node, cpus in cores.items()}
-        devices = _pick_devices(left, asked, roomy)
-        cpus = _pick_cores(cores, busy, request["cpu"], {one.numa for one in devices})
-        left = [one for one in left if one not in devices]
+        has_cores = {node: len(cpus) >= request["cpu"] for node, cpus in cores.items()}
+        devices = _pick_devices(remaining, requested, has_cores)
+        cpus = _pick_cores(cores, busy, request["cpu"], {device.numa for device in devices})
+        remaining = [device for device in remaining if device not in devices]
         for cpu in cpus:
             busy[cpu] += 1
-        by_slot = {slot: [one.id for one in devices if one.slot == slot] for slot in asked}
+        by_slot = {slot: [device.id for device in devices if device.slot == slot] for slot in requested}
         pinned.append(PinnedResources(sorted(cpus), by_slot))
     return pinned
 
@@ -62,36 +62,40 @@ def _available_cores(nodes: Mapping[int, int], busy: Mapping[int, int], overcomm
     return cores
 
 
-def _pick_devices(free: Sequence[Device], asked: Mapping[str, int], roomy: Mapping[int, bool]) -> list[Device]:
+def _pick_devices(free: Sequence[Device], requested: Mapping[str, int], roomy: Mapping[int, bool]) -> list[Device]:
     """Return the devices of one container; ``roomy`` says of each node whether it has enough open cores as well."""
     chosen: list[Device] = []
-    missing = dict(asked)
+    missing = dict(requested)
     while any(missing.values()):
-        left = [one for one in free if missing.get(one.slot) and one not in chosen]
-        if not left:
+        candidates = [device for device in free if missing.get(device.slot) and device not in chosen]
+        if not candidates:
             short = ", ".join(f"{count} of {slot}" for slot, count in missing.items() if count)
             raise ValueError(f"{short} are asked for beyond what is free")
-        for one in _of_one_node(left, missing, roomy):
-            chosen.append(one)
-            missing[one.slot] -= 1
+        for device in _pick_from_one_node(candidates, missing, roomy):
+            chosen.append(device)
+            missing[device.slot] -= 1
     return chosen
 
 
-def _of_one_node(left: Sequence[Device], missing: Mapping[str, int], roomy: Mapping[int, bool]) -> list[Device]:
+def _pick_from_one_node(
+    candidates: Sequence[Device], missing: Mapping[str, int], roomy: Mapping[int, bool]
+) -> list[Device]:
     """Return as many of the missing devices as one node has."""
     offers = {}
-    for node in {*roomy, *(one.numa for one in left if one.numa is not None)}:
-        near = sorted((one for one in left if one.numa in (node, None)), key=lambda one: one.numa is None)
-        offers[node] = [one for slot, count in missing.items() for one in _first(near, slot, count)]
+    for node in {*roomy, *(device.numa for device in candidates if device.numa is not None)}:
+        near = sorted(
+            (device for device in candidates if device.numa in (node, None)), key=lambda device: device.numa is None
+        )
+        offers[node] = [device for slot, count in missing.items() for device in _take_of_slot(near, slot, count)]
 
     def order(node: int) -> tuple[int, bool, int, int]:
-        return -len(offers[node]), not roomy.get(node, False), sum(one.numa == node for one in left), node
+        return -len(offers[node]), not roomy.get(node, False), sum(device.numa == node for device in candidates), node
 
     return offers[min(offers, key=order)]
 
 
-def _first(devices: Iterable[Device], slot: str, count: int) -> list[Device]:
-    return [one for one in devices if one.slot == slot][:count]
+def _take_of_slot(devices: Iterable[Device], slot: str, count: int) -> list[Device]:
+    return [device for device in devices if device.slot == slot][:count]
 
 
 def _pick_cores(
@@ -99,9 +103,9 @@ def _pick_cores(
 ) -> list[int]:
     """Return the cores of one container, of the nodes ``near`` its devices where those have enough."""
     chosen: list[int] = []
-    left = dict(cores)
-    while len(chosen) < count and any(left.values()):
-        chosen += left.pop(_next_node(left, busy, count - len(chosen), near))[: count - len(chosen)]
+    remaining = dict(cores)
+    while len(chosen) < count and any(remaining.values()):
+        chosen += remaining.pop(_next_node(remaining, busy, count - len(chosen), near))[: count - len(chosen)]
     others = sorted(busy.keys() - chosen, key=lambda cpu: (busy[cpu], cpu))
     if len(chosen) + len(others) < count:
         raise ValueError(f"a container asks for {count} cores, and {len(busy)} are online")

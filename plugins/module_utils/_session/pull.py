@@ -34,7 +34,7 @@ POLL_SECONDS = 0.5
 # Seconds after which a pull is given up that the engine says nothing of.
 STALL_SECONDS = 600
 
-_NOTHING_HEARD = f"nothing was heard of it for {STALL_SECONDS} seconds"
+_STALLED = f"nothing was heard of it for {STALL_SECONDS} seconds"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,25 +55,27 @@ class PullStatus:
     started: bool = False
 
 
-def ensure_pull(client: docker.APIClient, docker_host: str, store: Store, held: LocalSession, pull: Pull) -> PullStatus:
+def ensure_pull(
+    client: docker.APIClient, docker_host: str, store: Store, session: LocalSession, pull: Pull
+) -> PullStatus:
     """Start a pull where the image is missing, and return how it is doing.
 
     Raises :class:`ImagePullError` when it has failed, or the process that pulled is gone.
     """
-    note = _PullState(store, held.plan.id, pull)
+    state = _PullState(store, session.plan.id, pull)
     # Asked before the image is looked for: a pull that ends in between leaves the image there.
-    with note.locked() as handle:
-        found = find_image(client, pull.name)
-        if found:
-            return PullStatus(found.identity)
-        if handle is None:
-            return PullStatus(None, note.progress())
-        wrong = note.failure(held.nonce)
-        if wrong:
-            note.forget()
-            raise ImagePullError(wrong)
-        note.write(Progress())
-        daemonize(lambda: _pull_worker(docker_host, note, pull), handle)
+    with state.locked() as lock:
+        image = find_image(client, pull.name)
+        if image:
+            return PullStatus(image.known)
+        if lock is None:
+            return PullStatus(None, state.progress())
+        failure = state.failure(session.nonce)
+        if failure:
+            state.clear()
+            raise ImagePullError(failure)
+        state.write(Progress())
+        daemonize(lambda: _pull_worker(docker_host, state, pull), lock)
     return PullStatus(None, started=True)
 
 
@@ -107,15 +109,15 @@ class _PullState:
 
     def failure(self, nonce: str) -> str:
         """Return why the pull that has ended failed; empty where it did not, or where it was an earlier run's."""
-        said = self._read()
-        if said.get("nonce") != nonce:
+        state = self._read()
+        if state.get("nonce") != nonce:
             return ""
-        if said["failed"] is None:
+        if state["failed"] is None:
             killed = "the process that pulled it was killed"
             return str(ImagePullError.from_error(self._pull.name, self._pull.reference, killed))
-        return str(said["failed"])
+        return str(state["failed"])
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget what was noted, so that the next look starts a pull again."""
         self._path.unlink()
 
@@ -127,35 +129,35 @@ class _PullState:
         return said
 
 
-def _pull_worker(docker_host: str, note: _PullState, pull: Pull) -> None:
+def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:
     """Pull, and note how it goes; return when it has ended, or when nobody claims the session any more.
 
     The engine breaks a pull off when the connection that asked for it closes, as it does with this process.
     """
-    layers = PullLayers()
-    ended: list[str] = []
-    heard = [time.monotonic()]
+    layers = Layers()
+    results: list[str] = []
+    last_event = [time.monotonic()]
 
-    def hear(line: Mapping[str, Any]) -> None:
-        heard[0] = time.monotonic()
+    def on_event(line: Mapping[str, Any]) -> None:
+        last_event[0] = time.monotonic()
         layers.update(line)
 
     def fetch() -> None:
         try:
-            pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, hear)
-            ended.append("")
+            pull_image(connect(docker_host), pull.name, pull.reference, pull.credential, on_event)
+            results.append("")
         except ImagePullError as error:
-            ended.append(str(error))
+            results.append(str(error))
         # Nobody else would hear of it, whatever it is.
         except Exception as error:
-            ended.append(str(ImagePullError.from_error(pull.name, pull.reference, error)))
+            results.append(str(ImagePullError.from_error(pull.name, pull.reference, error)))
 
-    at_work = threading.Thread(target=fetch, daemon=True)
-    at_work.start()
-    while at_work.is_alive():
-        at_work.join(POLL_SECONDS)
-        silent = time.monotonic() - heard[0] > STALL_SECONDS
-        why = str(ImagePullError.from_error(pull.name, pull.reference, _NOTHING_HEARD)) if silent else None
-        if not note.write(layers.progress(), why) or silent:
+    worker = threading.Thread(target=fetch, daemon=True)
+    worker.start()
+    while worker.is_alive():
+        worker.join(POLL_SECONDS)
+        stalled = time.monotonic() - last_event[0] > STALL_SECONDS
+        error = str(ImagePullError.from_error(pull.name, pull.reference, _STALLED)) if stalled else None
+        if not state.write(layers.progress(), error) or stalled:
             return
-    note.write(layers.progress(), ended[0])
+    state.write(layers.progress(), results[0])

@@ -35,19 +35,21 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
 
     Raises :class:`NotReady` for the first that ends, is removed, or takes longer.
     """
-    left = {name: _first_process(client, name) for name in names}
+    remaining = {name: _first_process(client, name) for name in names}
     while True:
-        left = {name: process for name, process in left.items() if not _has_ready_marker(process)}
-        if not left:
+        remaining = {name: process for name, process in remaining.items() if not _has_ready_marker(process)}
+        if not remaining:
             return
         if time.monotonic() >= until:
-            slow = next(iter(left))
+            slow = next(iter(remaining))
             raise NotReadyError(
                 f"container {slow} is not through its start: session_bootstrap_script, if there is one, has to be"
                 f" done within session_claim_ttl{_log_tail(client, slow)}"
             )
         time.sleep(POLL_SECONDS)
-        left = {name: process if _runs(process) else _first_process(client, name) for name, process in left.items()}
+        remaining = {
+            name: process if _runs(process) else _first_process(client, name) for name, process in remaining.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from .._model.change import Change
 from .._model.errors import EXPECTED, ClusterError, reason
 from .._model.session import MAIN1, STOPPED
 from .._network import iproute
-from .command import _by_hostname
+from .command import containers_by_hostname
 from .links import plan_links
 from .remove import remove_claimed, remove_slice
 
@@ -44,20 +44,22 @@ def reap(
     changes: list[Change] = []
     failures: dict[str, str] = {}
     try:
-        over = [one.plan.id for one in store.sessions() if one.expired(time.time())] if expired else []
+        expired_ids = (
+            [session.plan.id for session in store.sessions() if session.expired(time.time())] if expired else []
+        )
     except CorruptStateError as error:
-        over, failures["expired"] = [], str(error)
-    acts = [(one, _remove) for one in end]
-    acts += [(one, remove_expired) for one in over if one not in end]
-    acts += [(one, _restart) for one in restart]
-    for session_id, act in acts:
+        expired_ids, failures["expired"] = [], str(error)
+    actions = [(session_id, _remove) for session_id in end]
+    actions += [(session_id, remove_expired) for session_id in expired_ids if session_id not in end]
+    actions += [(session_id, _restart) for session_id in restart]
+    for session_id, action in actions:
         try:
-            done, wrong = act(client, store, session_id, dry)
+            applied, failure = action(client, store, session_id, dry)
         except EXPECTED as error:
-            done, wrong = [], reason(error)
-        changes += done
-        if wrong:
-            failures[session_id] = wrong
+            applied, failure = [], reason(error)
+        changes += applied
+        if failure:
+            failures[session_id] = failure
     return ReapResult(changes, failures)
 
 
@@ -68,9 +70,9 @@ def _remove(client: docker.APIClient, store: Store, session_id: str, dry: bool) 
 def remove_expired(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
     """Remove a slice whose claim's time is over, and return what was removed; the sentence of a failure is empty."""
     with store.lock(), store.session_lock(session_id):
-        held = store.session(session_id)
+        session = store.session(session_id)
         # A run may have committed it, or claimed it anew, while this one waited for the locks.
-        if held is None or not held.expired(time.time()):
+        if session is None or not session.expired(time.time()):
             return [], ""
         return remove_slice(client, store, session_id, dry=dry), ""
 
@@ -81,26 +83,37 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
     In a batch session main1 has run its command, and so has any other container whose command has succeeded.
     """
     with store.session_lock(session_id):
-        held = store.session(session_id)
-        if held is None:
+        session = store.session(session_id)
+        if session is None:
             raise ClusterError(f"the session {session_id} is not on this agent")
-        found = _by_hostname(client, session_id)
-        over = {name for name, one in found.items() if held.plan.runs_command(name) and _succeeded(client, one)}
-        over |= {MAIN1} if held.plan.command else set()
-        wanted = [one.hostname for one in held.kernels if one.hostname not in over]
-        wrong = [f"{name} was removed on {held.agent} and cannot be restarted" for name in wanted if name not in found]
-        stopped = [found[name] for name in wanted if name in found and found[name]["State"] != "running"]
-        steps = plan_links(held.plan, held.agent, iproute.LinkState())
-        linked = [step.change for step in steps]
-        started = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], "running") for one in stopped]
-        ruled = sync_ruleset(store, dry=dry)
+        existing = containers_by_hostname(client, session_id)
+        finished = {
+            name
+            for name, container in existing.items()
+            if session.plan.runs_command(name) and _succeeded(client, container)
+        }
+        finished |= {MAIN1} if session.plan.command else set()
+        hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in finished]
+        errors = [
+            f"{name} was removed on {session.agent} and cannot be restarted"
+            for name in hostnames
+            if name not in existing
+        ]
+        stopped = [existing[name] for name in hostnames if name in existing and existing[name]["State"] != "running"]
+        steps = plan_links(session.plan, session.agent, iproute.LinkState())
+        link_changes = [step.change for step in steps]
+        start_changes = [
+            Change(f"container {container['Names'][0].lstrip('/')}", container["State"], "running")
+            for container in stopped
+        ]
+        rule_changes = sync_ruleset(store, dry=dry)
         if dry:
-            return ruled + linked + started, "; ".join(wrong)
+            return rule_changes + link_changes + start_changes, "; ".join(errors)
         iproute.apply_operations(steps)
         with concurrent.futures.ThreadPoolExecutor(containers.PARALLEL) as pool:
-            refusals = list(pool.map(lambda one: _start(client, one), stopped))
-        done = [change for change, refusal in zip(started, refusals) if not refusal]
-        return ruled + linked + done, "; ".join([*wrong, *filter(None, refusals)])
+            failures = list(pool.map(lambda container: _start(client, container), stopped))
+        changes = [change for change, failure in zip(start_changes, failures) if not failure]
+        return rule_changes + link_changes + changes, "; ".join([*errors, *filter(None, failures)])
 
 
 def _succeeded(client: docker.APIClient, container: Mapping[str, Any]) -> bool:

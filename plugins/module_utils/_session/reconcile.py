@@ -31,34 +31,34 @@ SWARM_SECONDS = 30
 Connected = Callable[[], "docker.APIClient"]
 
 
-def restore_links(held: LocalSession, look: iproute.LinkState) -> list[Change]:
+def restore_links(session: LocalSession, state: iproute.LinkState) -> list[Change]:
     """Put back the bridge and the tunnel of a session, without asking the engine.
 
     ``look`` is shared by all sessions: what seems to be amiss may have been put right since, and is looked at again.
     """
-    if not plan_links(held.plan, held.agent, look):
+    if not plan_links(session.plan, session.agent, state):
         return []
-    steps = plan_links(held.plan, held.agent, iproute.LinkState())
+    steps = plan_links(session.plan, session.agent, iproute.LinkState())
     iproute.apply_operations(steps)
     return [step.change for step in steps]
 
 
-def restore_containers(client: docker.APIClient, store: Store, held: LocalSession) -> list[Change]:
+def restore_containers(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Start the containers of a session: their addresses on it, MACs, names and keys are what they were.
 
     The command of a batch session runs once: who ran it is left to the next look at the sessions.
     """
-    batch = store.started_commands(held)
-    hostnames = [kernel.hostname for kernel in held.kernels if kernel.hostname not in batch]
-    patience = SWARM_SECONDS if held.plan.network and held.plan.network.swarm_manager else 0
-    changes = start_stopped(client, held.plan.id, hostnames, patience)
-    return changes + _plug_in(client, held)
+    started_hostnames = store.started_commands(session)
+    hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
+    timeout = SWARM_SECONDS if session.plan.network and session.plan.network.swarm_manager else 0
+    changes = start_stopped(client, session.plan.id, hostnames, timeout)
+    return changes + _attach_interfaces(client, session)
 
 
-def _plug_in(client: docker.APIClient, held: LocalSession) -> list[Change]:
-    plugs = plan_interfaces(client, held)
-    iproute.apply_operations(plugs.steps)
-    return [step.change for step in plugs.steps]
+def _attach_interfaces(client: docker.APIClient, session: LocalSession) -> list[Change]:
+    interface_plan = plan_interfaces(client, session)
+    iproute.apply_operations(interface_plan.steps)
+    return [step.change for step in interface_plan.steps]
 
 
 def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Change], list[str]]:
@@ -75,42 +75,42 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
         changes += sync_wireguard_peers(store, dry=False)
     except EXPECTED as error:
         failures.append(reason(error))
-    look = iproute.LinkState()
+    state = iproute.LinkState()
     # What is over needs the engine, which may be down: those that live come first.
-    for there in sorted(readable, key=lambda held: held.expires_at is not None):
-        done, wrong = _restore_one(store, engine, there, look, start=start)
-        changes += done
-        failures += [wrong] if wrong else []
+    for session in sorted(readable, key=lambda session: session.expires_at is not None):
+        restored, failure = _restore_one(store, engine, session, state, start=start)
+        changes += restored
+        failures += [failure] if failure else []
     return changes, failures
 
 
 def _restore_one(
-    store: Store, engine: Connected, there: LocalSession, look: iproute.LinkState, *, start: bool
+    store: Store, engine: Connected, session: LocalSession, state: iproute.LinkState, *, start: bool
 ) -> tuple[list[Change], str]:
     """Return what changed, and a sentence for what went wrong, empty when nothing did."""
     try:
-        return _restored(store, engine, there, look, start=start), ""
+        return _restore_session(store, engine, session, state, start=start), ""
     except EXPECTED as error:
-        return [], f"{there.plan.name}: {reason(error)}"
+        return [], f"{session.plan.name}: {reason(error)}"
 
 
-def _restored(
-    store: Store, engine: Connected, there: LocalSession, look: iproute.LinkState, *, start: bool
+def _restore_session(
+    store: Store, engine: Connected, stored: LocalSession, state: iproute.LinkState, *, start: bool
 ) -> list[Change]:
-    session_id, network = there.plan.id, there.plan.network
-    if there.expired(time.time()):
+    session_id, network = stored.plan.id, stored.plan.network
+    if stored.expired(time.time()):
         # An overlay may have to be waited for, and this is no place to wait: the next claim or run removes it.
         return [] if network and network.swarm_manager else remove_expired(engine(), store, session_id, False)[0]
     if not start and store.is_busy(session_id):
         return []
     with store.session_lock(session_id):
-        held = store.session(session_id)
-        if held is None or not held.committed:
+        session = store.session(session_id)
+        if session is None or not session.committed:
             return []
-        changes = restore_links(held, look)
+        changes = restore_links(session, state)
         if start:
-            changes += restore_containers(engine(), store, held)
+            changes += restore_containers(engine(), store, session)
         elif any(change.before is None and change.subject.startswith("bridge ") for change in changes):
             # Whoever was plugged into the bridge that was lost is plugged in again.
-            changes += _plug_in(engine(), held)
+            changes += _attach_interfaces(engine(), session)
         return changes

@@ -25,8 +25,8 @@ def remove_claimed(
     earlier run committed bears that run's nonce, and stays.
     """
     with store.lock(), store.session_lock(session_id):
-        held = store.session(session_id)
-        if nonce is not None and (held is None or held.nonce != nonce):
+        session = store.session(session_id)
+        if nonce is not None and (session is None or session.nonce != nonce):
             return []
         return remove_slice(client, store, session_id, dry=dry)
 
@@ -36,19 +36,21 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
 
     The folder goes last: while it is there, a run that is interrupted can be repeated.
     """
-    held = store.session(session_id)
-    found = containers.find_containers(client, session_id)
+    session = store.session(session_id)
+    existing = containers.find_containers(client, session_id)
     if dry:
-        there = [Change(f"container {one['Names'][0].lstrip('/')}", one["State"], None) for one in found]
-        joined = networks.find_networks(client, session_id) + overlay.find_overlays(client, session_id)
-        there += [Change(f"network {one['Name']}", one["Id"][:12], None) for one in joined]
-        return [*there, *([Change(f"session {held.plan.name}", "held", None)] if held else [])]
-    changes = containers.remove_containers(client, found)
+        removals = [
+            Change(f"container {container['Names'][0].lstrip('/')}", container["State"], None) for container in existing
+        ]
+        session_networks = networks.find_networks(client, session_id) + overlay.find_overlays(client, session_id)
+        removals += [Change(f"network {network['Name']}", network["Id"][:12], None) for network in session_networks]
+        return [*removals, *([Change(f"session {session.plan.name}", "held", None)] if session else [])]
+    changes = containers.remove_containers(client, existing)
     vxlan.remove_link(vxlan_link_name(session_id))
     changes += networks.remove_networks(client, session_id)
     changes += overlay.remove_overlays(client, session_id)
     sync_ruleset(store, dry=False, gone=session_id)
-    sync_wireguard_peers(store, dry=False, gone=session_id)
+    sync_wireguard_peers(store, dry=False, excluded=session_id)
     if store.remove(session_id):
-        changes.append(Change(f"session {held.plan.name if held else session_id}", "held", None))
+        changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes

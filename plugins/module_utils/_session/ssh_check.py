@@ -48,10 +48,12 @@ def check_logins(client: docker.APIClient, container: str, peers: Sequence[str])
 
     However many they are, the engine runs one command. A login that hangs counts as failed after some seconds.
     """
-    printed = run_as_work(client, container, shlex.join([BUSYBOX, "sh", "-c", _SCRIPT, "sh", *peers]))
-    answers, _empty, hosts = f"\n{printed}".partition("\n\n")
-    said = {peer: " ".join(words) for peer, *words in (line.split() for line in answers.splitlines() if line.strip())}
-    return LoginReport(_addresses(hosts), {peer: said.get(peer, "") for peer in peers if said.get(peer) != peer})
+    output = run_as_work(client, container, shlex.join([BUSYBOX, "sh", "-c", _SCRIPT, "sh", *peers]))
+    answers, _empty, hosts = f"\n{output}".partition("\n\n")
+    results = {
+        peer: " ".join(words) for peer, *words in (line.split() for line in answers.splitlines() if line.strip())
+    }
+    return LoginReport(_addresses(hosts), {peer: results.get(peer, "") for peer in peers if results.get(peer) != peer})
 
 
 def passes(client: docker.APIClient, container: str, peers: Sequence[str]) -> bool:
@@ -64,10 +66,10 @@ def passes(client: docker.APIClient, container: str, peers: Sequence[str]) -> bo
 
 
 def _addresses(hosts: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for address, *names in (
         line.partition("#")[0].split() for line in hosts.splitlines() if line.split("#")[0].strip()
     ):
         for name in names:
-            found.setdefault(name, []).append(address)
-    return found
+            addresses.setdefault(name, []).append(address)
+    return addresses

@@ -24,30 +24,32 @@ def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalS
     Raises :class:`CorruptStateError` where none is found and one that is stored cannot be read: it could be the one.
     """
     if session_id:
-        held = store.session(session_id)
-        return [held] if held else []
+        session = store.session(session_id)
+        return [session] if session else []
     readable, damaged = store.load_all()
-    named = [held for held in readable if held.plan.name == name]
-    if damaged and not named:
+    matching = [session for session in readable if session.plan.name == name]
+    if damaged and not matching:
         raise damaged[0]
-    return named
+    return matching
 
 
-def verify(client: docker.APIClient, store: Store, held: LocalSession, seconds: int) -> dict[str, Any]:
+def verify(client: docker.APIClient, store: Store, session: LocalSession, seconds: int) -> dict[str, Any]:
     """Return what is true of this agent's part of a session, as plain data.
 
     ``drift`` has a difference for each thing that a repair would change here, ``pairs`` is what :func:`pairs_of` gives.
     What does not answer at once is given ``seconds``.
     """
-    with store.session_lock(held.plan.id):
-        drift = drift_of(client, store, held)
-    found = containers.find_containers(client, held.plan.id)
-    pids = {one["Labels"].get(labels.HOSTNAME): containers.pid_of(client, one["Id"]) for one in found}
+    with store.session_lock(session.plan.id):
+        drift = drift_of(client, store, session)
+    existing = containers.find_containers(client, session.plan.id)
+    pids = {
+        container["Labels"].get(labels.HOSTNAME): containers.pid_of(client, container["Id"]) for container in existing
+    }
     return {
-        "plan": held.plan.to_dict(),
-        "committed": held.committed,
-        "expired": held.expired(time.time()),
-        "containers": to_plain(container_states(client, found)),
-        "drift": [{"subject": one.subject, "actual": one.before, "expected": one.after} for one in drift],
-        "pairs": pairs_of(client, held, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
+        "plan": session.plan.to_dict(),
+        "committed": session.committed,
+        "expired": session.expired(time.time()),
+        "containers": to_plain(container_states(client, existing)),
+        "drift": [{"subject": change.subject, "actual": change.before, "expected": change.after} for change in drift],
+        "pairs": pairs_of(client, session, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
     }

@@ -51,38 +51,38 @@ def read_device() -> WireGuardDevice | None:
     link = next(iter(show("ip", "-j", "addr", "show", "dev", DEVICE)), None)
     if link is None:
         return None
-    found = WireGuardDevice("UP" in link["flags"], tuple(entry["local"] for entry in link["addr_info"]), link["mtu"])
+    device = WireGuardDevice("UP" in link["flags"], tuple(entry["local"] for entry in link["addr_info"]), link["mtu"])
     try:
-        return dataclasses.replace(found, public_key=_ask("public-key"), port=int(_ask("listen-port")))
+        return dataclasses.replace(device, public_key=_show("public-key"), port=int(_show("listen-port")))
     except WireGuardError:
         # wireguard-go has died, or is about to begin.
-        return found
+        return device
 
 
-def difference(device: WireGuardDevice | None, wanted: Underlay) -> str:
+def difference(device: WireGuardDevice | None, desired: Underlay) -> str:
     """Return what of a device is not as wanted; empty when all of it is."""
     if device is None:
         return "missing"
-    seen = (device.up, wanted.address in device.addresses, device.public_key, device.port, device.mtu)
-    right = (True, True, wanted.public_key, endpoint_port(wanted), wanted.mtu)
+    actual = (device.up, desired.address in device.addresses, device.public_key, device.port, device.mtu)
+    expected = (True, True, desired.public_key, endpoint_port(desired), desired.mtu)
     names = ("down", "without its address", "without its key", f"at port {device.port}", f"at mtu {device.mtu}")
-    return next((name for name, is_now, should in zip(names, seen, right) if is_now != should), "")
+    return next((name for name, value, expected_value in zip(names, actual, expected) if value != expected_value), "")
 
 
-def plan_device(wanted: WireGuardConfig | None) -> list[DeviceStep]:
+def plan_device(desired: WireGuardConfig | None) -> list[DeviceStep]:
     """Return what must change for the device and its peers to be as wanted; without a mesh it should know nobody.
 
     WireGuard itself follows a peer that moves, so another endpoint is no difference; none at all is one.
     """
     device = read_device()
-    if wanted is None:
+    if desired is None:
         return _plan_peers([]) if device and device.public_key else []
-    why = difference(device, wanted.own)
-    if not why:
-        return _plan_peers(wanted.peers)
-    phrase = f"{wanted.own.address}, mtu {wanted.own.mtu}"
-    anew = DeviceStep(Change(f"device {DEVICE}", why if device else None, phrase), restart=True)
-    return [anew, *(_add(peer, None) for peer in wanted.peers)]
+    reason = difference(device, desired.local)
+    if not reason:
+        return _plan_peers(desired.peers)
+    phrase = f"{desired.local.address}, mtu {desired.local.mtu}"
+    recreate = DeviceStep(Change(f"device {DEVICE}", reason if device else None, phrase), restart=True)
+    return [recreate, *(_add(peer, None) for peer in desired.peers)]
 
 
 def apply_device(steps: Iterable[DeviceStep]) -> None:
@@ -90,26 +90,26 @@ def apply_device(steps: Iterable[DeviceStep]) -> None:
     listed = list(steps)
     if any(step.restart for step in listed):
         _run("systemctl", "restart", UNIT)
-    words = [word for step in listed for word in step.wg_args]
-    if words:
-        _run("wg", "set", DEVICE, *words)
+    arguments = [word for step in listed for word in step.wg_args]
+    if arguments:
+        _run("wg", "set", DEVICE, *arguments)
 
 
-def _plan_peers(wanted: Iterable[Underlay]) -> list[DeviceStep]:
+def _plan_peers(desired: Iterable[Underlay]) -> list[DeviceStep]:
     """Return the peers that are missing, wrong or in no plan, on a device that answers."""
     allowed, endpoints = _listing("allowed-ips"), _listing("endpoints")
-    due = {peer.public_key: peer for peer in wanted}
-    gone = [
+    by_key = {peer.public_key: peer for peer in desired}
+    removals = [
         DeviceStep(Change(_subject(key), addresses, None), ("peer", key, "remove"))
         for key, addresses in allowed.items()
-        if key not in due
+        if key not in by_key
     ]
-    found = [
+    additions = [
         _add(peer, allowed.get(key))
-        for key, peer in due.items()
+        for key, peer in by_key.items()
         if allowed.get(key) != f"{peer.address}/128" or endpoints.get(key, _NOTHING) == _NOTHING
     ]
-    return gone + found
+    return removals + additions
 
 
 def _add(peer: Underlay, before: str | None) -> DeviceStep:
@@ -121,21 +121,21 @@ def _subject(public_key: str) -> str:
     return f"peer {public_key} on {DEVICE}"
 
 
-def _listing(what: str) -> dict[str, str]:
+def _listing(field: str) -> dict[str, str]:
     """Return one thing of each peer by its public key, as ``wg show`` lists it."""
-    return dict(line.split("\t", 1) for line in _ask(what).splitlines())
+    return dict(line.split("\t", 1) for line in _show(field).splitlines())
 
 
-def _ask(what: str) -> str:
-    return _run("wg", "show", DEVICE, what).strip()
+def _show(field: str) -> str:
+    return _run("wg", "show", DEVICE, field).strip()
 
 
 def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         missing = f"{error.filename} is not installed on this host: run backendai.cluster.provision_agents on it."
         raise WireGuardError(missing) from error
-    if done.returncode:
-        raise WireGuardError(f"{' '.join(command)}: {one_line(done.stderr)}")
-    return done.stdout
+    if result.returncode:
+        raise WireGuardError(f"{' '.join(command)}: {one_line(result.stderr)}")
+    return result.stdout

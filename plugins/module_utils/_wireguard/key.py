@@ -43,9 +43,9 @@ def make_wireguard_key(folder: Path) -> str:
     with open(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
         subprocess.run(["wg", "genkey"], check=True, stdout=stream, stderr=subprocess.PIPE, text=True)
     with open(private, "rb") as stream:
-        made = subprocess.run(["wg", "pubkey"], check=True, stdin=stream, capture_output=True, text=True)
-    write_atomically(folder / PUBLIC, made.stdout)
-    return made.stdout.strip()
+        result = subprocess.run(["wg", "pubkey"], check=True, stdin=stream, capture_output=True, text=True)
+    write_atomically(folder / PUBLIC, result.stdout)
+    return result.stdout.strip()
 
 
 class UnderlayInUseError(ClusterError):
@@ -71,28 +71,28 @@ def ensure_key(store: Store, wish: DesiredEncryption, *, dry: bool) -> tuple[lis
     with store.lock():
         public_key = read_public_key(folder)
         if not wish.encryption:
-            _refuse(store, wish, None)
-            there = folder.exists()
-            if there and not dry:
+            _refuse_if_in_use(store, wish, None)
+            exists = folder.exists()
+            if exists and not dry:
                 shutil.rmtree(folder)
-            return [Change("key of wireguard", "there", None)] if there else [], None
+            return [Change("key of wireguard", "there", None)] if exists else [], None
         plain = find_underlay(wish.address)
         if plain is None:
             raise ValueError(f"agent_underlay_address: no interface of this host has {wish.address or 'one'}")
-        wanted = wireguard_underlay(plain, public_key, wish.port) if public_key else None
-        _refuse(store, wish, wanted)
-        if wanted:
-            return [], wanted
-        made = [Change("key of wireguard", None, "made by the agent")]
-        return made, None if dry else wireguard_underlay(plain, make_wireguard_key(folder), wish.port)
+        desired = wireguard_underlay(plain, public_key, wish.port) if public_key else None
+        _refuse_if_in_use(store, wish, desired)
+        if desired:
+            return [], desired
+        created = [Change("key of wireguard", None, "made by the agent")]
+        return created, None if dry else wireguard_underlay(plain, make_wireguard_key(folder), wish.port)
 
 
-def _refuse(store: Store, wish: DesiredEncryption, wanted: Underlay | None) -> None:
+def _refuse_if_in_use(store: Store, settings: DesiredEncryption, desired: Underlay | None) -> None:
     """Refuse what would cut sessions off: their plans, on all of their agents, say where this agent is."""
-    own = [(held.plan.name, held.plan.underlays.get(held.agent)) for held in store.sessions()]
-    names = sorted(name for name, underlay in own if underlay and underlay.public_key and underlay != wanted)
+    underlays = [(session.plan.name, session.plan.underlays.get(session.agent)) for session in store.sessions()]
+    names = sorted(name for name, underlay in underlays if underlay and underlay.public_key and underlay != desired)
     if names:
-        now = f"{wish.encryption!r} with another key, port, address or MTU" if wish.encryption else "''"
+        now = f"{settings.encryption!r} with another key, port, address or MTU" if settings.encryption else "''"
         raise UnderlayInUseError(
             f"agent_underlay_encryption: {now} would cut off {', '.join(names)}; end what runs here first"
         )

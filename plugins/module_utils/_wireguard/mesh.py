@@ -36,7 +36,7 @@ _KEY_BYTES = 32
 class WireGuardConfig:
     """The device of an agent as it should be, and the other agents that it should know; sorted by their addresses."""
 
-    own: Underlay
+    local: Underlay
     peers: tuple[Underlay, ...]
 
 
@@ -76,11 +76,11 @@ def build_wireguard_config(slices: Iterable[tuple[SessionPlan, str]], public_key
 
     Where plans say different things of an agent, the newest is right. ``None``: no session lies on WireGuard.
     """
-    listed = sorted(slices, key=lambda one: one[0].created_at)
+    listed = sorted(slices, key=lambda entry: entry[0].created_at)
     with_underlay = [(plan, agent) for plan, agent in listed if agent in plan.underlays]
     ours = [(plan, agent) for plan, agent in with_underlay if plan.underlays[agent].public_key == public_key]
     if not ours:
         return None
     plan, agent = ours[-1]
-    known = {peer.public_key: peer for plan, agent in ours for name, peer in plan.underlays.items() if name != agent}
-    return WireGuardConfig(plan.underlays[agent], tuple(sorted(known.values(), key=lambda peer: peer.address)))
+    peers = {peer.public_key: peer for plan, agent in ours for name, peer in plan.underlays.items() if name != agent}
+    return WireGuardConfig(plan.underlays[agent], tuple(sorted(peers.values(), key=lambda peer: peer.address)))

@@ -14,7 +14,7 @@ from .key import read_public_key
 from .mesh import DEVICE, build_wireguard_config, wireguard_underlay
 
 
-def sync_wireguard_peers(store: Store, *, dry: bool, gone: str = "") -> list[Change]:
+def sync_wireguard_peers(store: Store, *, dry: bool, excluded: str = "") -> list[Change]:
     """Let the WireGuard device know the agents of all sessions that are held but ``gone`` (an id), and no others.
 
     Returns what changed. An agent without a key has no such device. While a session cannot be read no peer is removed:
@@ -25,7 +25,7 @@ def sync_wireguard_peers(store: Store, *, dry: bool, gone: str = "") -> list[Cha
         return []
     with store.isolation_lock():
         readable, damaged = store.load_all()
-        slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
+        slices = [(session.plan, session.agent) for session in readable if session.plan.id != excluded]
         steps = wireguard.plan_device(build_wireguard_config(slices, public_key))
         if damaged:
             steps = [step for step in steps if step.change.after is not None]
@@ -43,11 +43,11 @@ def underlay_in_use(store: Store, plain: Underlay | None, encryption: str) -> tu
         return plain, []
     public_key, device = read_public_key(store.wireguard_folder), wireguard.read_device()
     if public_key and device:
-        found = wireguard_underlay(plain, public_key, device.port)
-        why = wireguard.difference(device, found)
-        if not why:
-            return found, []
-        why = f"{DEVICE} is {why}"
+        desired = wireguard_underlay(plain, public_key, device.port)
+        problem = wireguard.difference(device, desired)
+        if not problem:
+            return desired, []
+        problem = f"{DEVICE} is {problem}"
     else:
-        why = f"{DEVICE} is missing" if public_key else "there is no key"
-    return None, [f"agent_underlay_encryption: {why}; run backendai.cluster.provision_agents on this host."]
+        problem = f"{DEVICE} is missing" if public_key else "there is no key"
+    return None, [f"agent_underlay_encryption: {problem}; run backendai.cluster.provision_agents on this host."]

@@ -344,7 +344,7 @@ def test_what_is_to_be_removed_counts_as_gone_in_the_facts(
 
     monkeypatch.setattr(claiming, "collect_facts", survey)
     claimed(engine, store, clear=[OTHER_ID])
-    assert asked == [FactsQuery(paths=[], gone=[OTHER_ID, SESSION_ID])]
+    assert asked == [FactsQuery(paths=[], excluded=[OTHER_ID, SESSION_ID])]
 
 
 @pytest.mark.usefixtures("facts")

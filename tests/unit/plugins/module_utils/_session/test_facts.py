@@ -110,7 +110,7 @@ def test_ports_that_sessions_publish_count_as_in_use_where_their_main1_is(engine
     assert read(engine, store)["tcp_ports"] == [22, 30000]
     store.save(held(here))
     assert read(engine, store)["tcp_ports"] == [22, 30000, 30009]
-    assert read(engine, store, FactsQuery(gone=[SESSION_ID]))["tcp_ports"] == [22, 30000]
+    assert read(engine, store, FactsQuery(excluded=[SESSION_ID]))["tcp_ports"] == [22, 30000]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_devices_of_living_sessions_and_of_containers_without_a_session_are_not_
         container("main1", **{labels.SESSION_ID: "lost", labels.DEVICES: '{"tpu": ["orphaned"]}'}),
         container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
     ]
-    facts = read(engine, store, FactsQuery(gone=[f"00000003{OTHER_ID[8:]}"]))
+    facts = read(engine, store, FactsQuery(excluded=[f"00000003{OTHER_ID[8:]}"]))
     assert {one["id"] for one in facts["devices"] if one["free"]} == {"given-up", "stale_sessions", "free"}
 
 
@@ -268,7 +268,7 @@ def test_what_sessions_take_counts_until_they_are_given_up(
 
 def test_what_is_about_to_be_removed_counts_as_gone(engine: Any, store: Store) -> None:
     store.save(held(MADE))
-    facts = read(engine, store, FactsQuery(gone=[SESSION_ID]))
+    facts = read(engine, store, FactsQuery(excluded=[SESSION_ID]))
     assert (facts["allocated"], facts["containers"], facts["networks"], facts["vnis"]) == ({}, 0, ["192.0.2.0/24"], [7])
 
 

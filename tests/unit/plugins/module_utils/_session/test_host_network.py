@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
     ClaimRequest,
     claim,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import RenderedFiles, ssh_ports_file
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
@@ -65,7 +65,7 @@ def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, 
     ]
     assert engine.calls[0].startswith("create backendai-train-llm-")
     assert (kernel.links, kernel.plugged, plan_links(MADE, "agent1", LinkState())) == (set(), [], [])
-    assert (store.kernel_folder(SESSION_ID, "sub1") / "ports").read_text() == ports(MADE.kernels)
+    assert (store.kernel_folder(SESSION_ID, "sub1") / "ports").read_text() == ssh_ports_file(MADE.kernels)
     assert apply(engine, store) == []
     assert kernel.plugged == []
 

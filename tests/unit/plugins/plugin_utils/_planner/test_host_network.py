@@ -16,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
-from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import known_hosts, ports
+from ansible_collections.backendai.cluster.plugins.module_utils._session.contents import known_hosts, ssh_ports_file
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
@@ -93,7 +93,7 @@ def test_on_one_agent_the_network_is_a_private_bridge() -> None:
     assert made.network is not None
     assert made.network.driver == "bridge"
     assert [kernel.ssh_port for kernel in made.kernels] == [22] * 3
-    assert (made.host_ports("agent1"), ports(made.kernels)) == ([], "")
+    assert (made.host_ports("agent1"), ssh_ports_file(made.kernels)) == ([], "")
 
 
 def test_ports_that_are_in_use_are_avoided() -> None:
@@ -188,7 +188,7 @@ def test_known_hosts_have_the_form_that_ssh_looks_for_with_a_port() -> None:
 
 def test_containers_are_told_where_each_listens() -> None:
     made = shared()
-    assert ports(made.kernels).splitlines() == [
+    assert ssh_ports_file(made.kernels).splitlines() == [
         f"{kernel.hostname} {kernel.address} {kernel.ssh_port}" for kernel in made.kernels
     ]
 
