@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Making an agent's slice of a session true: files, network, tunnel and containers."""
+"""Applies an agent's slice of a session: files, network, tunnel and containers."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from .links import plan_interfaces, plan_links
 from .readiness import await_ready
 
 CHECK_SECONDS = 60
-"""Seconds that a claim lasts at least once the containers have started: the session is proven then."""
+"""Minimum remaining time of a claim, in seconds, once the containers have started: the session check follows."""
 
 MIN_START_SECONDS = 30
-"""How long containers may take to start at least, however short the claim: an agent may be busy."""
+"""Minimum start timeout of containers, however short the claim: an agent may be busy."""
 
 REPAIR_SECONDS = 600
-"""How long containers may take to start that are repaired: nothing expires then."""
+"""Start timeout of repaired containers, for which no claim expires."""
 
 
 class ImageMismatchError(ClusterError):
-    """Agents of a session have different images of one name; the message is one sentence."""
+    """Agents of a session have different images under one name. The message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ApplyRequest:
-    """What a run asks of one agent; ``nonce`` is the one that it claimed the session with.
+    """What a run applies on one agent. ``nonce`` is that of its claim.
 
-    ``images`` are those that the agents of the session say that they have.
+    ``images`` are those that the agents of the session reported.
     """
 
     plan: SessionPlan
@@ -59,14 +59,17 @@ class ApplyRequest:
 
 @dataclasses.dataclass(frozen=True)
 class ApplyResult:
-    """What making a slice true came to: what changed, and the names of the containers that were started."""
+    """The changes, and the names of the containers that were started."""
 
     changes: list[Change]
     started: list[str]
 
 
 def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest, *, dry: bool) -> list[Change]:
-    """Apply the slice that this run has claimed; with ``dry`` the claim may be missing. Raises :class:`ClaimLostError`."""
+    """Apply the slice that this run has claimed. With ``dry`` the claim may be missing.
+
+    Raises :class:`ClaimLostError`.
+    """
     plan = request.plan
     with store.session_lock(plan.id):
         if dry:
@@ -75,10 +78,10 @@ def apply_claimed(client: docker.APIClient, store: Store, request: ApplyRequest,
             session = require_claim(store, plan.id, request.nonce)
         images = _find_images(client, session, request.images, dry=dry)
         applied = apply_slice(client, store, session, request.contents, images, request.default_network, dry=dry)
-    # Without the lock: a start that takes long keeps nobody from ending the session.
+    # Without the lock: a slow start must not block the removal of the session.
     await_ready(client, applied.started, _start_deadline(session))
     if applied.started:
-        # However long that took, there has to be time to prove the session.
+        # However long the start took, the session check needs time.
         renew_claim(store, plan.id, request.nonce, CHECK_SECONDS)
     return applied.changes
 
@@ -93,9 +96,9 @@ def apply_slice(
     *,
     dry: bool,
 ) -> ApplyResult:
-    """Make this agent's slice true, repairing what drifted; nothing changes on a healthy session.
+    """Apply this agent's slice and repair its drift; a healthy session is not changed.
 
-    With ``dry`` only the difference is computed. Raises what the adapters raise.
+    With ``dry`` only the changes are computed. Raises what the adapters raise.
     """
     desired = desired_slice(store, session, contents, images, default_network, read_host(client))
     files = plan_files(desired.files)
@@ -104,19 +107,19 @@ def apply_slice(
         store.save_checksums(session.plan.id, [file.path for file in desired.files])
     changes = [change for _file, change in files]
     changes += _apply_network(client, desired.network, dry=dry)
-    # Nobody is let in before the rules are true that keep sessions apart.
+    # Apply the isolation rules before any container is attached.
     changes += sync_ruleset(store, dry=dry)
     changes += sync_wireguard_peers(store, dry=dry)
     changes += _apply_links(session, dry=dry)
     interface_plan = plan_interfaces(client, session)
-    # The command of a batch session runs once: its container is neither started nor made again.
+    # The command of a batch session runs once: its container is neither restarted nor recreated.
     started_hostnames = store.started_commands(session)
     repairable = [container for container in desired.containers if container.hostname not in started_hostnames]
     existing = containers.find_containers(client, session.plan.id)
     steps = containers.plan_containers(existing, repairable, interface_plan.lost)
     if not dry:
         containers.apply_containers(client, steps)
-        # What was made anew is plugged in otherwise than what was looked at.
+        # Recreated containers have other interfaces than those that were read.
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         iproute.apply_operations(interface_plan.steps)
     changes += [*(step.change for step in steps), *(step.change for step in interface_plan.steps)]
@@ -124,7 +127,7 @@ def apply_slice(
 
 
 def _start_deadline(session: LocalSession) -> float:
-    """Return until when containers may take to start, by the monotonic clock: as long as the claim lasts."""
+    """Return the end of the start timeout by the monotonic clock: the claim's remaining time."""
     remaining = session.expires_at - time.time() if session.expires_at is not None else REPAIR_SECONDS
     return time.monotonic() + max(remaining, MIN_START_SECONDS)
 
@@ -132,10 +135,10 @@ def _start_deadline(session: LocalSession) -> float:
 def _find_images(
     client: docker.APIClient, session: LocalSession, reported: ImagesByAgent, *, dry: bool
 ) -> dict[str, Image]:
-    """Return the images of the containers here by name; with ``dry`` they may still have to be pulled.
+    """Return the images of the containers here by name; with ``dry`` they may be missing.
 
-    Raises :class:`ImagePullError`, and :class:`ImageMismatchError` unless agents have the same: the others as they
-    ``said``, this one as it is now.
+    Raises :class:`ImagePullError`, and :class:`ImageMismatchError` unless all agents have the same: the other agents as
+    ``reported``, this one as it is now.
     """
     images = {}
     for name in dict.fromkeys(kernel.image for kernel in session.kernels):
@@ -156,7 +159,7 @@ def _apply_network(client: docker.APIClient, desired: networks.BridgeNetwork | N
     if desired is None or change is None:
         return []
     if not dry:
-        # A network can only be made anew, and only once it is empty: its containers follow.
+        # A network can only be recreated, and only once it is empty: its containers are recreated next.
         containers.remove_containers(client, containers.find_containers(client, desired.session_id))
         networks.remove_networks(client, desired.session_id)
         networks.create_network(client, desired)

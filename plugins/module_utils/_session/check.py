@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A session proves itself: what an agent can say of its own containers, each towards all others."""
+"""Checks an agent's containers of a session, each towards all others, and commits the session."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .facts import container_states
 from .ssh_check import check_logins, passes
 
 CHAIN = 4
-"""How many logins follow one another in one command: the engine needs longer for a command than sshd for a login."""
+"""How many logins one command chains: the engine takes longer to run a command than sshd to accept a login."""
 
 
 class CheckFailedError(ClusterError):
-    """The session does not hold what it promises; the message has one sentence for each thing."""
+    """The session check failed. The message has one sentence for each failure."""
 
 
 def check_and_commit(
@@ -36,10 +36,10 @@ def check_and_commit(
 ) -> dict[str, dict[str, Any]]:
     """Check this agent's part of a session and commit it; return its containers' states and images by hostname.
 
-    Raises :class:`CheckFailedError` when something is wrong and :class:`ClaimLostError` when a later run took the session over.
+    Raises :class:`CheckFailedError`, and :class:`ClaimLostError` when a later run took the session over.
     """
     session = require_claim(store, session_id, nonce)
-    # Where all run the session's command, who is through with it is there no more.
+    # With command_scope=all, a container that has finished its command has already exited.
     failures = (
         []
         if session.plan.command_scope == ALL and store.started_commands(session)
@@ -55,11 +55,11 @@ def check_and_commit(
 
 
 def findings(client: docker.APIClient, session: LocalSession, seconds: int) -> list[str]:
-    """Return a sentence for each thing that is wrong; an empty list for a healthy slice.
+    """Return a sentence for each failed check; empty for a healthy slice.
 
-    Checked are: every container of this agent runs; every other container answers over TCP and with full-size
-    frames; and each logs in by SSH to the next one, by name, with its host key checked and no prompt. Since all have
-    the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
+    The checks: every container of this agent runs; every other container answers over TCP and with full-size frames;
+    and each container logs in to the next one by SSH, by name, with strict host key checking and no prompt. Since all
+    have the same ``authorized_keys`` and ``known_hosts``, that ring uses every key of the session once each way.
     """
     by_hostname = {
         container["Labels"].get(labels.HOSTNAME): container
@@ -91,20 +91,20 @@ def findings(client: docker.APIClient, session: LocalSession, seconds: int) -> l
 
 
 def targets_of(plan: SessionPlan) -> list[PeerTarget]:
-    """Return where the containers of a session are to be reached; those without an address are not."""
+    """Return the targets of reachability checks: the containers of a session that have an address."""
     return [PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port) for kernel in plan.kernels if kernel.address]
 
 
 def _describe_unreached(result: Reachability, mtu: int) -> list[str]:
-    """Return a sentence for each thing that fails between two containers."""
+    """Return a sentence for each failed check between two containers."""
     checks = [(result.tcp, "ssh over tcp"), (result.frame, f"frames of {mtu} bytes")]
     return [f"{result.source} does not reach {result.target} with {check}" for passed, check in checks if not passed]
 
 
 def _ring(session: LocalSession) -> list[Kernel]:
-    """Return the containers of this agent, and the one after them: the first of the next agent, or of this one.
+    """Return the containers of this agent, followed by the first of the next agent (or of this one).
 
-    An agent that only makes the network of others has none.
+    Empty for an agent that only manages the session's network.
     """
     if not session.kernels:
         return []
@@ -114,7 +114,7 @@ def _ring(session: LocalSession) -> list[Kernel]:
 
 
 def _check_chain(client: docker.APIClient, chain: Sequence[Kernel], until: float) -> list[str]:
-    """Log in along a chain of containers; return what went wrong, between which of them."""
+    """Log in along a chain of containers; return a sentence for each failed login."""
     source, *peers = chain
     if passes(client, source.container, [peer.hostname for peer in peers]):
         return []
@@ -123,9 +123,9 @@ def _check_chain(client: docker.APIClient, chain: Sequence[Kernel], until: float
 
 
 def _retry_login(client: docker.APIClient, source: Kernel, peer: str, until: float) -> str:
-    """Log in from a container to another; return what went wrong, empty when nothing did."""
+    """Log in from one container to another, retrying until ``until``; return the failure, empty on success."""
     failures = check_logins(client, source.container, [peer]).failures
-    # A session of one has no network to wait for: its sshd may still be starting.
+    # A session of one container has no reachability check before this: its sshd may still be starting.
     while failures and time.monotonic() < until:
         time.sleep(0.05)
         failures = check_logins(client, source.container, [peer]).failures

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Claiming an agent's part of a session, under its lock and against what is there now; whether a claim holds."""
+"""Claims an agent's part of a session, under its lock and against the current facts; validates and renews claims."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from .remove import remove_slice
 
 
 class ClaimRefusedError(ClusterError):
-    """The plan no longer fits this agent; the message is one sentence."""
+    """The plan no longer fits this agent. The message is one sentence."""
 
 
 class ContainerNameConflictError(ClusterError):
-    """Somebody else's container has a name that one of ours needs; waiting would not help. One sentence."""
+    """A container outside the session has a name that the session needs; waiting would not help. One sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ClaimRequest:
-    """What a run wants of this agent. ``seconds`` is how long it may take until the session is committed.
+    """A run's claim on this agent. ``seconds`` is the time limit for the session to be committed.
 
-    ``clear`` are the ids of sessions that ended while this agent was away. With ``unproven``, no run has ever finished
-    the session: a part that one has committed belongs to this run from now on, and goes where this run fails.
+    ``stale_sessions`` are the ids of sessions that ended while this agent was unreachable. ``never_completed``: no run
+    has completed the session; a part that an earlier run committed is taken over, and removed if this run fails.
     """
 
     plan: SessionPlan
@@ -67,7 +67,7 @@ class ClaimRequest:
 
 @dataclasses.dataclass(frozen=True)
 class ClaimResult:
-    """What came of a claim: what changed, and the public keys of the containers here by hostname."""
+    """The changes, and the public keys of the containers here by hostname."""
 
     changes: list[Change]
     keys: dict[str, PublicKeys]
@@ -76,12 +76,12 @@ class ClaimResult:
 def claim(
     client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
 ) -> ClaimResult:
-    """Check that the plan still fits, note the claim and make the containers' keys.
+    """Check that the plan still fits, store the claim and create the containers' keys.
 
-    What is to be cleared goes first. A session that is committed already is left as it is. One that another run left
-    half way is taken over: its keys, cores and devices stay, its nonce becomes ours; when its time is over, or its plan
-    was another, it is removed and claimed anew. Raises :class:`ClaimRefusedError` or
-    :class:`ContainerNameConflictError`; with ``dry`` nothing is written.
+    Stale sessions are removed first. A committed session is not changed. The unfinished claim of another run is taken
+    over: it keeps its keys, cores and devices and gets this run's nonce. If it has expired or has another plan, it is
+    removed and claimed again. Raises :class:`ClaimRefusedError` or :class:`ContainerNameConflictError`; with ``dry``
+    nothing is written.
     """
     hostnames = [kernel.hostname for kernel in request.kernels]
     with store.lock():
@@ -108,25 +108,25 @@ def claim(
             )
         until = deadline(request.seconds)
         session = LocalSession(request.plan, request.request, request.agent, request.nonce, until, pinned, {})
-        # Noted before there is anything else, so that whatever is made belongs to a claim; then with its keys.
+        # Stored before anything is created, so that everything belongs to a claim; then again with its keys.
         store.save(session)
         keys = _ensure_keys(store, request.plan.id, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
-        # Rules and peers follow from all claims together: they are never behind what is noted.
+        # Rules and peers are derived from all claims, so they are updated with each one.
         sync_ruleset(store, dry=False)
         sync_wireguard_peers(store, dry=False)
     return ClaimResult(changes, keys)
 
 
 def _ensure_keys(store: Store, session_id: str, hostnames: Sequence[str]) -> dict[str, PublicKeys]:
-    """Return the public keys of containers, made at once."""
+    """Return the public keys of containers; missing pairs are created in parallel."""
     folders = [store.kernel_folder(session_id, hostname) / "ssh" for hostname in hostnames]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         return dict(zip(hostnames, pool.map(ensure_keys, folders)))
 
 
 def _remove_stale(client: docker.APIClient, store: Store, session_id: str, *, dry: bool) -> list[Change]:
-    # A run that is still at work on it, although its time is over, is waited for.
+    # The lock waits for a run that still works on the session although its claim has expired.
     with store.session_lock(session_id):
         return remove_slice(client, store, session_id, dry=dry)
 
@@ -134,13 +134,13 @@ def _remove_stale(client: docker.APIClient, store: Store, session_id: str, *, dr
 def _allocate(
     client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
 ) -> dict[str, PinnedResources]:
-    """Return cores and devices for the containers that the plan puts here, having checked everything else."""
+    """Return cores and devices for the containers that the plan puts here, after all other checks."""
     now = time.time()
     sessions = store.sessions()
     for session in (session for session in sessions if session.expired(now) and not dry):
         _remove_stale(client, store, session.plan.id, dry=dry)
     if not dry:
-        # What is left of this session would stand in its own way; its folder may have been lost.
+        # Leftovers of this session would conflict with the claim; its folder may have been lost.
         _remove_stale(client, store, request.plan.id, dry=dry)
     excluded = [*request.stale_sessions, request.plan.id]
     active = active_sessions(sessions, now, excluded)
@@ -192,7 +192,7 @@ def _network_conflict(network: Network, host_ports: Sequence[int], facts: AgentF
 
 
 def _describe_kernels(kernels: Sequence[Kernel]) -> str:
-    """Return containers as one phrase, such as ``1 container of cpu 1, mem 1g and 2 containers of cpu 2, mem 1g``."""
+    """Describe containers, such as ``1 container of cpu 1, mem 1g and 2 containers of cpu 2, mem 1g``."""
     counts = Counter(format_slots(kernel.resources) for kernel in kernels)
     return " and ".join(f"{count} container{'s' if count > 1 else ''} of {slots}" for slots, count in counts.items())
 
@@ -204,11 +204,11 @@ def _overlaps(subnet: str, networks: Sequence[str]) -> bool:
 
 
 class ClaimLostError(ClusterError):
-    """This run has no claim here (any more); the message is one sentence."""
+    """This run does not, or no longer, hold the claim here. The message is one sentence."""
 
 
 def require_claim(store: Store, session_id: str, nonce: str) -> LocalSession:
-    """Return a session that this run may change: the run claimed it last, or the session is committed.
+    """Return a session that this run may change: it holds the claim, or the session is committed.
 
     Raises :class:`ClaimLostError`.
     """
@@ -223,7 +223,7 @@ def require_claim(store: Store, session_id: str, nonce: str) -> LocalSession:
 
 
 def renew_claim(store: Store, session_id: str, nonce: str, seconds: int) -> LocalSession:
-    """Let a claim of this run last for so many seconds at least; a session that is committed has no end.
+    """Extend a claim of this run to at least that many seconds from now; a committed session does not expire.
 
     Raises :class:`ClaimLostError`.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The command of a batch session: it starts once all agents have committed, and its end is waited for."""
+"""Starts the command of a batch session once all agents have committed, and waits for its end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ POLL_SECONDS = 0.5
 
 
 def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> list[Change]:
-    """Let the containers here that run the session's command do so, once; nothing happens where there is none.
+    """Start the session's command in the containers here that run it; a command is started only once.
 
-    Raises :class:`ClaimLostError` when a later run took the session over, and when it has not proven itself yet.
+    Raises :class:`ClaimLostError` when a later run took the session over, or the session is not committed yet.
     """
     with store.session_lock(session_id):
         session = require_claim(store, session_id, nonce)
@@ -39,9 +39,9 @@ def start_command(store: Store, session_id: str, nonce: str, *, dry: bool) -> li
 
 
 def wait_for_end(client: docker.APIClient, session_id: str, seconds: float) -> tuple[bool, int | None]:
-    """Wait for main1 to end, that many seconds at most; return whether it has, and its exit code.
+    """Wait at most that many seconds for main1 to end; return whether it has ended, and its exit code.
 
-    A container that is gone, or never was here, has ended without an exit code.
+    A container that does not exist here counts as ended, without an exit code.
     """
     until = time.monotonic() + seconds
     while True:

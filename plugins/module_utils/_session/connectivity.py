@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How the containers of an agent meet those of their session: names, TCP, full-size frames, logins, latency."""
+"""Checks the connectivity of an agent's containers in a session: names, TCP, full-size frames, logins, latency."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Pair = tuple[str, str]
 def pairs_of(
     client: docker.APIClient, session: LocalSession, pids: Mapping[str, int], seconds: int
 ) -> list[dict[str, Any]]:
-    """Return how each container that runs here (``pids``, by hostname) meets each of its session, itself included.
+    """Check each container that runs here (``pids``, by hostname) towards each one of its session, itself included.
 
-    Of every pair it is told whether the ``name`` leads to the peer's address, whether its sshd answers over ``tcp``,
-    whether a full-size ``frame`` comes back, whether a login by ``ssh`` succeeds (``ssh_error`` is what it said where
-    it does not), and the round-trip time of a small echo, ``latency_ms``. ``None`` is what was not tried: a way to
-    oneself, and a login where nobody answers.
+    Each pair has: whether the ``name`` resolves to the peer's address, whether its sshd answers over ``tcp``, whether a
+    full-size ``frame`` is echoed, whether a login by ``ssh`` succeeds (else ``ssh_error``), and the round-trip time of
+    a small echo, ``latency_ms``. ``None``: not tried, such as the path from a container to itself, or a login to a
+    peer that does not answer.
     """
     sources = [kernel for kernel in session.kernels if kernel.hostname in pids]
     results = _check_session_network(
@@ -73,7 +73,7 @@ def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection
 
 
 def _check_logins(client: docker.APIClient, kernel: Kernel, peers: list[str]) -> LoginReport:
-    """Let a container log in to its peers; where it cannot be asked, none of it succeeds."""
+    """Log in from a container to its peers; if the command cannot run, all logins count as failed."""
     try:
         return check_logins(client, kernel.container, peers)
     except EXPECTED as error:
@@ -81,6 +81,6 @@ def _check_logins(client: docker.APIClient, kernel: Kernel, peers: list[str]) ->
 
 
 def _resolves_to(report: LoginReport, kernel: Kernel) -> bool:
-    """Return whether a name leads to the container that has it: the first IPv4 address counts."""
+    """Return whether a hostname resolves to its container; the first IPv4 address counts."""
     first = next((address for address in report.addresses.get(kernel.hostname, []) if not is_ipv6(address)), None)
     return first is not None and kernel.address in (None, first)

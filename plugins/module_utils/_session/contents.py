@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent should have of a session: files, network and containers."""
+"""Computes the desired state of a session on an agent: files, network and containers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def known_hosts(kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys]) -> st
 
 
 def ssh_ports_file(kernels: Iterable[Kernel]) -> str:
-    """Return where containers listen that share their agents' network: ``hostname address port`` in each line."""
+    """Return the sshds that listen on their agents' networks, as lines of ``hostname address port``."""
     return "".join(
         f"{kernel.hostname} {kernel.address} {kernel.ssh_port}\n" for kernel in kernels if kernel.ssh_port != SSH_PORT
     )
 
 
 def _names(kernel: Kernel) -> str:
-    """Return what a container is known as; with a port of its own, in the form that ``ssh`` looks for then."""
+    """Return the names of a container in ``known_hosts``; with a port other than 22, as ``[name]:port``."""
     names = filter(None, (kernel.hostname, kernel.address))
     return ",".join(name if kernel.ssh_port == SSH_PORT else f"[{name}]:{kernel.ssh_port}" for name in names)
 
@@ -47,16 +47,16 @@ def _names(kernel: Kernel) -> str:
 def authorized_keys(
     kernel: Kernel, kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]
 ) -> str:
-    """Return who may log in to ``kernel``: every container of the session, and on main1 the user's own keys."""
+    """Return the ``authorized_keys`` of ``kernel``: every container of the session, and on main1 the user's own keys."""
     peers = [f"{keys[peer.hostname].user} work@{peer.hostname}" for peer in kernels]
     return "".join(f"{line}\n" for line in [*peers, *(users if kernel.rank == 0 else ())])
 
 
 @dataclasses.dataclass(frozen=True)
 class RenderedFiles:
-    """What the templates gave, and the keys of all containers: the same for every agent but for ``environments``.
+    """The rendered templates, and the keys of all containers.
 
-    Those are of the containers here, by hostname.
+    The same for every agent except ``environments``, which are those of the containers here, by hostname.
     """
 
     hosts: str
@@ -81,7 +81,7 @@ class RenderedFiles:
 
 @dataclasses.dataclass(frozen=True)
 class DesiredState:
-    """A slice as it should be, adapter by adapter."""
+    """The desired state of a slice, by adapter."""
 
     files: list[DesiredFile]
     network: networks.BridgeNetwork | None
@@ -96,7 +96,7 @@ def desired_slice(
     default_network: str,
     host: HostCapabilities,
 ) -> DesiredState:
-    """Return what this agent should have of a session: pure but for the path of the kit in use."""
+    """Return the desired state of a session on this agent. Reads nothing from the host but the path of the kit in use."""
     files: list[DesiredFile] = []
     desired = []
     for kernel in session.kernels:
@@ -118,9 +118,9 @@ def _files(
     infiniband: Iterable[str],
     derived: Collection[str],
 ) -> list[DesiredFile]:
-    """Return what a container sees at ``/run/backendai``; ``follows`` are the variables that are derived.
+    """Return a container's files in ``/run/backendai``; ``derived`` are its derived variables.
 
-    ``infiniband`` are the agent's device nodes of that kind.
+    ``infiniband`` are the agent's InfiniBand device nodes.
     """
     plan = session.plan
     host_keys = known_hosts(plan.kernels, contents.keys)
@@ -146,7 +146,7 @@ def _files(
 
 
 def _ssh_digest(plan: SessionPlan, kernel: Kernel, contents: RenderedFiles) -> str:
-    """Return what identifies the SSH files: containers copy them when they start, so other files want another start."""
+    """Return a digest of the SSH files: containers copy them when they start, so a change requires a restart."""
     allowed = authorized_keys(kernel, plan.kernels, contents.keys, contents.user_keys)
     text = "\0".join((known_hosts(plan.kernels, contents.keys), allowed, contents.ssh_config))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -162,7 +162,7 @@ def _container(
     default_network: str,
 ) -> containers.Container:
     plan, pinned = session.plan, session.pinned.get(kernel.hostname, PinnedResources())
-    # On the agent's own network everything is where gateways reach it already.
+    # On the agent's own network gateways reach all ports without publishing.
     published = plan.published if kernel.rank == 0 and not plan.shares_host_network else ()
     mounts = (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in plan.mounts)
     return containers.Container(
@@ -175,7 +175,7 @@ def _container(
         kit=kit,
         binds=(f"{folder}:/run/backendai:ro", f"{folder}/hosts:/etc/hosts", *mounts),
         cpus=tuple(pinned.cpus),
-        # The engine gives all nodes that are in a folder when the container starts.
+        # For a folder the engine passes all device nodes that are in it when the container starts.
         devices=(*pinned.device_ids, *([INFINIBAND] if plan.infiniband else [])),
         memory=kernel.resources["mem"],
         shm_size=kernel.resources.get("shmem"),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How an agent's part of a session differs from its plan, in the words of a repair. Nothing is changed."""
+"""Finds the drift of an agent's part of a session from its plan, as the changes of a repair. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .overlay import overlay_drift
 
 
 def drift_of(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
-    """Return what a repair would change here. What cannot be read is a difference too, and hides no other."""
+    """Return what a repair would change here. An error while reading is reported as drift, and hides no other."""
     checks: dict[str, Callable[[], list[Change]]] = {
         "session": lambda: _claim_drift(session),
         "files": lambda: _file_drift(store, session),
@@ -48,7 +48,7 @@ def _claim_drift(session: LocalSession) -> list[Change]:
 
 
 def _file_drift(store: Store, session: LocalSession) -> list[Change]:
-    """Return the files that are gone or hold something else; what they held stays unsaid, it may be secret."""
+    """Return the files that are missing or changed, without their contents, which may be secret."""
     changed = store.changed_files(session.plan.id)
     return [Change(f"file {path}", "changed" if path.exists() else None, "as it was made") for path in changed]
 
@@ -60,7 +60,7 @@ def _network_drift(client: docker.APIClient, session: LocalSession) -> list[Chan
 
 
 def _container_drift(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
-    """Return the containers that do not run. The command of a batch session runs once, so who ran it may have ended."""
+    """Return the containers that do not run, except those that have run the command of a batch session."""
     existing = containers.find_containers(client, session.plan.id)
     states = {container["Labels"].get(labels.HOSTNAME): container["State"] for container in existing}
     started_hostnames = store.started_commands(session)
@@ -70,7 +70,7 @@ def _container_drift(client: docker.APIClient, store: Store, session: LocalSessi
 
 
 def _interface_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
-    """Return what differs where running containers are plugged in; one that lost an interface is made anew."""
+    """Return the drift of the interfaces of running containers; a container that lost one has to be recreated."""
     interface_plan = plan_interfaces(client, session)
     lost = [
         (kernel.container, interface_plan.lost[kernel.hostname])

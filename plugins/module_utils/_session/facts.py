@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts of one agent: what it has, what is taken, which sessions it holds, and what all of its containers get."""
+"""Collects the facts of one agent: capacity, allocations, sessions, and the host capabilities of its containers."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ from .._wireguard.peers import underlay_in_use
 
 @dataclasses.dataclass(frozen=True)
 class HostCapabilities:
-    """``ulimits`` are the limits of containers' processes, -1 for none, and ``cdi_gpus`` the GPUs that CDI names.
+    """What the host provides to every container.
 
-    ``infiniband`` are the paths of the device nodes of InfiniBand.
+    ``ulimits`` are the process limits, -1 for unlimited, ``cdi_gpus`` the GPUs that CDI names, and ``infiniband`` the
+    paths of the InfiniBand device nodes.
     """
 
     ulimits: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -47,13 +48,13 @@ class HostCapabilities:
 
 
 def read_host(client: docker.APIClient) -> HostCapabilities:
-    """Return what this agent has."""
+    """Read the capabilities of this host."""
     return HostCapabilities(read_limits(), named_gpus(cdi_folders(client)), tuple(infiniband_nodes()))
 
 
 @dataclasses.dataclass(frozen=True)
 class AgentSettings:
-    """What the inventory says of an agent; the fields are the role's ``agent_*`` variables."""
+    """The settings of an agent in the inventory; the fields are the role's ``agent_*`` variables."""
 
     resource_group: str
     schedulable: bool
@@ -68,9 +69,9 @@ class AgentSettings:
 
 @dataclasses.dataclass(frozen=True)
 class FactsQuery:
-    """What a particular session wants to know: images and folders that it needs.
+    """The images and folders that a session needs.
 
-    ``gone`` are the ids of sessions that are about to be removed: they count as gone already.
+    ``excluded`` are the ids of sessions that are about to be removed: they are not counted.
     """
 
     images: Sequence[str] = ()
@@ -81,10 +82,10 @@ class FactsQuery:
 def collect_facts(
     client: docker.APIClient, store: Store, settings: AgentSettings, query: FactsQuery, name: str = ""
 ) -> AgentFacts:
-    """Return the facts of this agent; ``name`` is that of the inventory, where it is known.
+    """Return the facts of this agent; ``name`` is that of the inventory, if known.
 
-    Sessions whose time is over count as gone: the next claim removes them. Raises :class:`ValueError` for settings
-    that are not true or not amounts, and what the adapters raise.
+    Sessions whose claim has expired are not counted: the next claim removes them. Raises :class:`ValueError` for
+    invalid settings, and what the adapters raise.
     """
     now = time.time()
     containers = find_containers(client)
@@ -133,7 +134,7 @@ def collect_facts(
 
 
 def active_sessions(sessions: Iterable[LocalSession], now: float, excluded: Collection[str] = ()) -> list[LocalSession]:
-    """Return the sessions that count: neither is their time over, nor are they among those that are ``gone``."""
+    """Return the sessions that are neither expired nor ``excluded``."""
     return [session for session in sessions if not session.expired(now) and session.plan.id not in excluded]
 
 
@@ -157,13 +158,13 @@ def _reserved(slot: str, amount: Any) -> int:
 
 
 def _orphans(containers: Iterable[Mapping[str, Any]], sessions: Iterable[LocalSession]) -> list[Mapping[str, str]]:
-    """Return the labels of containers whose session's folder was lost: they are ours, and they are there."""
+    """Return the labels of containers whose session folder was lost: they still use resources."""
     known = {session.plan.id for session in sessions}
     return [container["Labels"] for container in containers if container["Labels"].get(labels.SESSION_ID) not in known]
 
 
 def _allocated_devices(active: Iterable[LocalSession], orphans: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return the ids of the devices that containers have."""
+    """Return the ids of the devices that are allocated to containers."""
     by_slot = [pinned.devices for session in active for pinned in session.pinned.values()]
     by_slot += [json.loads(orphan.get(labels.DEVICES, "{}")) for orphan in orphans]
     return {device for slots in by_slot for ids in slots.values() for device in ids}
@@ -202,7 +203,7 @@ def _held_session(
 
 
 def container_states(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> dict[str, ContainerState]:
-    """Return what a session's containers are doing, by hostname."""
+    """Return the states of a session's containers by hostname."""
     return {container["Labels"][labels.HOSTNAME]: _state(client, container) for container in containers}
 
 

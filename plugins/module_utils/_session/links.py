@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the kernel of an agent has of a session: its bridge, its tunnel, and the ports of its containers."""
+"""Plans the network links of a session on an agent: its bridge, its tunnel, and the interfaces of its containers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ DEFAULT_INTERFACE = "eth0"
 
 
 def plan_links(plan: SessionPlan, agent: str, state: LinkState) -> list[LinkOperation]:
-    """Return what must change for the session's bridge and tunnel to be as planned. It takes no engine to know that."""
+    """Return what must change for the session's bridge and tunnel to match the plan. Needs no engine."""
     bridge, link = desired_bridge(plan), desired_vxlan(plan, agent)
     return [*(plan_bridge(bridge, state) if bridge else []), *(plan_vxlan(link, state) if link else [])]
 
 
 def plan_interfaces(client: docker.APIClient, session: LocalSession) -> Ports:
-    """Return what must change for the running containers of this agent to be plugged in as planned."""
+    """Return what must change for the interfaces of this agent's running containers to match the plan."""
     running = [
         container
         for container in containers.find_containers(client, session.plan.id)

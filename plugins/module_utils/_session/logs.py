@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the containers of a session printed on an agent, whether they run or have ended."""
+"""Reads the logs of a session's containers on an agent, whether they run or have ended."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .._model.plan import Kernel
 from .._model.session import MAIN1, App
 from .facts import container_states
 
-# Where an app writes to, in main1.
+# The log file of an app in main1.
 APP_LOG = "/var/log/backendai/{name}.log"
 
 
 def logs_of(client: docker.APIClient, session: LocalSession, hostname: str, lines: int) -> dict[str, Any]:
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
-    ``logs`` has for each container that is here, by hostname: its ``log``, the logs of its ``apps`` by name, and in
-    ``error`` what could not be read. With a ``hostname`` it is that container alone.
+    ``logs`` has for each container here, by hostname: its ``log``, the logs of its ``apps`` by name, and an ``error``
+    for logs that could not be read. With a ``hostname``, only that container is included.
     """
     existing = containers.find_containers(client, session.plan.id)
     ids = {container["Labels"].get(labels.HOSTNAME): container["Id"] for container in existing}
@@ -57,7 +57,7 @@ def _container_logs(client: docker.APIClient, container: str, apps: tuple[App, .
 
 
 def _read_or_error(read: Callable[[], list[str] | None]) -> tuple[list[str] | None, str]:
-    """Return a log, or why it cannot be read."""
+    """Return a log, or an error message if it cannot be read."""
     try:
         return read(), ""
     except LogReadError as error:
