@@ -149,7 +149,7 @@ def _allocate(
     names = conflicting_names(client, [kernel.container for kernel in request.kernels], request.plan.id)
     if names:
         raise ContainerNameConflictError(
-            f"container {', '.join(names)} exists on {request.agent} already and is not of this session"
+            f"container {', '.join(names)} already exists on {request.agent} and does not belong to this session"
         )
     refusal_reason = _why_refused(request, facts, active)
     if refusal_reason:
@@ -169,7 +169,7 @@ def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[Loca
         return f"{agent} no longer has room for {_describe_kernels(request.kernels)}"
     underlay = plan.underlays.get(agent)
     if underlay and underlay != facts.underlay:
-        return f"{agent} no longer meets its peers at {underlay.address} on {underlay.interface}"
+        return f"{agent} no longer has the underlay address {underlay.address} on {underlay.interface}"
     if plan.infiniband and not facts.infiniband:
         return f"session_infiniband: {agent} no longer has /dev/infiniband"
     if facts.missing_paths:
@@ -181,7 +181,7 @@ def _why_refused(request: ClaimRequest, facts: AgentFacts, active: Sequence[Loca
 
 def _network_conflict(network: Network, host_ports: Sequence[int], facts: AgentFacts) -> str | None:
     if host_ports and not facts.allow_host_network:
-        return f"agent_allow_host_network: {facts.name} no longer shares its network with containers"
+        return f"agent_allow_host_network: {facts.name} no longer allows containers on its own network"
     if network.vni in facts.vnis:
         return f"the network identifier {network.vni} was taken on {facts.name} by another run"
     if network.port in facts.udp_ports:
@@ -218,7 +218,7 @@ def require_claim(store: Store, session_id: str, nonce: str) -> LocalSession:
             f"the session {session_id} is not claimed on this agent: its claim expired, or was removed"
         )
     if not session.committed and session.nonce != nonce:
-        raise ClaimLostError(f"session_name: {session.plan.name!r} was taken over by a later run; this one gives way")
+        raise ClaimLostError(f"session_name: {session.plan.name!r} was taken over by a later run, so this one stops")
     return session
 
 

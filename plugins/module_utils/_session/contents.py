@@ -47,7 +47,7 @@ def _names(kernel: Kernel) -> str:
 def authorized_keys(
     kernel: Kernel, kernels: Iterable[Kernel], keys: Mapping[str, PublicKeys], users: Sequence[str]
 ) -> str:
-    """Return the ``authorized_keys`` of ``kernel``: every container of the session, and on main1 the user's own keys."""
+    """Return the ``authorized_keys`` of ``kernel``: all containers of the session, and on main1 the user's own keys."""
     peers = [f"{keys[peer.hostname].user} work@{peer.hostname}" for peer in kernels]
     return "".join(f"{line}\n" for line in [*peers, *(users if kernel.rank == 0 else ())])
 
@@ -96,7 +96,7 @@ def desired_slice(
     default_network: str,
     host: HostCapabilities,
 ) -> DesiredState:
-    """Return the desired state of a session on this agent. Reads nothing from the host but the path of the kit in use."""
+    """Return the desired state of a session on this agent; reads nothing from the host but the path of the kit."""
     files: list[DesiredFile] = []
     desired = []
     for kernel in session.kernels:

@@ -50,7 +50,7 @@ def _claim_drift(session: LocalSession) -> list[Change]:
 def _file_drift(store: Store, session: LocalSession) -> list[Change]:
     """Return the files that are missing or changed, without their contents, which may be secret."""
     changed = store.changed_files(session.plan.id)
-    return [Change(f"file {path}", "changed" if path.exists() else None, "as it was made") for path in changed]
+    return [Change(f"file {path}", "changed" if path.exists() else None, "unchanged") for path in changed]
 
 
 def _network_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether containers see the same data: a mark that one leaves in a mount is looked for through all others.
+"""Checks whether containers see the same data: main1 creates a marker file in a mount, and all others look for it.
 
-All of it is done by user work inside the containers, under their limits: what work may not write is not written.
+Everything runs as user work inside the containers, under their limits: no file is written that work may not write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PREFIX = ".backendai-verify-"
 _CREATE = """
 set -C
 for target in "$@"; do
-    if true > "$target/$mark"; then echo left; else echo refused; fi
+    if true > "$target/$mark"; then echo created; else echo refused; fi
 done 2> /dev/null
 """
 _FIND = f"""
@@ -40,23 +40,23 @@ done 2> /dev/null
 """
 _REMOVE = """
 for target in "$@"; do
-    if rm -f "$target/$mark"; then echo gone; else echo stays; fi
+    if rm -f "$target/$mark"; then echo removed; else echo kept; fi
 done 2> /dev/null
 """
 
 
 def create_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
-    """Leave a mark through main1 in each mount that it may write to; return the targets of those."""
+    """Create the marker from main1 in each writable mount; return the targets where that succeeded."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
     answers = _run(client, plan.kernels[0].container, _CREATE, mark, targets)
-    return [target for target, answer in zip(targets, answers) if answer == "left"]
+    return [target for target, answer in zip(targets, answers) if answer == "created"]
 
 
 def find_markers(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return what each container that runs here sees of each mount, by hostname and target.
+    """Return how each container that runs here sees each mount, by hostname and target.
 
-    ``mark``: whether the mark is there. ``folder``: the device and inode of the mount's top folder. ``names``: a digest
-    of the names in it, marks left out. The last two are ``-`` where the container cannot read them.
+    ``mark``: whether the marker exists. ``folder``: the device and inode of the mount's top folder. ``names``: a digest
+    of the names in it, without markers. The last two are ``-`` where the container cannot read them.
     """
     running = {
         container["Labels"][labels.HOSTNAME]: container["Id"]
@@ -73,10 +73,10 @@ def find_markers(client: docker.APIClient, plan: SessionPlan, mark: str) -> dict
 
 
 def remove_marker(client: docker.APIClient, plan: SessionPlan, mark: str) -> list[str]:
-    """Remove the mark through main1 again; return the targets where it could not be."""
+    """Remove the marker from main1; return the targets where that failed."""
     targets = [mount.target for mount in plan.mounts if not mount.read_only]
     answers = _run(client, plan.kernels[0].container, _REMOVE, mark, targets)
-    return [target for target, answer in zip(targets, answers) if answer != "gone"]
+    return [target for target, answer in zip(targets, answers) if answer != "removed"]
 
 
 def _parse_line(line: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The overlay of a session, made by the agent that manages the swarm before any agent needs it."""
+"""Creates the overlay of a session, on the agent that manages the swarm, before any agent needs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .claim import require_claim
 
 
 def overlay_drift(client: docker.APIClient, session: LocalSession) -> list[Change]:
-    """Return how a session's overlay differs from what is wanted, where this agent has to make it."""
+    """Return how a session's overlay differs from its plan; empty on agents that do not manage it."""
     desired = overlay.desired_overlay(session.plan)
     if desired is None or session.plan.network is None or session.plan.network.swarm_manager != session.agent:
         return []
@@ -24,10 +24,10 @@ def overlay_drift(client: docker.APIClient, session: LocalSession) -> list[Chang
 
 
 def make_overlay(client: docker.APIClient, store: Store, plan: SessionPlan, nonce: str, *, dry: bool) -> list[Change]:
-    """Make the overlay of a session that this run has claimed, and return what changed; nothing where it is there.
+    """Create the overlay of a session that this run has claimed, if missing, and return what changed.
 
-    With ``dry`` the claim may be missing. Raises :class:`ClaimLostError`, and :class:`OverlayInUseError` when one that was made
-    differently is in use.
+    With ``dry`` the claim may be missing. Raises :class:`ClaimLostError`, and :class:`OverlayInUseError` when an
+    overlay with other settings is in use.
     """
     desired = overlay.desired_overlay(plan)
     with store.session_lock(plan.id):

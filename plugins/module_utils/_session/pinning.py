@@ -2,18 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which cores and devices of an agent each container gets: pure, deterministic, near each other where possible.
+"""Pins containers to cores and devices of an agent: deterministic, on one NUMA node if possible.
 
-Devices come first. All of a container's devices are of one NUMA node where one has them: a node that also has the cores
-before one that has not, then the node with the fewest devices of these kinds, so that roomy nodes stay whole. Where no
-node has them all, the node that has most of them is taken, and so on for the rest.
+Devices are chosen first. All devices of a container are on one NUMA node if any node has enough: preferably one that
+also has enough cores, then the one with the fewest devices of these kinds, so that larger nodes stay free. If no node
+has enough, the node with the most of them is used, and so on for the rest.
 
-Cores follow. A core is open while fewer containers are pinned to it than the overcommit allows. A node of the devices
-that has enough open cores gives them all; else the node with the fewest open cores that has enough, of equals the least
-loaded. Where none has enough, the node with most open cores is taken whole, and so on for the rest: that is the fewest
-nodes. Within a node the least loaded cores go first. A core that is not open is given only when too few are.
+Cores are chosen next. A core is available while fewer containers are pinned to it than the overcommit allows. All cores
+come from a node of the devices if it has enough available cores; else from the node with the fewest available cores
+that are enough, then the least loaded. If no node has enough, all cores of the node with the most are used, and so on
+for the rest, which results in the fewest nodes. Within a node the least loaded cores are used first. Cores that are not
+available are used only if there are too few.
 
-Among equals the lowest number goes first. Where there is one node, all this comes down to the least loaded cores.
+Ties are broken by the lowest number. On a host with one node this selects the least loaded cores.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ def pin_containers(
     free: Iterable[Device],
     requests: Iterable[Mapping[str, int]],
 ) -> list[PinnedResources]:
-    """Return what each container gets, in the order of their ``requests`` (slots of one container each).
+    """Return the resources of each container, in the order of ``requests`` (the slots of one container each).
 
-    ``nodes`` has the NUMA node of each core, ``load`` how many containers are pinned to a core already, ``overcommit``
-    how many may be. ``free`` are the devices that nobody has. Raises :class:`ValueError` when there are fewer of them
-    than are asked for, or fewer cores than one container asks for.
+    ``nodes`` has the NUMA node of each core, ``load`` the number of containers that are pinned to a core, and
+    ``overcommit`` the maximum of that. ``free`` are the unallocated devices. Raises :class:`ValueError` when there are
+    fewer devices than requested, or fewer cores than one container requests.
     """
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
     remaining = list(free)
@@ -54,7 +55,7 @@ def pin_containers(
 
 
 def _available_cores(nodes: Mapping[int, int], busy: Mapping[int, int], overcommit: int) -> dict[int, list[int]]:
-    """Return the open cores of every node, the least loaded first."""
+    """Return the available cores of every node, the least loaded first."""
     cores: dict[int, list[int]] = {node: [] for node in nodes.values()}
     for cpu in sorted(nodes, key=lambda cpu: (busy[cpu], cpu)):
         if busy[cpu] < overcommit:
@@ -63,14 +64,14 @@ def _available_cores(nodes: Mapping[int, int], busy: Mapping[int, int], overcomm
 
 
 def _pick_devices(free: Sequence[Device], requested: Mapping[str, int], roomy: Mapping[int, bool]) -> list[Device]:
-    """Return the devices of one container; ``roomy`` says of each node whether it has enough open cores as well."""
+    """Return the devices of one container; ``has_cores``: whether a node also has enough available cores."""
     chosen: list[Device] = []
     missing = dict(requested)
     while any(missing.values()):
         candidates = [device for device in free if missing.get(device.slot) and device not in chosen]
         if not candidates:
             short = ", ".join(f"{count} of {slot}" for slot, count in missing.items() if count)
-            raise ValueError(f"{short} are asked for beyond what is free")
+            raise ValueError(f"{short} are requested beyond what is free")
         for device in _pick_from_one_node(candidates, missing, roomy):
             chosen.append(device)
             missing[device.slot] -= 1
@@ -80,7 +81,7 @@ def _pick_devices(free: Sequence[Device], requested: Mapping[str, int], roomy: M
 def _pick_from_one_node(
     candidates: Sequence[Device], missing: Mapping[str, int], roomy: Mapping[int, bool]
 ) -> list[Device]:
-    """Return as many of the missing devices as one node has."""
+    """Return the missing devices that the best node has."""
     offers = {}
     for node in {*roomy, *(device.numa for device in candidates if device.numa is not None)}:
         near = sorted(
@@ -101,21 +102,21 @@ def _take_of_slot(devices: Iterable[Device], slot: str, count: int) -> list[Devi
 def _pick_cores(
     cores: Mapping[int, Sequence[int]], busy: Mapping[int, int], count: int, near: Collection[int | None]
 ) -> list[int]:
-    """Return the cores of one container, of the nodes ``near`` its devices where those have enough."""
+    """Return the cores of one container, preferably on the nodes of its devices (``near``)."""
     chosen: list[int] = []
     remaining = dict(cores)
     while len(chosen) < count and any(remaining.values()):
         chosen += remaining.pop(_next_node(remaining, busy, count - len(chosen), near))[: count - len(chosen)]
     others = sorted(busy.keys() - chosen, key=lambda cpu: (busy[cpu], cpu))
     if len(chosen) + len(others) < count:
-        raise ValueError(f"a container asks for {count} cores, and {len(busy)} are online")
+        raise ValueError(f"a container requests {count} cores, and {len(busy)} are online")
     return chosen + others[: count - len(chosen)]
 
 
 def _next_node(
     cores: Mapping[int, Sequence[int]], busy: Mapping[int, int], count: int, near: Collection[int | None]
 ) -> int:
-    """Return the node that comes first in the order that the module's docstring tells."""
+    """Return the next node to take cores from, in the order that the module's docstring defines."""
 
     def order(node: int) -> tuple[bool, int, bool, int, int, int]:
         has = len(cores[node])

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pulling an image in the background: a process of its own does it, for as long as the session is claimed.
+"""Pulls an image in a background process, for as long as the session is claimed.
 
-What that process has to tell is in the session's folder. It holds a lock until it ends, so that whoever looks knows
-whether it is still there, and no second one is started: a run that takes the session over finds it at work.
+The process writes its state into the session's folder. It holds a lock until it ends: that shows whether it still
+runs, and keeps a run that takes the session over from starting a second one.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .._host.store import LocalSession, Store
 from .._model.files import locked, write_atomically
 from .._model.images import Credential, ImageIdentity
 
-# Seconds between two looks of the process that pulls: at the claim, and at how far it is.
+# Interval at which the background process checks the claim and writes the progress, in seconds.
 POLL_SECONDS = 0.5
 
 
-# Seconds after which a pull is given up that the engine says nothing of.
+# Seconds without progress from the engine after which a pull fails.
 STALL_SECONDS = 600
 
-_STALLED = f"nothing was heard of it for {STALL_SECONDS} seconds"
+_STALLED = f"no progress for {STALL_SECONDS} seconds"
 
 
 @dataclasses.dataclass(frozen=True)
 class Pull:
-    """An image that an agent lacks: its ``name``, what is pulled for it (``reference``), and with whose credential."""
+    """An image to pull: its ``name``, the ``reference`` that is pulled for it, and the registry credential."""
 
     name: str
     reference: str
@@ -48,7 +48,7 @@ class Pull:
 
 @dataclasses.dataclass(frozen=True)
 class PullStatus:
-    """How a pull is doing: the ``image`` once it is there, until then how far it is. ``started`` says that it began."""
+    """The state of a pull: the ``image`` once it exists, else the ``progress``; and whether it was just ``started``."""
 
     image: ImageIdentity | None
     progress: Progress = dataclasses.field(default_factory=Progress)
@@ -58,12 +58,12 @@ class PullStatus:
 def ensure_pull(
     client: docker.APIClient, docker_host: str, store: Store, session: LocalSession, pull: Pull
 ) -> PullStatus:
-    """Start a pull where the image is missing, and return how it is doing.
+    """Start a pull if the image is missing, and return its status.
 
-    Raises :class:`ImagePullError` when it has failed, or the process that pulled is gone.
+    Raises :class:`ImagePullError` when it has failed, or its process was killed.
     """
     state = _PullState(store, session.plan.id, pull)
-    # Asked before the image is looked for: a pull that ends in between leaves the image there.
+    # The lock is tried before the image is read: after a pull that ends in between, the image exists.
     with state.locked() as lock:
         image = find_image(client, pull.name)
         if image:
@@ -80,7 +80,7 @@ def ensure_pull(
 
 
 class _PullState:
-    """What is written of a pull in the folder of its session."""
+    """The state of a pull in the folder of its session."""
 
     def __init__(self, store: Store, session_id: str, pull: Pull) -> None:
         self._store, self._session_id, self._pull = store, session_id, pull
@@ -88,12 +88,12 @@ class _PullState:
         self._lock, self._path = folder / f"{stem}.lock", folder / f"{stem}.json"
 
     def locked(self) -> AbstractContextManager[int | None]:
-        """Hold the lock of the pull, an open file; ``None`` while another process has it."""
+        """Hold the lock of the pull, an open file; ``None`` while another process holds it."""
         self._lock.parent.mkdir(mode=0o700, exist_ok=True)
         return locked(self._lock, timeout=0, create=True)
 
     def write(self, progress: Progress, failed: str | None = None) -> bool:
-        """Note how far the pull is, and how it ended; return whether it may go on: the session is still claimed."""
+        """Write the progress and the failure of the pull; return whether the session is still claimed."""
         with self._store.session_lock(self._session_id):
             held = self._store.session(self._session_id)
             if held is None or held.expired(time.time()):
@@ -104,21 +104,21 @@ class _PullState:
             return True
 
     def progress(self) -> Progress:
-        """Return how far the pull was when it was noted last."""
+        """Return the last progress that was written."""
         return Progress(**self._read().get("progress", {}))
 
     def failure(self, nonce: str) -> str:
-        """Return why the pull that has ended failed; empty where it did not, or where it was an earlier run's."""
+        """Return why the ended pull failed; empty if there was none, or it belonged to an earlier run."""
         state = self._read()
         if state.get("nonce") != nonce:
             return ""
         if state["failed"] is None:
-            killed = "the process that pulled it was killed"
+            killed = "the pulling process was killed"
             return str(ImagePullError.from_error(self._pull.name, self._pull.reference, killed))
         return str(state["failed"])
 
     def clear(self) -> None:
-        """Forget what was noted, so that the next look starts a pull again."""
+        """Delete the state, so that the next call starts a pull again."""
         self._path.unlink()
 
     def _read(self) -> Mapping[str, Any]:
@@ -130,9 +130,9 @@ class _PullState:
 
 
 def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:
-    """Pull, and note how it goes; return when it has ended, or when nobody claims the session any more.
+    """Pull and write the progress; return when the pull has ended, or the session is no longer claimed.
 
-    The engine breaks a pull off when the connection that asked for it closes, as it does with this process.
+    The engine aborts a pull when the connection that requested it closes, which it does when this process ends.
     """
     layers = Layers()
     results: list[str] = []
@@ -148,7 +148,7 @@ def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:
             results.append("")
         except ImagePullError as error:
             results.append(str(error))
-        # Nobody else would hear of it, whatever it is.
+        # An exception in this thread would be lost otherwise.
         except Exception as error:
             results.append(str(ImagePullError.from_error(pull.name, pull.reference, error)))
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Waiting for containers that were started: their entrypoint has to get through, a bootstrap script included."""
+"""Waits until the entrypoints of started containers are done, bootstrap scripts included."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .._docker.sdk import docker
 from .._host.processes import process_start_time
 from .._model.errors import ClusterError
 
-# What the entrypoint makes in its container once it is through: in it stands when the first process started.
+# Marker file that the entrypoint writes when it is done. Contains the start time of PID 1.
 READY = "/var/lib/backendai/ready"
 
-# How much of a container's log tells why it ended.
+# The number of log lines in the error message of a container that ended.
 LAST_LINES = 3
 
 POLL_SECONDS = 0.05
 
 
 class NotReadyError(ClusterError):
-    """A container did not get through its start; the message says which and why, in one sentence."""
+    """A container failed to start. The message is one sentence with its name and the reason."""
 
 
 def await_ready(client: docker.APIClient, names: Iterable[str], until: float) -> None:
-    """Wait until containers are through their start, by their names; ``until`` is a time of the monotonic clock.
+    """Wait until the named containers are ready; ``until`` is a time of the monotonic clock.
 
-    Raises :class:`NotReady` for the first that ends, is removed, or takes longer.
+    Raises :class:`NotReadyError` for the first that ends, is removed, or takes longer.
     """
     remaining = {name: _first_process(client, name) for name in names}
     while True:
@@ -43,8 +43,8 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
         if time.monotonic() >= until:
             slow = next(iter(remaining))
             raise NotReadyError(
-                f"container {slow} is not through its start: session_bootstrap_script, if there is one, has to be"
-                f" done within session_claim_ttl{_log_tail(client, slow)}"
+                f"container {slow} did not become ready in time; session_bootstrap_script must finish within"
+                f" session_claim_ttl{_log_tail(client, slow)}"
             )
         time.sleep(POLL_SECONDS)
         remaining = {
@@ -54,14 +54,14 @@ def await_ready(client: docker.APIClient, names: Iterable[str], until: float) ->
 
 @dataclasses.dataclass(frozen=True)
 class _Process:
-    """A process of this host; ``started`` is as :func:`process_start_time` has it."""
+    """A process of this host; ``started`` is its :func:`process_start_time`."""
 
     pid: int
     started: str
 
 
 def _first_process(client: docker.APIClient, name: str) -> _Process:
-    """Return the first process of a container; raises :class:`NotReady` where it has none."""
+    """Return the first process of a container; raises :class:`NotReadyError` if it has none."""
     try:
         pid = pid_of(client, name)
         if pid:
@@ -72,7 +72,7 @@ def _first_process(client: docker.APIClient, name: str) -> _Process:
 
 
 def _runs(process: _Process) -> bool:
-    """Return whether a process still runs. That costs nothing, and to ask the engine each time would."""
+    """Return whether a process still runs, without an engine call."""
     try:
         return process_start_time(process.pid) == process.started
     except (ProcessLookupError, FileNotFoundError):
@@ -80,12 +80,12 @@ def _runs(process: _Process) -> bool:
 
 
 def _has_ready_marker(process: _Process) -> bool:
-    """Return whether the mark is of this start: one that is started again has its last one for a moment.
+    """Return whether the ready marker is from this start: right after a restart the previous one still exists.
 
-    Clocks would not tell: the engine notes a start when it is over, and the entrypoint may be faster.
+    Times cannot be compared: the engine records a start after it happened, and the entrypoint may be faster.
     """
     try:
-        # The file is the container's: it may be anything.
+        # The container controls the file: it may be a link or a FIFO.
         handle = os.open(f"/proc/{process.pid}/root{READY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(handle) as mark:
             return mark.read(32).strip() == process.started

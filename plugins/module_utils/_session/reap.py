@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is due about committed sessions: what died is started again, what is over goes."""
+"""Removes the slices of ended and expired sessions, and restarts containers that died."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .remove import remove_claimed, remove_slice
 
 @dataclasses.dataclass(frozen=True)
 class ReapResult:
-    """What came of it: what changed, and by session id a sentence for what could not be done."""
+    """The changes, and a sentence for each failure by session id."""
 
     changes: list[Change]
     failures: dict[str, str]
@@ -36,10 +36,10 @@ class ReapResult:
 def reap(
     client: docker.APIClient, store: Store, end: Sequence[str], restart: Sequence[str], *, expired: bool, dry: bool
 ) -> ReapResult:
-    """Take away the slices of ``end`` and, with ``expired``, those whose claim's time is over; restart ``restart``.
+    """Remove the slices of ``end`` and, with ``expired``, those whose claim has expired; restart those of ``restart``.
 
-    What fails for one session does not stop the others. What is stored of a session may be damaged, so that no claims
-    can be read: that failure has the key ``expired``.
+    A failure of one session does not stop the others. If the stored state of a session is corrupt, no claims can be
+    read: that failure has the key ``expired``.
     """
     changes: list[Change] = []
     failures: dict[str, str] = {}
@@ -68,19 +68,19 @@ def _remove(client: docker.APIClient, store: Store, session_id: str, dry: bool) 
 
 
 def remove_expired(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
-    """Remove a slice whose claim's time is over, and return what was removed; the sentence of a failure is empty."""
+    """Remove a slice whose claim has expired; return what was removed, and an empty failure sentence."""
     with store.lock(), store.session_lock(session_id):
         session = store.session(session_id)
-        # A run may have committed it, or claimed it anew, while this one waited for the locks.
+        # Another run may have committed or renewed it while this one waited for the locks.
         if session is None or not session.expired(time.time()):
             return [], ""
         return remove_slice(client, store, session_id, dry=dry), ""
 
 
 def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool) -> tuple[list[Change], str]:
-    """Start what is there and does not run, its link first.
+    """Start the containers that do not run, after applying rules and links.
 
-    In a batch session main1 has run its command, and so has any other container whose command has succeeded.
+    Excluded in a batch session are main1, and other containers whose command has succeeded.
     """
     with store.session_lock(session_id):
         session = store.session(session_id)
@@ -117,12 +117,12 @@ def _restart(client: docker.APIClient, store: Store, session_id: str, dry: bool)
 
 
 def _succeeded(client: docker.APIClient, container: Mapping[str, Any]) -> bool:
-    """Return whether a container has ended, with the exit code 0."""
+    """Return whether a container has ended with exit code 0."""
     return container["State"] in STOPPED and containers.exit_status(client, container["Id"])[0] == 0
 
 
 def _start(client: docker.APIClient, container: Mapping[str, Any]) -> str:
-    """Start a container; return a sentence for what went wrong, empty when nothing did."""
+    """Start a container; return a sentence for the failure, empty on success."""
     try:
         client.start(container["Id"])
     except EXPECTED as error:

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent does by itself, without Ansible: put back what a reboot, an engine restart or a lost link took away.
+"""Restores sessions on an agent without Ansible, after a reboot, an engine restart or the loss of a link.
 
-Units of systemd run it when the engine has started, and every few seconds. It reads the sessions that the agent holds
-and makes them true with the same code that made them in the first place. What was claimed and never finished goes when
-its time is over.
+systemd units run it when the engine has started, and every few seconds. It reads the sessions that the agent holds and
+applies them with the same code that created them. Claims that were never committed are removed when they expire.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from .links import plan_interfaces, plan_links
 from .reap import remove_expired
 
 SWARM_SECONDS = 30
-"""How long an engine that has just started may take to join its swarm, and to find its overlays again."""
+"""How long an engine that has just started may take to join its swarm and restore its overlays."""
 
 Connected = Callable[[], "docker.APIClient"]
 
 
 def restore_links(session: LocalSession, state: iproute.LinkState) -> list[Change]:
-    """Put back the bridge and the tunnel of a session, without asking the engine.
+    """Restore the bridge and the tunnel of a session, without an engine call.
 
-    ``look`` is shared by all sessions: what seems to be amiss may have been put right since, and is looked at again.
+    ``state`` is shared by all sessions and may be stale, so a difference is checked against the current state.
     """
     if not plan_links(session.plan, session.agent, state):
         return []
@@ -44,9 +43,9 @@ def restore_links(session: LocalSession, state: iproute.LinkState) -> list[Chang
 
 
 def restore_containers(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
-    """Start the containers of a session: their addresses on it, MACs, names and keys are what they were.
+    """Start the containers of a session; their addresses, MACs, names and keys do not change.
 
-    The command of a batch session runs once: who ran it is left to the next look at the sessions.
+    The command of a batch session runs once: containers that have run it are left to the next reap.
     """
     started_hostnames = store.started_commands(session)
     hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
@@ -62,11 +61,11 @@ def _attach_interfaces(client: docker.APIClient, session: LocalSession) -> list[
 
 
 def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Change], list[str]]:
-    """Put back every committed session, one after the other; return what changed, and a sentence for each failure.
+    """Restore every committed session, one after the other; return what changed, and a sentence for each failure.
 
-    Rules come first, so that nothing runs without them. With ``start``, which brings containers back too, a session
-    that a run is at work on is waited for; else it is left to the next time. Without ``start`` the engine is asked only
-    where a claim's time is over, or a bridge was lost.
+    Rules are applied first, so that nothing runs without them. ``start`` also starts containers, and waits for a run
+    that works on a session; without it such a session is skipped, and the engine is only called to remove an expired
+    claim or reattach containers to a bridge that was lost.
     """
     changes = sync_ruleset(store, dry=False)
     readable, damaged = store.load_all()
@@ -76,7 +75,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     except EXPECTED as error:
         failures.append(reason(error))
     state = iproute.LinkState()
-    # What is over needs the engine, which may be down: those that live come first.
+    # Removing an expired claim needs the engine, which may be down: committed sessions come first.
     for session in sorted(readable, key=lambda session: session.expires_at is not None):
         restored, failure = _restore_one(store, engine, session, state, start=start)
         changes += restored
@@ -87,7 +86,7 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
 def _restore_one(
     store: Store, engine: Connected, session: LocalSession, state: iproute.LinkState, *, start: bool
 ) -> tuple[list[Change], str]:
-    """Return what changed, and a sentence for what went wrong, empty when nothing did."""
+    """Restore one session; return what changed, and a sentence for the failure, empty on success."""
     try:
         return _restore_session(store, engine, session, state, start=start), ""
     except EXPECTED as error:
@@ -99,7 +98,7 @@ def _restore_session(
 ) -> list[Change]:
     session_id, network = stored.plan.id, stored.plan.network
     if stored.expired(time.time()):
-        # An overlay may have to be waited for, and this is no place to wait: the next claim or run removes it.
+        # Removing an overlay may have to wait, which must not block the other sessions: the next claim or run does it.
         return [] if network and network.swarm_manager else remove_expired(engine(), store, session_id, False)[0]
     if not start and store.is_busy(session_id):
         return []
@@ -111,6 +110,6 @@ def _restore_session(
         if start:
             changes += restore_containers(engine(), store, session)
         elif any(change.before is None and change.subject.startswith("bridge ") for change in changes):
-            # Whoever was plugged into the bridge that was lost is plugged in again.
+            # The bridge was lost and recreated: attach its containers again.
             changes += _attach_interfaces(engine(), session)
         return changes

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Taking away an agent's slice of a session."""
+"""Removes an agent's slice of a session."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .._wireguard.peers import sync_wireguard_peers
 def remove_claimed(
     client: docker.APIClient, store: Store, session_id: str, nonce: str | None, *, dry: bool
 ) -> list[Change]:
-    """Remove a slice: any one without a nonce, else only one that was claimed with that nonce.
+    """Remove a slice; with a nonce, only if it was claimed with that nonce.
 
-    What this run has committed goes too, when another agent could not: there is never half a session. One that an
-    earlier run committed bears that run's nonce, and stays.
+    A slice that this run has committed is removed too, if another agent failed: a session is never left incomplete. One
+    that an earlier run committed has that run's nonce, and is kept.
     """
     with store.lock(), store.session_lock(session_id):
         session = store.session(session_id)
@@ -32,9 +32,9 @@ def remove_claimed(
 
 
 def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry: bool = False) -> list[Change]:
-    """Take away everything of a session on this agent and return what that was; nothing where there is nothing.
+    """Remove everything of a session from this agent and return what was removed.
 
-    The folder goes last: while it is there, a run that is interrupted can be repeated.
+    The folder is removed last, so that an interrupted removal can be repeated.
     """
     session = store.session(session_id)
     existing = containers.find_containers(client, session_id)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a container says of its peers: the addresses that it knows them by, and how it logs in to them."""
+"""Checks SSH logins from a container to its peers, and reads the peers' addresses in its ``/etc/hosts``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._docker.sdk import docker
 
 SSH = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5"
 
-# How many logins of one container are under way at a time.
+# The number of parallel logins of one container.
 MAX_PARALLEL = 4
 
 _SCRIPT = f"""
@@ -34,9 +34,9 @@ cat /etc/hosts
 
 @dataclasses.dataclass(frozen=True)
 class LoginReport:
-    """What a container says: ``addresses`` by the names in its ``/etc/hosts``, in the order of the file.
+    """The report of a container: ``addresses`` by the names in its ``/etc/hosts``, in the order of the file.
 
-    ``refusals`` has, by hostname, what came of the logins that failed, in one line; empty where nothing was printed.
+    ``failures`` has the output of each failed login in one line, by hostname; it may be empty.
     """
 
     addresses: dict[str, list[str]]
@@ -44,9 +44,9 @@ class LoginReport:
 
 
 def check_logins(client: docker.APIClient, container: str, peers: Sequence[str]) -> LoginReport:
-    """Let a running container log in to all ``peers``, as work and by name, with host keys checked and no prompt.
+    """Log in from a running container to all ``peers``, as work, by name, with strict host key checking and no prompt.
 
-    However many they are, the engine runs one command. A login that hangs counts as failed after some seconds.
+    All logins are one command of the engine. A login that hangs fails after 10 seconds.
     """
     output = run_as_work(client, container, shlex.join([BUSYBOX, "sh", "-c", _SCRIPT, "sh", *peers]))
     answers, _empty, hosts = f"\n{output}".partition("\n\n")
@@ -59,7 +59,7 @@ def check_logins(client: docker.APIClient, container: str, peers: Sequence[str])
 def passes(client: docker.APIClient, container: str, peers: Sequence[str]) -> bool:
     """Return whether a container can log in to the first of ``peers``, that one to the next, and so on to the last.
 
-    It is as :func:`ask` in all else, and one command of the engine; it does not tell which of them failed.
+    Otherwise as :func:`check_logins`, in one command of the engine; which login failed is not known.
     """
     logins = " ".join(f"{SSH} {peer}" for peer in peers)
     return run_as_work(client, container, f"{BUSYBOX} timeout 10 {logins} {BUSYBOX} hostname").split() == [peers[-1]]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent can say of its part of a session without changing anything."""
+"""Verifies an agent's part of a session without changing anything."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .facts import container_states
 
 
 def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalSession]:
-    """Return what this agent holds of the session of that id, or else of all sessions of that name.
+    """Return this agent's part of the session with that id, or without an id of all sessions with that name.
 
-    Raises :class:`CorruptStateError` where none is found and one that is stored cannot be read: it could be the one.
+    Raises :class:`CorruptStateError` if none matches and a stored session cannot be read: it could be the match.
     """
     if session_id:
         session = store.session(session_id)
@@ -34,10 +34,10 @@ def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalS
 
 
 def verify(client: docker.APIClient, store: Store, session: LocalSession, seconds: int) -> dict[str, Any]:
-    """Return what is true of this agent's part of a session, as plain data.
+    """Return the state of this agent's part of a session, as plain data.
 
-    ``drift`` has a difference for each thing that a repair would change here, ``pairs`` is what :func:`pairs_of` gives.
-    What does not answer at once is given ``seconds``.
+    ``drift`` has an entry for each change of a repair, ``pairs`` is the result of :func:`pairs_of`. Reachability checks
+    are retried for ``seconds``.
     """
     with store.session_lock(session.plan.id):
         drift = drift_of(client, store, session)

@@ -194,7 +194,7 @@ def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(stor
         ),
         (
             {"nonce": "nonce-2", "expires_at": 9e12},
-            "session_name: 'train-llm' was taken over by a later run; this one gives way",
+            "session_name: 'train-llm' was taken over by a later run, so this one stops",
         ),
     ],
     ids=["stale_sessions", "taken over"],

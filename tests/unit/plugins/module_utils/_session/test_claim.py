@@ -193,10 +193,10 @@ def test_what_a_killed_run_has_committed_belongs_to_the_run_that_finishes_it(
             {"networks": ["fd00::/8", "0.0.0.0/0", "10.128.0.1/9"]},
             f"the subnet {MADE.network and MADE.network.subnet} was taken on agent1 by another run",
         ),
-        ({"underlay": None}, "agent1 no longer meets its peers at 192.0.2.1 on eth0"),
+        ({"underlay": None}, "agent1 no longer has the underlay address 192.0.2.1 on eth0"),
         (
             {"underlay": {"address": "fd62:6169::1", "interface": "baiwg0", "mtu": 1440, "public_key": "KEY"}},
-            "agent1 no longer meets its peers at 192.0.2.1 on eth0",
+            "agent1 no longer has the underlay address 192.0.2.1 on eth0",
         ),
     ],
     ids=["room", "mounts", "identifier", "subnet", "underlay", "encryption"],
@@ -268,7 +268,7 @@ def test_the_name_of_a_container_that_is_not_of_this_session_is_refused(
     engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labelled, "State": "exited"}]
     with pytest.raises(ContainerNameConflictError) as taken:
         claimed(engine, store)
-    assert str(taken.value) == f"container {name} exists on agent1 already and is not of this session"
+    assert str(taken.value) == f"container {name} already exists on agent1 and does not belong to this session"
     assert (store.session(SESSION_ID), engine.calls) == (None, [])
 
 

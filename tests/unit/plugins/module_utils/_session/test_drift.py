@@ -101,8 +101,8 @@ def test_files_that_hold_something_else_or_are_gone_are_named(
     hosts.write_text("10.128.0.9 main1\n")
     environment.unlink()
     assert drift_of(engine, store, slice_here) == [
-        Change(f"file {hosts}", "changed", "as it was made"),
-        Change(f"file {environment}", None, "as it was made"),
+        Change(f"file {hosts}", "changed", "unchanged"),
+        Change(f"file {environment}", None, "unchanged"),
     ]
 
 

@@ -108,7 +108,7 @@ def test_ports_that_nobody_has_taken_are_claimed(store: Store, monkeypatch: pyte
             {"allow_host_network": True, "tcp_ports": [SECOND]},
             f"the port {SECOND} was taken on agent1 by another run",
         ),
-        ({}, "agent_allow_host_network: agent1 no longer shares its network with containers"),
+        ({}, "agent_allow_host_network: agent1 no longer allows containers on its own network"),
     ],
     ids=["port", "permission"],
 )

@@ -113,9 +113,9 @@ def test_a_core_at_the_limit_is_taken_only_when_too_few_are_open() -> None:
 @pytest.mark.parametrize(
     ("request_", "sentence"),
     [
-        ({"cpu": 9}, "a container asks for 9 cores, and 8 are online"),
-        ({"cpu": 1, GPU: 2}, "1 of cuda.device are asked for beyond what is free"),
-        ({"cpu": 1, "tpu": 1}, "1 of tpu are asked for beyond what is free"),
+        ({"cpu": 9}, "a container requests 9 cores, and 8 are online"),
+        ({"cpu": 1, GPU: 2}, "1 of cuda.device are requested beyond what is free"),
+        ({"cpu": 1, "tpu": 1}, "1 of tpu are requested beyond what is free"),
     ],
 )
 def test_what_is_not_there_is_not_given(request_: dict[str, int], sentence: str) -> None:

@@ -159,7 +159,7 @@ def test_a_process_that_ended_without_a_word_was_killed(engine: Engine, store: S
     seen(engine, store)
     with pytest.raises(ImagePullError) as refused:
         seen(engine, store)
-    assert str(refused.value) == FAILED.format("the process that pulled it was killed")
+    assert str(refused.value) == FAILED.format("the pulling process was killed")
 
 
 @pytest.mark.parametrize("failed", [None, "unauthorized"], ids=["killed", "failed"])

@@ -93,11 +93,11 @@ def test_a_mark_of_an_earlier_start_does_not_count(container: Path, mark: str) -
 def test_a_mark_that_is_no_file_is_neither_followed_nor_waited_for(container: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(STARTED)
     container.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotReadyError, match="is not through its start"):
+    with pytest.raises(NotReadyError, match="did not become ready"):
         wait()
     container.unlink()
     os.mkfifo(container)
-    with pytest.raises(NotReadyError, match="is not through its start"):
+    with pytest.raises(NotReadyError, match="did not become ready"):
         wait()
 
 

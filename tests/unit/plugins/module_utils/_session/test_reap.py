@@ -161,7 +161,7 @@ def test_nothing_is_started_where_there_is_nothing_to_start(store: Store, here: 
         (None, f"the session {SESSION_ID} is not claimed on this agent: its claim expired, or was removed"),
         (
             {"nonce": "nonce-2", "expires_at": 9e12},
-            "session_name: 'train-llm' was taken over by a later run; this one gives way",
+            "session_name: 'train-llm' was taken over by a later run, so this one stops",
         ),
         (
             {"expires_at": 9e12},
