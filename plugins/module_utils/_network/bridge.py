@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The bridge of a session on one agent: the engine makes it, and the agent itself has no address on it."""
+"""Plans the bridge of a session on one agent; the agent itself has no address on it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _FILTERING = "link set dev {name} type bridge nf_call_iptables 1 nf_call_ip6tabl
 
 @dataclasses.dataclass(frozen=True)
 class Bridge:
-    """A bridge as it should be; ``mtu`` is in bytes, the least that it has to pass."""
+    """A desired bridge; ``mtu`` is the minimum, in bytes."""
 
     name: str
     mtu: int
 
 
 def desired_bridge(plan: SessionPlan) -> Bridge | None:
-    """Return the bridge that the plan wants on each of its agents; ``None`` where the session needs none."""
+    """Return the bridge that the plan requires on each of its agents; ``None`` if the session needs none."""
     network = plan.network
     return Bridge(network.bridge, network.mtu) if network and network.bridge else None
 
 
 def plan_bridge(desired: Bridge, state: LinkState) -> list[LinkOperation]:
-    """Return what must change for a bridge to be as wanted.
+    """Return what must change for a bridge to be as desired.
 
-    An address on it, be it one that IPv6 makes by itself, would be a door between the session and its agent.
+    It must have no address, not even a link-local IPv6 one: the session could reach its agent at it.
     """
     name, subject = desired.name, f"bridge {desired.name}"
     link = state.links.get(name)
@@ -56,10 +56,10 @@ def plan_bridge(desired: Bridge, state: LinkState) -> list[LinkOperation]:
 
 
 def plan_filtering(name: str, state: LinkState) -> list[LinkOperation]:
-    """Return what must change for frames between ports of a bridge to pass the firewall; nothing where it is not there.
+    """Return what must change for frames between ports of a bridge to pass the firewall; empty without the bridge.
 
-    The kernel filters them when the bridge's own switch is on or the host's (``bridge-nf-call-iptables``): others turn
-    the host's on and off.
+    The kernel filters them when either the bridge's own option or the host's (``bridge-nf-call-iptables``) is set;
+    other software changes the host's.
     """
     link = state.links.get(name)
     data = link.get("linkinfo", {}).get("info_data", {}) if link else {}
@@ -69,4 +69,4 @@ def plan_filtering(name: str, state: LinkState) -> list[LinkOperation]:
 
 
 def _delete_address(address: str, name: str) -> LinkOperation:
-    return LinkOperation(Change(f"address {address} on {name}", "there", None), (f"addr del {address} dev {name}",))
+    return LinkOperation(Change(f"address {address} on {name}", "present", None), (f"addr del {address} dev {name}",))

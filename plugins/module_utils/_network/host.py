@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent's network has in use, where it meets its peers, and who works on it."""
+"""Reads the network of a host: ranges and ports in use, its underlay, and the SSH connection."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, VXLAN_PREFIX, Underl
 from .iproute import show
 from .sockets import sockets
 
-# Names of links whose addresses are for containers of this host alone, or for the host itself.
+# Names of links whose addresses are used only by containers of this host, or by the host itself.
 _CONTAINER_LINKS = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
 
-# Kinds of ports of bridges that end in this host: containers, machines, sessions' tunnels.
+# Kinds of bridge ports that end in this host: containers, virtual machines, sessions' tunnels.
 _PORTS_INSIDE = ("veth", "tun", "vxlan")
 
 
 def networks_in_use() -> list[str]:
-    """Return every IPv4 range that the agent routes or has an address in, without the default route."""
+    """Return every IPv4 range that the host routes or has an address in, without the default route."""
     routes = show("ip", "-j", "-4", "route", "show")
     addresses = (entry for link in show("ip", "-j", "-4", "addr", "show") for entry in link["addr_info"])
     ranges = {route["dst"] for route in routes if route["dst"] != "default"}
@@ -32,15 +32,15 @@ def networks_in_use() -> list[str]:
 
 
 def vnis_in_use() -> list[int]:
-    """Return the VXLAN network identifiers of all links, ours or not."""
+    """Return the VXLAN network identifiers of all links, of sessions or not."""
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
     return sorted({link["linkinfo"]["info_data"]["id"] for link in links if "id" in link["linkinfo"]["info_data"]})
 
 
 def find_underlay(address: str) -> Underlay | None:
-    """Return the interface that has ``address``; without one, the address of the default route or of this connection.
+    """Return the underlay with ``address``, by default the address of the default route or of this SSH connection.
 
-    ``None``: no interface has it.
+    ``None`` if no interface has the address.
     """
     links = show("ip", "-j", "addr", "show")
     underlay_address = address or _default_source(links) or _connection_address()
@@ -53,7 +53,7 @@ def find_underlay(address: str) -> Underlay | None:
 def own_addresses(underlay: Underlay | None) -> list[str]:
     """Return the addresses at which this host itself can be reached, IPv4 and IPv6.
 
-    Those of the engine's bridges are not among them: every host has the same, and other hosts do not route them.
+    Without those of the engine's bridges: every host has the same, and other hosts do not route them.
     """
     return sorted(
         {
@@ -67,10 +67,9 @@ def own_addresses(underlay: Underlay | None) -> list[str]:
 
 
 def external_interfaces() -> list[str]:
-    """Return the interfaces at which this host meets others than its own containers and machines.
+    """Return the interfaces that connect this host to more than its own containers and virtual machines.
 
-    They have an address that others know. A bridge is among them when it leads to a router, or has a port that leads
-    out of this host.
+    They have a global address. A bridge counts if it has a route with a next hop, or a port that leaves this host.
     """
     links = show("ip", "-j", "-d", "addr", "show")
     external_bridges = {link["master"] for link in links if "master" in link and _link_kind(link) not in _PORTS_INSIDE}
@@ -85,7 +84,7 @@ def external_interfaces() -> list[str]:
 
 
 def _link_kind(link: dict[str, Any]) -> str:
-    """Return of which kind a virtual link is; empty for hardware."""
+    """Return the kind of a virtual link; empty for hardware."""
     return str(link.get("linkinfo", {}).get("info_kind", ""))
 
 
@@ -95,7 +94,7 @@ def interfaces() -> set[str]:
 
 
 def udp_ports() -> dict[int, str]:
-    """Return the UDP ports that others than sessions' tunnels use on this host, and who does."""
+    """Return the UDP ports in use on this host, except those of sessions' tunnels, each with its user."""
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
     port_of = {link["ifname"]: link["linkinfo"]["info_data"].get("port") for link in links}
     ours = {port for name, port in port_of.items() if name.startswith(VXLAN_PREFIX)}
@@ -105,12 +104,12 @@ def udp_ports() -> dict[int, str]:
 
 
 def tcp_ports() -> set[int]:
-    """Return the TCP ports that somebody listens at on this host."""
+    """Return the TCP ports that are listened on at this host."""
     return {entry.port for entry in sockets("tcp") if entry.listening}
 
 
 def on_link(address: str) -> bool:
-    """Return whether a host is on the same segment as this one: no router lies between."""
+    """Return whether a host is on the same segment as this one, without a router in between."""
     return not any("gateway" in route or "via" in route for route in show("ip", "-j", "route", "get", address))
 
 
@@ -129,7 +128,7 @@ def _default_source(links: list[dict[str, Any]]) -> str:
 
 
 def _connection_address() -> str:
-    """Return the address of this host at which the SSH connection that runs us came in."""
+    """Return the address of this host in the SSH connection of this process."""
     fields = ssh_connection().split()
     return fields[2] if len(fields) == 4 else ""
 
@@ -138,9 +137,9 @@ _VARIABLE = "SSH_CONNECTION"
 
 
 def ssh_connection() -> str:
-    """Return client address, client port, own address and own port, as sshd(8) says them; empty where there is no SSH.
+    """Return client address, client port, own address and own port, as in sshd(8); empty without SSH.
 
-    What changes the user, such as sudo, does not hand the variable on: then a process above this one has it.
+    Programs that change the user, such as sudo, drop the variable: then it is read from an ancestor process.
     """
     value, pid = os.environ.get(_VARIABLE, ""), os.getpid()
     with contextlib.suppress(OSError):

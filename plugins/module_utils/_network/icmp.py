@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ICMP echoes as they are on the wire (RFC 792), to and from raw sockets."""
+"""Builds and parses ICMP echo packets (RFC 792) for raw sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def echo_request(size: int, sequence: int = 1) -> bytes:
 
 
 def is_reply(packet: bytes, sequence: int = 1) -> bool:
-    """Return whether an IPv4 packet is the reply to such a request of this process."""
+    """Return whether an IPv4 packet is the reply to an echo request of this process."""
     start = (packet[0] & 0x0F) * 4 if packet else 0
     return packet[start : start + 1] == bytes([_REPLY]) and packet[start + 4 : start + 8] == _tag(sequence)
 

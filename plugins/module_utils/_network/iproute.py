@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ``ip`` and ``bridge`` commands of iproute2: JSON out, batches in, here or in a container's network namespace."""
+"""Runs ``ip`` and ``bridge`` of iproute2, with JSON output and batch input, also in a container's network namespace."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .._model.errors import ClusterError, one_line
 
 
 class NetworkError(ClusterError):
-    """A command of iproute2 failed; the message holds the command and what it said."""
+    """A command of iproute2 failed. The message contains the command and its error output."""
 
 
 class ProcessExitedError(NetworkError):
-    """The process has ended whose network was asked for."""
+    """The process whose network namespace was to be entered has ended."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkOperation:
-    """A change, with its lines for ``ip`` and for ``bridge``.
+    """A change, with its batch lines for ``ip`` and for ``bridge``.
 
-    With ``pid``, the lines for ``ip`` are meant for the network namespace of that process.
+    With ``pid``, the lines for ``ip`` run in the network namespace of that process.
     """
 
     change: Change
@@ -40,9 +40,9 @@ class LinkOperation:
 
 
 class LinkState:
-    """The links of this host at one moment: each listing is read once, however many links it is asked for.
+    """A snapshot of this host's links; each listing is read once, at its first use.
 
-    ``links`` and ``addresses`` are by the link's name, forwarding entries and permanent neighbours by that of theirs.
+    All are by the link's name, forwarding entries and permanent neighbours too.
     """
 
     @functools.cached_property
@@ -63,10 +63,10 @@ class LinkState:
 
 
 def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
-    """Return what a listing such as ``ip -j link show`` holds; empty where the device is not there.
+    """Return the entries of a listing such as ``ip -j link show``; empty if the device does not exist.
 
-    With ``pid``, it is asked for in the network namespace of that process. Raises :class:`NetworkError`, and of its
-    kind :class:`ProcessExitedError` where that process has ended.
+    With ``pid``, the command runs in the network namespace of that process. Raises :class:`NetworkError`, or its
+    subclass :class:`ProcessExitedError` if that process has ended.
     """
     result = subprocess.run([*_enter(pid), *command], capture_output=True, text=True, check=False)
     if result.returncode:
@@ -80,7 +80,7 @@ def show(*command: str, pid: int | None = None) -> list[dict[str, Any]]:
 
 
 def apply_operations(steps: Iterable[LinkOperation]) -> None:
-    """Take all steps: those of ``ip`` in one process, those of ``bridge`` in another, and one for each container.
+    """Apply all operations: one batch for ``ip``, one for ``bridge``, and one for each container.
 
     Raises :class:`NetworkError`; the first line that fails ends its batch.
     """

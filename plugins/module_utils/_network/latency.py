@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How long a small echo takes from one container to another and back."""
+"""Measures the round-trip time of small ICMP echoes between containers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from collections.abc import Iterable
 from .icmp import echo_request, is_reply
 from .reachability import PeerTarget, ProbeSource, network_namespace
 
-# What ``ping`` sends, in bytes.
+# The payload of ``ping``, in bytes.
 PAYLOAD = 56
 
-# How many echoes are tried, and how many seconds each may take.
+# The number of echoes, and the timeout of each in seconds.
 ECHOES, ECHO_TIMEOUT = 5, 0.2
 
 
 def latencies(pairs: Iterable[tuple[ProbeSource, PeerTarget]]) -> dict[tuple[str, str], float]:
     """Return the round-trip times from sources to targets, in milliseconds: the best of a few echoes.
 
-    The keys are the hostnames of source and target; pairs without an echo are not there.
+    The keys are the hostnames of source and target; pairs without an echo reply are left out.
     """
     best = {}
     for source, target in pairs:
@@ -37,7 +37,7 @@ def latencies(pairs: Iterable[tuple[ProbeSource, PeerTarget]]) -> dict[tuple[str
 
 
 def _round_trips(address: str) -> list[float]:
-    """Return how long those echoes took that came back, in seconds; after one that does not, no other is sent."""
+    """Return the round-trip times of the echoes in seconds; the first one without a reply ends the measurement."""
     taken: list[float] = []
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
         sock.connect((address, 0))

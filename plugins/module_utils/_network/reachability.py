@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From inside the containers' own network namespaces: does every peer answer, with full-size frames?
+"""Checks from the containers' network namespaces that every peer answers over TCP and with full-size frames.
 
-One thread enters one namespace after the other, opens the sockets there and returns; sockets stay where they were
-opened. All pairs are then watched together, so that a session of many containers costs no more time than one of two.
+One thread enters one namespace after the other, opens the sockets there and returns; sockets stay in their namespace.
+All pairs are then polled together, so that a session of many containers takes no longer than one of two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 @dataclasses.dataclass(frozen=True)
 class ProbeSource:
-    """A container to look from: its hostname, and the process whose network namespace is its own."""
+    """A container to probe from: its hostname, and a process in its network namespace."""
 
     hostname: str
     pid: int
@@ -39,7 +39,7 @@ class ProbeSource:
 
 @dataclasses.dataclass(frozen=True)
 class PeerTarget:
-    """A container to reach: its hostname, its address on the session network, and the port of its sshd."""
+    """A container to probe: its hostname, its address on the session network, and the port of its sshd."""
 
     hostname: str
     address: str
@@ -48,9 +48,9 @@ class PeerTarget:
 
 @dataclasses.dataclass(frozen=True)
 class Reachability:
-    """How one container meets another, by their hostnames.
+    """Whether one container reaches another, by their hostnames.
 
-    ``tcp``: its sshd greets. ``frame``: a full-size frame that may not be fragmented is echoed.
+    ``tcp``: its sshd sends an SSH banner. ``frame``: a full-size frame that must not be fragmented is echoed.
     """
 
     source: str
@@ -61,7 +61,7 @@ class Reachability:
 
 @dataclasses.dataclass(eq=False)
 class _Probe:
-    """One thing of one pair that is still to be seen: an SSH greeting over TCP, or else the echo of a full frame."""
+    """An unfinished check of one pair: the SSH banner over TCP, or else the echo of a full-size frame."""
 
     source: ProbeSource
     target: PeerTarget
@@ -69,14 +69,14 @@ class _Probe:
     socket: socket.socket | None = None
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         if self.socket:
             self.socket.close()
         self.socket = None
 
     @property
     def connected(self) -> bool:
-        """Whether the target has taken the connection."""
+        """Whether the TCP connection is established."""
         if not self.socket or not self.over_tcp:
             return False
         try:
@@ -89,11 +89,11 @@ class _Probe:
 def check_reachability(
     sources: Sequence[ProbeSource], targets: Sequence[PeerTarget], mtu: int, seconds: float
 ) -> list[Reachability]:
-    """Return how every source meets every other target, source by source.
+    """Check every source towards every other target, and return the results source by source.
 
-    Over TCP it must read an SSH greeting, and it must get the echo of a frame of ``mtu`` bytes that may not be
-    fragmented. What fails is tried again for ``seconds``: containers start in any order. Who has taken a connection is
-    waited for: on a busy host, to come again and again would only keep it from its greeting.
+    A source must read an SSH banner over TCP, and receive the echo of a frame of ``mtu`` bytes that must not be
+    fragmented. Failures are retried for ``seconds``: containers start in any order. Established connections are kept
+    open between rounds: on a busy host, reconnecting would only delay the banner.
     """
     pairs = [(source, target) for source in sources for target in targets if target.hostname != source.hostname]
     missing = [_Probe(source, target, over_tcp) for source, target in pairs for over_tcp in (True, False)]
@@ -118,7 +118,7 @@ def check_reachability(
 
 @contextlib.contextmanager
 def network_namespace(pid: int) -> Iterator[None]:
-    """Be in the network namespace of a process for a while; only the calling thread moves."""
+    """Enter the network namespace of a process for the block; only the calling thread is moved."""
     with open("/proc/self/ns/net") as original, open(f"/proc/{pid}/ns/net") as namespace:
         _setns(namespace.fileno())
         try:
@@ -134,7 +134,7 @@ def _setns(namespace: int) -> None:
 
 
 def _round(probes: Sequence[_Probe], mtu: int, seconds: float) -> list[_Probe]:
-    """Try every pair once and return those that were not seen, with the connections that were taken."""
+    """Try every probe once and return those that have not succeeded, with their established connections."""
     selector = selectors.DefaultSelector()
     closed = [probe for probe in probes if not probe.socket]
     for source in {probe.source.hostname: probe.source for probe in closed}.values():
@@ -176,7 +176,7 @@ def _open(probe: _Probe, mtu: int) -> None:
 
 
 def _read_answer(probe: _Probe) -> bool | None:
-    """Return whether the answer came; ``None`` while something else did, ``False`` when it never will."""
+    """Return whether the answer arrived; ``None`` while it may still arrive, ``False`` when it cannot any more."""
     try:
         received = probe.socket.recv(65536) if probe.socket else b""
     except BlockingIOError:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The sockets of this host, from the kernel's tables (``/proc/net/tcp`` and its like, proc(5))."""
+"""Reads the sockets of this host from ``/proc/net`` (proc(5))."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTEN = "0A"
 
 @dataclasses.dataclass(frozen=True)
 class Socket:
-    """A socket of this host. ``local`` is its own address, as hexadecimal words in the order of the machine's bytes."""
+    """A socket of this host. ``local`` is its own address, as hexadecimal words in the host's byte order."""
 
     local: str
     port: int
@@ -28,7 +28,7 @@ class Socket:
 
     @property
     def address(self) -> str:
-        """Its own address as people write it."""
+        """Its own address in the usual notation."""
         words = [int(self.local[start : start + 8], 16) for start in range(0, len(self.local), 8)]
         family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
         return str(ipaddress.ip_address(socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))))

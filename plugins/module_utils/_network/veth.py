@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where containers are plugged in: the interface inside each, and its other end, a port of a bridge of the agent."""
+"""Plans the veth interfaces of containers: the end inside each container, and the host end, a port of a bridge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .iproute import LinkOperation, ProcessExitedError, show
 
 @dataclasses.dataclass(frozen=True)
 class VethInterface:
-    """One interface of a running container as it should be.
+    """One desired interface of a running container.
 
     ``pid`` is a process of the container. ``address`` (with its prefix length), ``mac`` and ``mtu`` (in bytes) are
     those of the session network; on the agent's default network the engine chooses them, and they are ``None``.
@@ -33,9 +33,9 @@ class VethInterface:
 
 @dataclasses.dataclass(frozen=True)
 class Ports:
-    """What must change: ``steps`` that mend interfaces, and the containers (``lost``) whose interface is gone.
+    """What must change: ``steps`` that repair interfaces, and containers that have ``lost`` an interface.
 
-    Those of the latter are by hostname, with the name of what they lack: they can only be made anew.
+    The latter are the names of the interfaces by hostname: such containers can only be recreated.
     """
 
     steps: list[LinkOperation]
@@ -43,7 +43,7 @@ class Ports:
 
 
 def plan_ports(desired: Iterable[VethInterface]) -> Ports:
-    """Return what must change for containers to be plugged in as wanted; one that has ended meanwhile needs nothing."""
+    """Return what must change for the interfaces to be as desired; containers that have ended are skipped."""
     listed = list(desired)
     container_links = {pid: _container_links(pid) for pid in dict.fromkeys(veth.pid for veth in listed)}
     host_links = {link["ifindex"]: link for link in show("ip", "-j", "link", "show")} if listed else {}
@@ -63,7 +63,7 @@ def plan_ports(desired: Iterable[VethInterface]) -> Ports:
 
 
 def _container_links(pid: int) -> dict[str, dict[str, Any]] | None:
-    """Return the interfaces that a container has, by name; ``None`` where it has ended meanwhile."""
+    """Return the interfaces of a container by name; ``None`` if it has ended."""
     try:
         return {link["ifname"]: link for link in show("ip", "-j", "addr", "show", pid=pid)}
     except ProcessExitedError:

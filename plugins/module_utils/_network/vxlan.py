@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A static VXLAN: a link enslaved to the session's bridge, with every remote container written out.
+"""Plans a static VXLAN link in the session's bridge, with entries for every remote container.
 
-``nolearning`` and no default entry: what is not in the plan is not sent. ``proxy``: the link answers ARP for remote
-containers from its permanent neighbour entries, so no broadcast crosses the underlay.
+``nolearning`` and no default entry: frames to destinations outside the plan are not sent. ``proxy``: the link answers
+ARP for remote containers from its permanent neighbour entries, so no broadcast crosses the underlay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True)
 class Vxlan:
-    """A link as it is or should be. ``peers`` are sorted by address; ``mtu`` is in bytes."""
+    """A desired VXLAN link. ``peers`` are sorted by address; ``mtu`` is in bytes."""
 
     name: str
     vni: int
@@ -41,7 +41,7 @@ class Vxlan:
 
 
 def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
-    """Return the link that the plan wants on an agent; ``None`` where the session needs none."""
+    """Return the link that the plan requires on an agent; ``None`` if the session needs none."""
     network = plan.network
     if network is None or network.vni is None or network.port is None or network.link is None or network.bridge is None:
         return None
@@ -62,7 +62,7 @@ def desired_vxlan(plan: SessionPlan, agent: str) -> Vxlan | None:
 
 
 def plan_vxlan(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
-    """Return what must change for a link to be as wanted."""
+    """Return what must change for a link to be as desired."""
     link = state.links.get(desired.name)
     reason = _why_recreate(desired, link) if link else "missing"
     if reason:
@@ -76,23 +76,23 @@ def plan_vxlan(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
 
 
 def remove_link(name: str) -> None:
-    """Remove a link, its entries with it; nothing happens where it is not there."""
+    """Remove a link and its entries, if it exists."""
     if show("ip", "-j", "link", "show", "dev", name):
-        apply_operations([LinkOperation(Change(f"link {name}", "there", None), (f"link del dev {name}",))])
+        apply_operations([LinkOperation(Change(f"link {name}", "present", None), (f"link del dev {name}",))])
 
 
 def _create_lines(desired: Vxlan) -> list[str]:
     settings = f"id {desired.vni} local {desired.local} dstport {desired.port} nolearning proxy"
     return [
         f"link add {desired.name} mtu {desired.mtu} type vxlan {settings}",
-        # No address of its own: an fe80:: address on a port would be a door into the session's network.
+        # No address of its own: an fe80:: address on a port would make the host reachable from the session's network.
         f"link set dev {desired.name} addrgenmode none master {desired.bridge}",
         f"link set dev {desired.name} up",
     ]
 
 
 def _why_recreate(desired: Vxlan, link: dict[str, Any]) -> str:
-    """Return what of the link cannot be changed in place and is wrong; empty when all of it is right."""
+    """Return the wrong settings that cannot be changed in place; empty if there are none."""
     data = link.get("linkinfo", {}).get("info_data", {})
     local = data.get("local") or data.get("local6")
     actual = (data.get("id"), local, data.get("port"), data.get("learning", False), data.get("proxy", False))
@@ -118,7 +118,7 @@ def _plan_adjustments(desired: Vxlan, link: dict[str, Any]) -> list[LinkOperatio
 
 
 def _plan_entries(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
-    """Return the forwarding and neighbour entries that are missing, wrong or not in the plan."""
+    """Return the changes of forwarding and neighbour entries that are missing, wrong or not in the plan."""
     name = desired.name
     forwarding = {(entry["mac"], _destination(entry)) for entry in state.forwarding.get(name, []) if "dst" in entry}
     neighbours = {(entry["dst"], entry.get("lladdr", "")) for entry in state.neighbours.get(name, [])}
@@ -140,13 +140,13 @@ def _plan_entries(desired: Vxlan, state: LinkState) -> list[LinkOperation]:
 
 
 def _destination(entry: dict[str, Any]) -> str:
-    """Return where a forwarding entry sends to; a port, an identifier or a link of its own makes it another place."""
+    """Return the destination of a forwarding entry, including a port, VNI or link of its own."""
     overrides = [f"{key} {entry[key]}" for key in ("port", "vni", "via") if key in entry]
     return " ".join([entry["dst"], *overrides])
 
 
 def _add_peer(name: str, peer: Peer) -> tuple[str, str]:
-    """Return the line for ``ip`` and the one for ``bridge`` that make a remote container known."""
+    """Return the lines for ``ip`` and for ``bridge`` that add the entries of a remote container."""
     return (
         f"neigh replace {peer.address} lladdr {peer.mac} nud permanent dev {name}",
         f"fdb replace {peer.mac} dev {name} dst {peer.underlay} self permanent",

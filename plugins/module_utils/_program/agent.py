@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an agent is asked before anything is planned."""
+"""The survey phase: returns an agent's facts before a session is planned."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .._session.facts import collect_facts as survey_agent
 
 
 def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Return the facts of this ``agent``, or why it is ``unfit``.
+    """Return the facts of this ``agent``, or an ``error``.
 
-    ``settings`` are those of :class:`AgentSettings`; ``images`` and ``paths`` are what sessions may need.
+    ``settings`` are those of :class:`AgentSettings`; ``images`` and ``paths`` are those that sessions may need.
     """
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is done on hosts to verify isolation: agents and gateways name their addresses, outsiders probe them."""
+"""The phases that verify isolation: agents and gateways return their addresses, probe hosts scan them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .._model.port_ranges import parse_ranges
 
 
 def targets(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Return the ``addresses`` of this host and of what is behind it, by address what each is; and its ``udp_ports``.
+    """Return the ``addresses`` of this host and its containers, each with a description, and its ``udp_ports``.
 
     ``kind`` is ``agent``, with ``docker_host`` and ``wireguard_port``, or ``gateway``, with ``state_path`` and
-    ``https_port``. ``expected`` are the TCP ports that may be open, with what they are for, ``unread`` why something of
-    that is not known.
+    ``https_port``. ``expected`` are the TCP ports that may be open, each with its purpose, ``unread`` the errors of
+    reading any of these.
     """
     if options["kind"] == "gateway":
         return of_gateway(options["state_path"], options["https_port"])
@@ -28,11 +28,11 @@ def targets(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
 
 
 def probe(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Try ``ports``, ``udp_ports`` and, with ``echo``, pings of ``addresses``, and return what answers.
+    """Probe ``ports``, ``udp_ports`` and, with ``echo``, ICMP of ``addresses``, and return the answers.
 
-    ``own`` are all addresses of the host that is tried, ``rate`` is how many connections are being opened at one
-    moment. In check mode nothing is tried. Raises :class:`ValueError` for options that other hosts have made up: they
-    become words of commands here.
+    ``own`` are all addresses of the target host, ``rate`` is the number of connections that are opened in parallel. In
+    check mode nothing is probed. Raises :class:`ValueError` for malformed options: they come from other hosts and
+    become arguments of commands here.
     """
     request = _parse_request(options)
     if check_mode:

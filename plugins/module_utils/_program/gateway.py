@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is done on a gateway about sessions."""
+"""The routes phase: manages the session routes of a gateway."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from .._model.change import as_diff
 
 
 def routes(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Have the gateway lead to the sessions of ``routes``, and no more to those that ``ended``, nor,
-    with ``exact``, to any others.
+    """Add the routes of sessions in ``routes``, and remove those that ``ended`` or, with ``purge``, all others.
 
-    Returns ``changed``, ``diff``, ``warnings`` and the ``links`` by which users find the sessions of ``routes``.
+    Returns ``changed``, ``diff``, ``warnings`` and the ``links`` for users to the sessions of ``routes``.
     """
     request = RoutesRequest(parse_routes(options["routes"]), options["ended"], options["purge"])
     result = apply_routes(GatewayStore(options["state_path"]), Haproxy(), request, dry=check_mode)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The images of sessions that an agent lacks."""
+"""The pull phase: pulls images that an agent lacks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .._session.pull import Pull, PullStatus, ensure_pull
 
 
 def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Renew the claim of a session, and look at an image that is pulled for it, if one is named.
+    """Renew the claim of a session; if an image is named, start its pull or return the status of that.
 
-    ``session_id`` and ``nonce`` name the claim, which lasts for ``seconds`` from now on. ``name`` is the image,
-    ``reference`` what is pulled for it, and ``username`` and ``password`` are those of its registry. A process of its
-    own pulls. Returned are ``images`` (by name, once it is there), those that are ``under_way``, ``progress`` for
-    people, and whether the pull was ``started``.
+    ``session_id`` and ``nonce`` identify the claim, which is renewed for ``seconds``. ``name`` is the image,
+    ``reference`` what is pulled for it, and ``username`` and ``password`` are those of its registry. A background
+    process pulls. Returns ``images`` (by name, once pulled), those ``under_way``, ``progress`` for display, and
+    whether the pull was ``started``.
     """
     client, store, name = connect(options["docker_host"]), Store(options["state_path"]), options["name"]
     session = None if check_mode else renew_claim(store, options["session_id"], options["nonce"], options["seconds"])

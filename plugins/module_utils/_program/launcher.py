@@ -2,16 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the collection's program on a host, and put it there first where it is missing or damaged.
+"""Runs the collection's program on a host, and installs it first if it is missing or damaged.
 
-The program is one archive of sources, known by the SHA-256 digest of its bytes. On a host it has a folder of its own,
-``<home>/<digest>-<interpreter tag>``, because compiled code does not outlive an upgrade of Python: ``source.pyz`` is
-the archive as it came, ``program.pyz`` the same compiled, behind a line with its own digest, checked at each use.
-``<home>/current`` names the release that systemd's units run, and only ever moves to a newer one.
+The program is one archive of sources, identified by its SHA-256 digest. On a host it has its own folder,
+``<home>/<digest>-<interpreter tag>``, because compiled code does not survive an upgrade of Python: ``source.pyz`` is
+the archive as received, ``program.pyz`` the same compiled, after a line with its digest, which is checked at each use.
+``<home>/current`` links to the release that the systemd units run, and is only ever changed to a newer one.
 
-This text is all that a task gives to a host's Python, and the ``__main__.py`` of the archive that units run, so it
-imports nothing of ours. Units pass arguments, which are the program's; tasks pass none, and send the rest behind this
-text.
+This file is all that a task passes to a host's Python, and the ``__main__.py`` of the archive that units run, so it
+imports nothing of the collection. Units pass the program's arguments; tasks pass none, and send the request on
+standard input, after this file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import time
 import zipfile
 from typing import Any
 
-MARK = "backendai-reply "  # before the reply: logins print things, too
+MARK = "backendai-reply "  # separates the reply from other output of the login
 OLDEST_PYTHON = (3, 9)
 SOURCE, PROGRAM, RELEASE, CURRENT = "source.pyz", "program.pyz", "release", "current"
 MAIN = "ansible_collections.backendai.cluster.plugins.module_utils._program.main"
@@ -38,7 +38,7 @@ LEFTOVER_SECONDS = 3600
 
 
 def main() -> None:
-    """Serve a task, or run as a unit of systemd."""
+    """Serve a task, or run as a systemd unit."""
     if len(sys.argv) > 1:
         raise SystemExit(imported(program_for_unit(os.path.realpath(sys.argv[0]))).command(sys.argv[1:]))
     reply = serve()
@@ -49,12 +49,12 @@ def main() -> None:
 
 
 def serve() -> dict[str, Any]:
-    """Return the reply to a task: that of the program, ``missing`` where that has to come first, or ``failed`` and why.
+    """Return the reply to a task: that of the program, ``missing`` if the archive is needed, or ``failed`` and why.
 
-    On standard input come a line of JSON, the archive where it was missing, and the request. The line has ``digest``
-    and ``release`` of the program, its ``home``, the ``size`` of the archive in bytes, whether to ``provision`` (units
-    shall run this program), and whether to ``check`` (nothing may change on the host). Replies say whether anything
-    was ``installed``, or would be.
+    Standard input has a line of JSON, the archive if it was missing, and the request. The line has ``digest`` and
+    ``release`` of the program, its ``home``, the ``size`` of the archive in bytes, whether to ``provision`` (units
+    shall run this program), and whether to ``check`` (nothing may change on the host). Replies contain whether the
+    program was, or would be, ``installed``.
     """
     stream = sys.stdin.buffer
     header = json.loads(stream.readline())
@@ -63,7 +63,7 @@ def serve() -> dict[str, Any]:
     try:
         refuse_python()
         if archive and hashlib.sha256(archive).hexdigest() != header["digest"]:
-            raise OSError("it was damaged on its way")
+            raise OSError("it was corrupted in transfer")
         intact = is_intact(folder)
         if not intact and not archive:
             return {"missing": True}
@@ -74,39 +74,39 @@ def serve() -> dict[str, Any]:
             put(folder, archive, header["release"], provision=header["provision"])
         mark_used(folder)
     except OSError as error:
-        return {"failed": f"the program of this collection cannot be put into {header['home']}: {error}."}
+        return {"failed": f"the program of this collection cannot be installed in {header['home']}: {error}."}
     return {"installed": due, **run(folder, request)}
 
 
 def refuse_python() -> None:
-    """Raise :class:`OSError` where the interpreter is too old."""
+    """Raise :class:`OSError` if the interpreter is too old."""
     if sys.version_info[:2] < OLDEST_PYTHON:
         current, required = (".".join(map(str, version)) for version in (sys.version_info[:2], OLDEST_PYTHON))
         raise OSError(f"{sys.executable} is Python {current}, and {required} or later is needed")
 
 
 def run_from_elsewhere(archive: bytes, request: bytes) -> dict[str, Any]:
-    """Return the reply of a program that leaves nothing behind."""
+    """Return the reply of the program, run from a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="backendai-") as place:
         write(os.path.join(place, PROGRAM), compile_archive(archive, place))
         return run(place, request)
 
 
 def run(folder: str, request: bytes) -> dict[str, Any]:
-    """Return what the program in a folder replies to a request; nothing to an empty one."""
+    """Return the reply of the program in a folder to a request; empty for an empty request."""
     reply: dict[str, Any] = imported(os.path.join(folder, PROGRAM)).reply_to(json.loads(request)) if request else {}
     return reply
 
 
 def imported(program: str) -> Any:
-    """Return the program's own main module."""
+    """Import and return the program's main module."""
     sys.path.insert(0, program)
     __import__(MAIN)
     return sys.modules[MAIN]
 
 
 def program_for_unit(source: str) -> str:
-    """Return the compiled program for the sources that a unit runs, made where this interpreter has none yet."""
+    """Return the compiled program for the sources that a unit runs; compile it if this interpreter has none yet."""
     source_folder = os.path.dirname(source)
     folder = folder_of(os.path.dirname(source_folder), os.path.basename(source_folder).partition("-")[0])
     try:
@@ -114,7 +114,7 @@ def program_for_unit(source: str) -> str:
             with open(source, "rb") as archive, open(os.path.join(source_folder, RELEASE)) as release:
                 put(folder, archive.read(), release.read(), provision=True)
     except OSError:
-        # The disk is full, or read-only: slower, and as good.
+        # The disk is full, or read-only: the sources run too, only slower.
         return source
     mark_used(folder)
     return os.path.join(folder, PROGRAM)
@@ -126,7 +126,7 @@ def folder_of(home: str, digest: str) -> str:
 
 
 def is_intact(folder: str) -> bool:
-    """Return whether the compiled program is there, whole and as it was made."""
+    """Return whether the compiled program exists and matches its digest."""
     try:
         with open(os.path.join(folder, PROGRAM), "rb") as stream:
             seal, content = stream.readline(), stream.read()
@@ -136,9 +136,9 @@ def is_intact(folder: str) -> bool:
 
 
 def put(folder: str, archive: bytes, release: str, *, provision: bool) -> None:
-    """Install a program that is missing, remove those that nobody uses any more, and let units run it if they shall.
+    """Install a program if missing, remove unused ones, and make it the current one of units if it is newer.
 
-    Tasks that come at once wait for the first one, whose program is as good as theirs.
+    Concurrent tasks wait for the first one, and use the program that it installed.
     """
     home = os.path.dirname(folder)
     os.makedirs(home, 0o755, exist_ok=True)
@@ -159,7 +159,7 @@ def put(folder: str, archive: bytes, release: str, *, provision: bool) -> None:
 
 
 def install_program(folder: str, archive: bytes, release: str) -> None:
-    """Put a program into its folder, which appears as a whole."""
+    """Install a program into its folder atomically."""
     place = tempfile.mkdtemp(prefix=".new-", dir=os.path.dirname(folder))
     new = os.path.join(place, "new")
     try:
@@ -176,7 +176,7 @@ def install_program(folder: str, archive: bytes, release: str) -> None:
 
 
 def compile_archive(archive: bytes, place: str) -> bytes:
-    """Return an archive of the same modules, compiled, behind its seal; ``place`` is a folder for the sources."""
+    """Return an archive of the compiled modules, after its digest line; ``place`` is a folder for the sources."""
     sources = os.path.join(place, "sources")
     with zipfile.ZipFile(io.BytesIO(archive)) as packed:
         packed.extractall(sources)
@@ -187,12 +187,12 @@ def compile_archive(archive: bytes, place: str) -> bytes:
 
 
 def seal_of(content: bytes) -> bytes:
-    """Return the line with the digest of what follows: something may stand before an archive."""
+    """Return the line with the digest of the content; the zip format allows data before an archive."""
     return f"{hashlib.sha256(content).hexdigest()}\n".encode()
 
 
 def write(path: str, content: bytes) -> None:
-    """Write a file, and have it on the disk before its folder gets its name."""
+    """Write a file and sync it to disk, before its folder is renamed."""
     with open(path, "wb") as stream:
         os.fchmod(stream.fileno(), 0o644)
         stream.write(content)
@@ -201,10 +201,10 @@ def write(path: str, content: bytes) -> None:
 
 
 def becomes_current(folder: str, release: str, *, provision: bool) -> bool:
-    """Return whether units are to run the program of a folder, and run another one so far.
+    """Return whether units must be switched to the program of a folder.
 
-    An older release never takes over, and one of the same release only where that is provisioned. Where nothing was
-    provisioned, there is no unit that could run anything.
+    An older release never replaces the current one, and another program of the same release only when provisioning.
+    Before the first provisioning there are no units.
     """
     link = os.path.join(os.path.dirname(folder), CURRENT)
     before = os.path.realpath(link) if os.path.islink(link) else ""
@@ -215,7 +215,7 @@ def becomes_current(folder: str, release: str, *, provision: bool) -> bool:
 
 
 def release_in(folder: str) -> str:
-    """Return the release of a program; empty where it cannot be read."""
+    """Return the release of a program; empty if it cannot be read."""
     try:
         with open(os.path.join(folder, RELEASE)) as stream:
             return stream.read()
@@ -224,18 +224,18 @@ def release_in(folder: str) -> str:
 
 
 def numbers_of(release: str) -> tuple[int, ...]:
-    """Return a release as numbers, such as (0, 1, 0); what follows them, as in ``0.1.0-beta.2``, does not count."""
+    """Return a release as numbers, such as (0, 1, 0); a suffix, as in ``0.1.0-beta.2``, is ignored."""
     return tuple(int(part) for part in release.replace("+", "-").partition("-")[0].split(".") if part.strip().isdigit())
 
 
 def mark_used(folder: str) -> None:
-    """Note that a program is in use. Where that cannot be written, nothing can be removed either."""
+    """Update the time of a program's last use. If that fails, the disk is read-only, and nothing is removed either."""
     with contextlib.suppress(OSError):
         os.utime(folder)
 
 
 def remove_unused(home: str) -> None:
-    """Remove the programs that nobody has used for long, and what tasks left that were killed."""
+    """Remove programs that were not used for a long time, and leftovers of killed tasks."""
     now, current = time.time(), os.path.realpath(os.path.join(home, CURRENT))
     for name in os.listdir(home):
         path = os.path.join(home, name)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The program that hosts have: what a task asks it, and what units of systemd let it do."""
+"""Entry point of the program on hosts: runs the phase that a task requests, or the command of a systemd unit."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ PHASES = {
     "targets": "exposure",
     "probe": "exposure",
 }
-"""The module of each phase, which has a function of its name; none is imported that is not needed."""
+"""The module of each phase, with a function of the phase's name; only the requested module is imported."""
 
 Phase = Callable[[Mapping[str, Any], bool], dict[str, Any]]
-"""From its options, and whether it is check mode, to its result."""
+"""Takes the options and whether it is check mode; returns the result."""
 
 
 class TimeLimitError(BaseException):
-    """The time of a request is over. Nothing that expects errors takes it for one."""
+    """A request exceeded its time limit. No ``except Exception`` catches it."""
 
 
 def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what came of a request: ``result``, or ``failed`` with one sentence.
+    """Run a request and return its reply: ``result``, or ``failed`` with one sentence.
 
-    A request has the name of its ``phase``, its ``options``, ``check_mode``, whether a ``diff`` is wanted, and the
-    ``seconds`` that it may take: when they are over the phase ends, and lets its locks go, whether or not the control
-    node is still there. What nobody has expected has a ``traceback`` too.
+    A request has the name of its ``phase``, its ``options``, ``check_mode``, whether a ``diff`` is requested, and its
+    time limit in ``seconds``: the phase then ends and releases its locks, whether or not the control node is still
+    connected. Unexpected errors have a ``traceback`` too.
     """
     name, seconds = request["phase"], request["seconds"]
     try:
         with limited_to(seconds):
             result = phase(name)(request["options"], request["check_mode"])
             if not request["diff"]:
-                # It has every file of every container.
+                # It is large: it has every file of every container.
                 result.pop("diff", None)
             return {"result": result}
     except TimeLimitError:
-        return {"failed": f"it took more than {seconds} seconds, and was broken off."}
+        return {"failed": f"it took more than {seconds} seconds, and was aborted."}
     except Exception as error:
         message = sentence(error)
         if message is not None:
@@ -67,14 +67,14 @@ def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def phase(name: str) -> Phase:
-    """Return what carries out a phase."""
+    """Import and return the function of a phase."""
     function: Phase = getattr(importlib.import_module(f"{PACKAGE}.{PHASES[name]}"), name)
     return function
 
 
 @contextlib.contextmanager
 def limited_to(seconds: float) -> Iterator[None]:
-    """Raise :class:`TimeLimitError` within the block when so many seconds are over."""
+    """Raise :class:`TimeLimitError` within the block after that many seconds."""
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         raise TimeLimitError
@@ -89,5 +89,5 @@ def limited_to(seconds: float) -> Iterator[None]:
 
 
 def command(arguments: Sequence[str]) -> int:
-    """Do what a unit of systemd asks, and return its exit code."""
+    """Run the command of a systemd unit and return its exit code."""
     return int(importlib.import_module(f"{PACKAGE}.unit").main(arguments))

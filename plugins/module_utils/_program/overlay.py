@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The networks of sessions whose driver is Docker Swarm's: a manager of the swarm makes them for all agents."""
+"""The overlay phase: a swarm manager creates the overlay networks of sessions for all agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._session.overlay import make_overlay
 
 
 def overlay(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Make the overlays of ``sessions`` (``plan`` and ``nonce``) that are missing; return a result for each by id."""
+    """Create the missing overlays of ``sessions`` (``plan`` and ``nonce``); return a result for each by id."""
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     changes: list[Change] = []
     results: dict[str, dict[str, Any]] = {}

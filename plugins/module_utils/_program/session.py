@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is done on an agent about sessions that are there."""
+"""The phases for existing sessions on an agent: remove, reap, wait, verify, logs and mark."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .._session.verify import find_local_sessions
 from .._session.verify import verify as verify_part
 
 TIMEOUT_SECONDS = 3
-"""Seconds that a container may take to answer when a session is verified."""
+"""The timeout of reachability checks when a session is verified."""
 
 
 def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Remove this agent's part of ``sessions``: ``id``, and the ``nonce`` of the run that made it, or none for any.
+    """Remove this agent's part of ``sessions``: ``id``, and the ``nonce`` of the run that created it, or none for any.
 
-    Returns ``changed``, ``diff`` and a result for each by its id: ``failed`` has a sentence.
+    Returns ``changed``, ``diff`` and a result for each by its id, with ``failed`` as one sentence.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     changes: list[Change] = []
@@ -43,9 +43,9 @@ def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """End the sessions of ``end``, restart what died of those of ``restart``, and remove claims whose time is over.
+    """Remove the sessions of ``end``, restart dead containers of those of ``restart``, and remove expired claims.
 
-    Returns ``changed``, ``diff``, and ``failures``: a sentence by session id for what could not be done.
+    Returns ``changed``, ``diff``, and ``failures``: a sentence by session id.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     reaped = reap_sessions(client, store, options["end"], options["restart"], expired=True, dry=check_mode)
@@ -53,13 +53,13 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Wait for main1 of ``session_id`` to end, ``patience`` seconds at most; return ``ended`` and its ``exit_code``."""
+    """Wait at most ``patience`` seconds for main1 of ``session_id`` to end; return ``ended`` and its ``exit_code``."""
     ended, exit_code = wait_for_end(connect(options["docker_host"]), options["session_id"], options["patience"])
     return {"ended": ended, "exit_code": exit_code}
 
 
 def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Return the ``parts`` of sessions of a ``name`` or ``session_id`` as they are, or why this agent is ``unfit``."""
+    """Return the verified ``parts`` of sessions with a ``name`` or ``session_id``, or an ``error``."""
     store = Store(options["state_path"])
     try:
         sessions = find_local_sessions(store, options["name"], options["session_id"])
@@ -70,9 +70,9 @@ def verify(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
 
 
 def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
-    """Return the ``parts`` of the sessions of a ``name`` or ``session_id`` with the last ``lines`` of each log.
+    """Return the ``parts`` of the sessions with a ``name`` or ``session_id``, with the last ``lines`` of each log.
 
-    With ``kernel``, the hostname of a container, that one's alone.
+    With ``kernel``, the hostname of a container, only its logs are returned.
     """
     store = Store(options["state_path"])
     try:
@@ -87,7 +87,7 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
 
 
 def mark(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Leave a ``mark`` in the mounts of ``session_id``, look for it, or remove it, as ``act`` says."""
+    """Create, find or remove the marker ``mark`` in the mounts of ``session_id``, according to ``act``."""
     session = Store(options["state_path"]).session(options["session_id"])
     if session is None:
         raise ClusterError(f"the session {options['session_id']} is not on this agent")

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An agent's part of the sessions that a run starts: claimed, applied, proven and committed, the command started.
+"""The start phase: an agent's part of the sessions that a run starts, as steps: claim, apply, prove, command.
 
-Each is a step that all agents of a session take before any takes the next one, so a request names the steps that are
-to be taken now: all of them where a session has one agent. What goes wrong with one session is a value, and stops no
-other.
+All agents of a session complete a step before any begins the next one, so a request names the steps to run now; all of
+them if a session has one agent. The failure of one session is part of the result, and does not stop the others.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
     import docker
 
 CHECK_SECONDS, FIRST_CHECK_SECONDS = 30, 3
-"""How long containers may take to meet each other: at last, and where that is only tried along with their start."""
+"""The timeouts of the session check: the final one, and one for an early attempt along with the start."""
 
 
 @dataclasses.dataclass
 class Part:
-    """What one request asks about one session, and what came of it so far."""
+    """The request for one session, and its result so far."""
 
     request: Mapping[str, Any]
     check_mode: bool
@@ -52,16 +51,16 @@ class Part:
 
     @property
     def may_prove_later(self) -> bool:
-        """Whether the proof is only tried: other agents may still be at work."""
+        """Whether a failed check is no error yet: other agents may not have started their containers."""
         return bool(self.request.get("may_prove_later"))
 
 
 def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Take the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
+    """Run the ``steps`` of each of ``sessions``; return ``changed``, ``diff``, and the result of each by its id.
 
-    A result has the ``steps`` that succeeded and what they gave: ``public_keys`` and ``containers``; ``refused`` where
-    other runs were faster; ``failed`` with a sentence. After either, no more steps are taken. A session that
-    ``may_prove_later``, because other agents may still be at work on it, has not failed when its proof does.
+    A result has the ``steps`` that succeeded and their results, ``public_keys`` and ``containers``; ``refused`` if
+    another run was faster; or ``failed`` with a sentence. After either, no more steps run. With ``may_prove_later``,
+    because other agents may still work on the session, a failed check is not a failure.
     """
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     parts = [Part(request, check_mode) for request in options["sessions"]]
@@ -74,14 +73,14 @@ def start(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """The agent that the program runs on: its engine, what it remembers, and what the request says of it."""
+    """The agent that the program runs on: its engine, its stored state, and the options of the request."""
 
     client: docker.APIClient
     store: Store
     options: Mapping[str, Any]
 
     def claim(self, part: Part) -> None:
-        """Claim room; a plan that no longer fits is refused."""
+        """Claim resources; a plan that no longer fits is refused."""
         request = part.request
         names = ("request", "agent", "nonce", "seconds", "stale_sessions", "never_completed")
         claim_request = ClaimRequest(SessionPlan.from_dict(request["plan"]), *(request[name] for name in names))
@@ -96,7 +95,7 @@ class Agent:
         part.result["public_keys"] = {name: dataclasses.asdict(keys) for name, keys in result.keys.items()}
 
     def apply(self, part: Part) -> None:
-        """Make files, network and containers what the plan says."""
+        """Apply files, network and containers of the plan."""
         request = part.request
         keys = {**request["public_keys"], **part.result.get("public_keys", {})}
         contents = RenderedFiles.from_options({**request["contents"], "public_keys": keys})
@@ -106,7 +105,7 @@ class Agent:
         part.changes += apply_claimed(self.client, self.store, apply_request, dry=part.check_mode)
 
     def prove(self, part: Part) -> None:
-        """Let the session prove itself here, and commit it."""
+        """Check the session on this agent, and commit it."""
         if part.check_mode:
             return
         seconds = FIRST_CHECK_SECONDS if part.may_prove_later else CHECK_SECONDS

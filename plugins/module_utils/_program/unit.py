@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What units of systemd let the program do on a host: restore sessions, put rules right, withdraw a firewall."""
+"""The commands of systemd units on a host: restore sessions, apply rules, roll back an unconfirmed firewall."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import docker
 
 ENGINE_SECONDS = 60
-"""How long the engine may take to answer after systemd has called it started."""
+"""How long the engine may take to answer after systemd reported it as started."""
 
 
 def _connect(docker_host: str, seconds: float) -> docker.APIClient:
@@ -38,13 +38,13 @@ def _connect(docker_host: str, seconds: float) -> docker.APIClient:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; what changed goes to the journal, and so does what could not be done."""
+    """Run the program; changes and failures are written to the journal."""
     parser = argparse.ArgumentParser(prog="backendai-agent", description=__doc__)
     parser.add_argument("--state-path", required=True)
     parser.add_argument("--docker-host", required=True)
-    parser.add_argument("--start", action="store_true", help="start containers too; without it links and rules only")
-    parser.add_argument("--rules", action="store_true", help="put the rules right and nothing else")
-    parser.add_argument("--withdraw", metavar="NONCE", help="end a trial of a firewall that nobody has confirmed")
+    parser.add_argument("--start", action="store_true", help="also start containers, not only restore links and rules")
+    parser.add_argument("--rules", action="store_true", help="apply the rules and nothing else")
+    parser.add_argument("--withdraw", metavar="NONCE", help="roll back a firewall that was not confirmed")
     options = parser.parse_args(arguments)
     store = Store(options.state_path)
     engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))

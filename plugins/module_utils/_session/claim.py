@@ -104,7 +104,7 @@ def claim(
             )
         if dry:
             return ClaimResult(
-                changes, dict.fromkeys(hostnames, PublicKeys("(made by the agent)", "(made by the agent)"))
+                changes, dict.fromkeys(hostnames, PublicKeys("(created by the agent)", "(created by the agent)"))
             )
         until = deadline(request.seconds)
         session = LocalSession(request.plan, request.request, request.agent, request.nonce, until, pinned, {})

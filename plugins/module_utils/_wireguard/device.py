@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The WireGuard device of an agent, and the peers that it knows. No private key is ever read."""
+"""Plans and applies the WireGuard device of an agent and its peers. No private key is ever read."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .._model.network import Underlay
 from .._network.iproute import show
 from .mesh import DEVICE, WireGuardConfig, endpoint_port
 
-# The systemd unit that makes the device, with its key, port, address and MTU.
+# The systemd unit that creates the device, with its key, port, address and MTU.
 UNIT = "backendai-wireguard.service"
 
 _NOTHING = "(none)"
 
 
 class WireGuardError(ClusterError):
-    """A command failed that is about the device; the message holds the command and what it said."""
+    """A command for the device failed. The message contains the command and its error output."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WireGuardDevice:
-    """A device as it is: its addresses, its MTU in bytes, its public key and UDP port; those it has once it answers."""
+    """The state of a device: addresses, MTU in bytes, and, if the device answers, its public key and UDP port."""
 
     up: bool
     addresses: tuple[str, ...]
@@ -39,7 +39,7 @@ class WireGuardDevice:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceStep:
-    """A change, with its words for ``wg set``; ``restart`` has the unit make the device anew instead."""
+    """A change, with its arguments for ``wg set``; with ``restart`` the unit recreates the device instead."""
 
     change: Change
     wg_args: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class DeviceStep:
 
 
 def read_device() -> WireGuardDevice | None:
-    """Return the device of this host; ``None`` where there is none."""
+    """Return the device of this host; ``None`` if it does not exist."""
     link = next(iter(show("ip", "-j", "addr", "show", "dev", DEVICE)), None)
     if link is None:
         return None
@@ -55,12 +55,12 @@ def read_device() -> WireGuardDevice | None:
     try:
         return dataclasses.replace(device, public_key=_show("public-key"), port=int(_show("listen-port")))
     except WireGuardError:
-        # wireguard-go has died, or is about to begin.
+        # wireguard-go has died, or is still starting.
         return device
 
 
 def difference(device: WireGuardDevice | None, desired: Underlay) -> str:
-    """Return what of a device is not as wanted; empty when all of it is."""
+    """Return the first difference of a device from the desired underlay; empty if there is none."""
     if device is None:
         return "missing"
     actual = (device.up, desired.address in device.addresses, device.public_key, device.port, device.mtu)
@@ -70,9 +70,9 @@ def difference(device: WireGuardDevice | None, desired: Underlay) -> str:
 
 
 def plan_device(desired: WireGuardConfig | None) -> list[DeviceStep]:
-    """Return what must change for the device and its peers to be as wanted; without a mesh it should know nobody.
+    """Return what must change for the device and its peers to be as desired; ``None`` desires no peers.
 
-    WireGuard itself follows a peer that moves, so another endpoint is no difference; none at all is one.
+    WireGuard follows a peer that changes its endpoint, so only a missing endpoint is a difference.
     """
     device = read_device()
     if desired is None:
@@ -86,7 +86,7 @@ def plan_device(desired: WireGuardConfig | None) -> list[DeviceStep]:
 
 
 def apply_device(steps: Iterable[DeviceStep]) -> None:
-    """Take all steps: a restart of the unit first, then all peers in one call. Raises :class:`WireGuardError`."""
+    """Apply all steps: a restart of the unit first, then all peers in one call. Raises :class:`WireGuardError`."""
     listed = list(steps)
     if any(step.restart for step in listed):
         _run("systemctl", "restart", UNIT)
@@ -96,7 +96,7 @@ def apply_device(steps: Iterable[DeviceStep]) -> None:
 
 
 def _plan_peers(desired: Iterable[Underlay]) -> list[DeviceStep]:
-    """Return the peers that are missing, wrong or in no plan, on a device that answers."""
+    """Return the changes of peers that are missing, wrong or in no plan, on a device that answers."""
     allowed, endpoints = _listing("allowed-ips"), _listing("endpoints")
     by_key = {peer.public_key: peer for peer in desired}
     removals = [
@@ -122,7 +122,7 @@ def _subject(public_key: str) -> str:
 
 
 def _listing(field: str) -> dict[str, str]:
-    """Return one thing of each peer by its public key, as ``wg show`` lists it."""
+    """Return one field of each peer by its public key, as ``wg show`` lists it."""
     return dict(line.split("\t", 1) for line in _show(field).splitlines())
 
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The key pair of an agent's WireGuard device: made here, the private half never leaves, nor is it ever read.
+"""Manages the key pair of an agent's WireGuard device. The private key is created here, never leaves and is never read.
 
-What sessions that are here already rely on is not changed.
+An underlay that sessions use is not changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRIVATE, PUBLIC = "private", "public"
 
 
 def read_public_key(folder: Path) -> str:
-    """Return the public half of the pair in ``folder``; empty where there is none."""
+    """Return the public key in ``folder``; empty if there is none."""
     public = folder / PUBLIC
     return public.read_text().strip() if public.exists() else ""
 
@@ -35,7 +35,7 @@ def read_public_key(folder: Path) -> str:
 def make_wireguard_key(folder: Path) -> str:
     """Make a pair in ``folder``, which is for root alone, and return its public half.
 
-    The public half is written last: without it, whoever made the pair was interrupted. Raises
+    The public key is written last: if it is missing, the creation of the pair was interrupted. Raises
     :class:`subprocess.CalledProcessError` when ``wg`` fails.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -49,50 +49,51 @@ def make_wireguard_key(folder: Path) -> str:
 
 
 class UnderlayInUseError(ClusterError):
-    """Sessions rely on the underlay as it is; the message is one sentence."""
+    """Sessions use the present underlay. The message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DesiredEncryption:
-    """What the inventory says: the ``encryption``, empty or ``wireguard``, its UDP port, and the plain address."""
+    """The settings of the inventory: ``encryption``, empty or ``wireguard``, its UDP port, and the plain address."""
 
     encryption: str
     port: int
     address: str
 
 
-def ensure_key(store: Store, wish: DesiredEncryption, *, dry: bool) -> tuple[list[Change], Underlay | None]:
-    """Make or remove the key, and return what changed and the underlay that the device has to have.
+def ensure_key(store: Store, settings: DesiredEncryption, *, dry: bool) -> tuple[list[Change], Underlay | None]:
+    """Create or remove the key; return what changed, and the desired underlay of the device.
 
-    ``None``: there is to be no device, or, with ``dry``, no key yet. Raises :class:`UnderlayInUseError` where sessions here rely on
-    what would change, and :class:`ValueError` for an underlay address that no interface has.
+    ``None``: no device is desired, or, with ``dry``, there is no key yet. Raises :class:`UnderlayInUseError` if
+    sessions here use what would change, and :class:`ValueError` for an underlay address that no interface has.
     """
     folder = store.wireguard_folder
     with store.lock():
         public_key = read_public_key(folder)
-        if not wish.encryption:
-            _refuse_if_in_use(store, wish, None)
+        if not settings.encryption:
+            _refuse_if_in_use(store, settings, None)
             exists = folder.exists()
             if exists and not dry:
                 shutil.rmtree(folder)
-            return [Change("key of wireguard", "there", None)] if exists else [], None
-        plain = find_underlay(wish.address)
+            return [Change("wireguard key", "present", None)] if exists else [], None
+        plain = find_underlay(settings.address)
         if plain is None:
-            raise ValueError(f"agent_underlay_address: no interface of this host has {wish.address or 'one'}")
-        desired = wireguard_underlay(plain, public_key, wish.port) if public_key else None
-        _refuse_if_in_use(store, wish, desired)
+            address = settings.address or "a usable address"
+            raise ValueError(f"agent_underlay_address: no interface of this host has {address}")
+        desired = wireguard_underlay(plain, public_key, settings.port) if public_key else None
+        _refuse_if_in_use(store, settings, desired)
         if desired:
             return [], desired
-        created = [Change("key of wireguard", None, "made by the agent")]
-        return created, None if dry else wireguard_underlay(plain, make_wireguard_key(folder), wish.port)
+        created = [Change("wireguard key", None, "created by the agent")]
+        return created, None if dry else wireguard_underlay(plain, make_wireguard_key(folder), settings.port)
 
 
 def _refuse_if_in_use(store: Store, settings: DesiredEncryption, desired: Underlay | None) -> None:
-    """Refuse what would cut sessions off: their plans, on all of their agents, say where this agent is."""
+    """Raise :class:`UnderlayInUseError` if sessions use another underlay of this agent: all their agents have it."""
     underlays = [(session.plan.name, session.plan.underlays.get(session.agent)) for session in store.sessions()]
     names = sorted(name for name, underlay in underlays if underlay and underlay.public_key and underlay != desired)
     if names:
         now = f"{settings.encryption!r} with another key, port, address or MTU" if settings.encryption else "''"
         raise UnderlayInUseError(
-            f"agent_underlay_encryption: {now} would cut off {', '.join(names)}; end what runs here first"
+            f"agent_underlay_encryption: {now} would cut off {', '.join(names)}; terminate those sessions first"
         )

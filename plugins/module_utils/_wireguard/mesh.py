@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""WireGuard under the tunnels of sessions: where an agent is in it, and which agents it meets there."""
+"""Computes the WireGuard underlay of an agent: its own address, and its peers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .._model.addressing import bracketed, is_ipv6
 from .._model.network import Underlay
 from .._model.plan import SessionPlan
 
-# The WireGuard device of an agent; the names of sessions' bridges begin in another way.
+# The WireGuard device of an agent; its prefix differs from that of sessions' bridges.
 DEVICE = "baiwg0"
 
-# Where all agents have their inner addresses (RFC 4193); the 80 bits behind it tell them apart.
+# The network of the inner addresses of all agents (RFC 4193); the other 80 bits identify an agent.
 NETWORK = ipaddress.IPv6Network("fd62:6169::/48")
 
 # IPv4 20 + UDP 8 + WireGuard 32 bytes.
@@ -34,16 +34,16 @@ _KEY_BYTES = 32
 
 @dataclasses.dataclass(frozen=True)
 class WireGuardConfig:
-    """The device of an agent as it should be, and the other agents that it should know; sorted by their addresses."""
+    """The desired device of an agent (``local``) and its peers, sorted by address."""
 
     local: Underlay
     peers: tuple[Underlay, ...]
 
 
 def inner_address(public_key: str) -> str:
-    """Return the address that belongs to a public key, so that agents need not agree on addresses.
+    """Return the inner address that is derived from a public key, so that agents need not agree on addresses.
 
-    Raises :class:`ValueError` for what is no public key.
+    Raises :class:`ValueError` for an invalid public key.
     """
     try:
         key = base64.b64decode(public_key, validate=True)
@@ -56,7 +56,7 @@ def inner_address(public_key: str) -> str:
 
 
 def wireguard_underlay(plain: Underlay, public_key: str, port: int) -> Underlay:
-    """Return the underlay that lies, with that key, on a plain one, where peers reach it at a UDP port."""
+    """Return the encrypted underlay with that key on a plain one, which peers reach at a UDP port."""
     return Underlay(
         address=inner_address(public_key),
         interface=DEVICE,
@@ -67,14 +67,14 @@ def wireguard_underlay(plain: Underlay, public_key: str, port: int) -> Underlay:
 
 
 def endpoint_port(underlay: Underlay) -> int:
-    """Return the UDP port at which peers reach an encrypted underlay."""
+    """Return the UDP port of an encrypted underlay."""
     return int(underlay.endpoint.rpartition(":")[2])
 
 
 def build_wireguard_config(slices: Iterable[tuple[SessionPlan, str]], public_key: str) -> WireGuardConfig | None:
-    """Return the mesh of an agent with that key that holds these plans, each with the agent's own name in it.
+    """Return the configuration of an agent with that key that holds these plans, each with the agent's name in it.
 
-    Where plans say different things of an agent, the newest is right. ``None``: no session lies on WireGuard.
+    If plans differ about an agent, the newest one applies. ``None``: no session uses WireGuard.
     """
     listed = sorted(slices, key=lambda entry: entry[0].created_at)
     with_underlay = [(plan, agent) for plan, agent in listed if agent in plan.underlays]

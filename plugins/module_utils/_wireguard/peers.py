@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The encrypted underlay of this agent: where it is, and its peers, from all sessions that the agent holds."""
+"""Synchronizes the WireGuard peers of this agent with all sessions that it holds, and reads its underlay."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .mesh import DEVICE, build_wireguard_config, wireguard_underlay
 
 
 def sync_wireguard_peers(store: Store, *, dry: bool, excluded: str = "") -> list[Change]:
-    """Let the WireGuard device know the agents of all sessions that are held but ``gone`` (an id), and no others.
+    """Set the peers of the WireGuard device to the agents of all held sessions but ``excluded`` (an id).
 
-    Returns what changed. An agent without a key has no such device. While a session cannot be read no peer is removed:
-    it may be one of its. With ``dry`` only the difference is computed. Raises :class:`WireGuardError`.
+    Returns what changed; nothing on an agent without a key. While a session cannot be read, no peer is removed: it may
+    need that peer. With ``dry`` only the changes are computed. Raises :class:`WireGuardError`.
     """
     public_key = read_public_key(store.wireguard_folder)
     if not public_key:
@@ -35,9 +35,9 @@ def sync_wireguard_peers(store: Store, *, dry: bool, excluded: str = "") -> list
 
 
 def underlay_in_use(store: Store, plain: Underlay | None, encryption: str) -> tuple[Underlay | None, list[str]]:
-    """Return where this agent meets its peers, given its plain underlay, and what there is to warn of.
+    """Return the underlay of this agent, given its plain one, and warnings.
 
-    With encryption it is never the plain one: without a device that is as it should be, there is no underlay.
+    With encryption it is never the plain one: without a correct device there is no underlay.
     """
     if not encryption or plain is None:
         return plain, []

@@ -36,7 +36,7 @@ def test_without_encryption_the_key_goes_and_there_is_no_device(
 ) -> None:
     result = result_of("agent_underlay", state, capsys, check_mode=check_mode)
     assert (result["changed"], result["underlay"]) == (True, None)
-    assert result["diff"] == {"before": "key of wireguard: there\n", "after": ""}
+    assert result["diff"] == {"before": "wireguard key: present\n", "after": ""}
     assert Path(state["state_path"], "wireguard").exists() == check_mode
 
 

@@ -68,8 +68,8 @@ def test_what_drifted_is_put_right(
 
 def test_an_address_on_the_bridge_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, LINK, "10.128.3.1/29", "fe80::1/64") == [
-        LinkOperation(Change("address 10.128.3.1/29 on bai-1", "there", None), ("addr del 10.128.3.1/29 dev bai-1",)),
-        LinkOperation(Change("address fe80::1/64 on bai-1", "there", None), ("addr del fe80::1/64 dev bai-1",)),
+        LinkOperation(Change("address 10.128.3.1/29 on bai-1", "present", None), ("addr del 10.128.3.1/29 dev bai-1",)),
+        LinkOperation(Change("address fe80::1/64 on bai-1", "present", None), ("addr del fe80::1/64 dev bai-1",)),
     ]
 
 

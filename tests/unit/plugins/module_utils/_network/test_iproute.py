@@ -79,7 +79,7 @@ def test_a_listing_can_be_that_of_a_container(monkeypatch: pytest.MonkeyPatch) -
 
 def test_all_steps_take_a_process_for_each_tool_and_one_for_each_container(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
-    change = Change("link a", None, "there")
+    change = Change("link a", None, "present")
     apply_operations(
         [
             LinkOperation(change, ("link set c mtu 9",), pid=42),
@@ -103,7 +103,7 @@ def test_no_steps_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
     with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
-        apply_operations([LinkOperation(Change("entry b", None, "there"), bridge=("fdb add",))])
+        apply_operations([LinkOperation(Change("entry b", None, "present"), bridge=("fdb add",))])
 
 
 def test_a_look_reads_each_listing_once_and_sorts_it_by_link(monkeypatch: pytest.MonkeyPatch) -> None:

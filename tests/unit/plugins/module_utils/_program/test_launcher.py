@@ -101,9 +101,9 @@ def test_file_in_the_place_of_a_program_is_replaced(host: Host) -> None:
 @pytest.mark.parametrize(
     "sent", [ARCHIVE[:-1], ARCHIVE.replace(b"def reply_to", b"def reply_to_")], ids=["cut short", "changed"]
 )
-def test_archive_that_was_damaged_on_its_way_is_refused(host: Host, sent: bytes) -> None:
+def test_corrupted_archive_is_refused(host: Host, sent: bytes) -> None:
     assert host.ask(ARCHIVE, sent=sent) == {
-        "failed": f"the program of this collection cannot be put into {host.home}: it was damaged on its way."
+        "failed": f"the program of this collection cannot be installed in {host.home}: it was corrupted in transfer."
     }
     assert not host.home.exists()
 
@@ -180,7 +180,7 @@ def test_host_that_cannot_have_the_program_says_so_in_one_sentence(
 ) -> None:
     trouble(host)
     sentence = host.ask(ARCHIVE, provision=provision)["failed"]
-    assert sentence.startswith(f"the program of this collection cannot be put into {host.home}: {why}")
+    assert sentence.startswith(f"the program of this collection cannot be installed in {host.home}: {why}")
     assert (sentence[-1], sentence.count("\n")) == (".", 0)
     places = (host.cwd, host.home, host.home.parent)
     assert [path for path in host.cwd.parent.rglob("*") if path not in places] == []
@@ -190,7 +190,7 @@ def test_host_that_cannot_have_the_program_says_so_in_one_sentence(
 def test_check_mode_fails_with_one_sentence_too(host: Host, trouble: Callable[[Host], None]) -> None:
     trouble(host)
     sentence = host.ask(ARCHIVE, check=True)["failed"]
-    assert sentence.startswith("the program of this collection cannot be put into ")
+    assert sentence.startswith("the program of this collection cannot be installed in ")
     assert (sentence[-1], sentence.count("\n")) == (".", 0)
 
 

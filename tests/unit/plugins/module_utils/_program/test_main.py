@@ -106,7 +106,7 @@ def timed() -> Iterator[None]:
     assert time.monotonic() - began < 10
 
 
-LATE = {"failed": "it took more than 0.2 seconds, and was broken off."}
+LATE = {"failed": "it took more than 0.2 seconds, and was aborted."}
 
 
 @pytest.mark.usefixtures("timed")

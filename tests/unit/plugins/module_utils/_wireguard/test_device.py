@@ -182,4 +182,4 @@ def test_a_command_that_fails_is_an_error_with_what_it_said(host: Host) -> None:
 def test_a_host_without_the_tools_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(WireGuardError, match=r"^wg is not installed on this host: run backendai\.cluster\.provision"):
-        apply_device([DeviceStep(Change("peer KEY2 on baiwg0", None, "there"), ADD_TWO)])
+        apply_device([DeviceStep(Change("peer KEY2 on baiwg0", None, "present"), ADD_TWO)])

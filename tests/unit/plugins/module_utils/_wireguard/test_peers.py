@@ -34,7 +34,7 @@ PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{
 SECRET = {number: wireguard_underlay(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
 AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(found)) for number, found in SECRET.items()]
 MADE = plan({"agent1": 1, "agent2": 1}, AGENTS)
-STEP = DeviceStep(Change("peer KEY2 on baiwg0", None, "there"), ("peer", "KEY2"))
+STEP = DeviceStep(Change("peer KEY2 on baiwg0", None, "present"), ("peer", "KEY2"))
 DEVICE = WireGuardDevice(True, (SECRET[1].address,), 1440, KEYS[1], 51820)
 
 
@@ -69,7 +69,7 @@ def test_while_a_session_cannot_be_read_no_peer_is_removed(
 ) -> None:
     give_key(store)
     store.save(held(MADE))
-    removal = DeviceStep(Change("peer KEY3 on baiwg0", "there", None), ("peer", "KEY3", "remove"))
+    removal = DeviceStep(Change("peer KEY3 on baiwg0", "present", None), ("peer", "KEY3", "remove"))
     monkeypatch.setattr(wireguard, "plan_device", lambda _wanted: [STEP, removal])
     assert sync_wireguard_peers(store, dry=True) == [STEP.change, removal.change]
     other = store.folder("00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")

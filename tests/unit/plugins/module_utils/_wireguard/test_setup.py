@@ -44,18 +44,18 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_key_is_made_once(store: Store) -> None:
-    assert ensure_key(store, ON, dry=False) == ([Change("key of wireguard", None, "made by the agent")], OWN)
+    assert ensure_key(store, ON, dry=False) == ([Change("wireguard key", None, "created by the agent")], OWN)
     assert ensure_key(store, ON, dry=False) == ([], OWN)
 
 
 def test_a_dry_run_tells_and_makes_nothing(store: Store) -> None:
-    assert ensure_key(store, ON, dry=True) == ([Change("key of wireguard", None, "made by the agent")], None)
+    assert ensure_key(store, ON, dry=True) == ([Change("wireguard key", None, "created by the agent")], None)
     assert not store.wireguard_folder.exists()
 
 
 def test_without_encryption_the_key_goes(store: Store) -> None:
     ensure_key(store, ON, dry=False)
-    gone = [Change("key of wireguard", "there", None)]
+    gone = [Change("wireguard key", "present", None)]
     assert ensure_key(store, OFF, dry=True) == (gone, None)
     assert store.wireguard_folder.exists()
     assert ensure_key(store, OFF, dry=False) == (gone, None)
@@ -78,7 +78,7 @@ def test_what_would_cut_a_session_off_is_refused(store: Store, wish: DesiredEncr
     store.save(ENCRYPTED)
     with pytest.raises(UnderlayInUseError) as refused:
         ensure_key(store, wish, dry=False)
-    assert str(refused.value) == f"agent_underlay_encryption: {said}; end what runs here first"
+    assert str(refused.value) == f"agent_underlay_encryption: {said}; terminate those sessions first"
     assert ensure_key(store, ON, dry=False) == ([], OWN)
 
 
