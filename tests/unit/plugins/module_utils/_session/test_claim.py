@@ -104,7 +104,7 @@ def test_a_claim_is_noted_with_cores_of_its_own_and_a_time_limit(engine: Any, st
 def test_check_mode_claims_nothing_and_makes_no_key(engine: Any, store: Store) -> None:
     made = claimed(engine, store, dry=True)
     assert made.changes == CHANGES
-    assert set(made.keys.values()) == {PublicKeys("(made by the agent)", "(made by the agent)")}
+    assert set(made.keys.values()) == {PublicKeys("(created by the agent)", "(created by the agent)")}
     assert store.sessions() == []
 
 

@@ -86,7 +86,7 @@ def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: 
 @pytest.mark.parametrize("mark", ["1", "", "\x00" * 40, STARTED * 9])
 def test_a_mark_of_an_earlier_start_does_not_count(container: Path, mark: str) -> None:
     container.write_text(mark)
-    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 is not through .* ends with: one / two$"):
+    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 did not become ready .* ends with: one / two$"):
         wait()
 
 
