@@ -34,15 +34,15 @@ def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addre
     return plan_bridge(WANTED, look)
 
 
-def test_a_bridge_as_planned_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correct_bridge_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, LINK) == []
 
 
-def test_a_wider_bridge_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_mtu_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, {**LINK, "mtu": 1500}) == []
 
 
-def test_a_missing_bridge_is_made_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_bridge_is_created_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ("link add bai-1 mtu 1450 type bridge", "link set dev bai-1 addrgenmode none up")
     assert planned(monkeypatch, None) == [LinkOperation(Change("bridge bai-1", None, "mtu 1450"), lines)]
 
@@ -60,13 +60,13 @@ def test_a_missing_bridge_is_made_without_an_address(monkeypatch: pytest.MonkeyP
     ],
     ids=["IPv6", "mtu", "down"],
 )
-def test_what_drifted_is_put_right(
+def test_drift_is_repaired(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
     assert planned(monkeypatch, {**LINK, **drift}) == [LinkOperation(Change("bridge bai-1", *change), (line,))]
 
 
-def test_an_address_on_the_bridge_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_on_the_bridge_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, LINK, "10.128.3.1/29", "fe80::1/64") == [
         LinkOperation(Change("address 10.128.3.1/29 on bai-1", "present", None), ("addr del 10.128.3.1/29 dev bai-1",)),
         LinkOperation(Change("address fe80::1/64 on bai-1", "present", None), ("addr del fe80::1/64 dev bai-1",)),
@@ -90,7 +90,7 @@ def test_the_plan_names_the_bridge() -> None:
     ],
     ids=["filtered", "IPv4 alone", "not filtered"],
 )
-def test_frames_of_a_bridge_pass_the_firewall_whatever_the_host_is_set_to(
+def test_bridge_filtering_does_not_depend_on_the_host_setting(
     monkeypatch: pytest.MonkeyPatch, data: dict[str, int], steps: list[LinkOperation]
 ) -> None:
     monkeypatch.setattr(LinkState, "links", {"bai-1": {**LINK, "linkinfo": {"info_kind": "bridge", "info_data": data}}})

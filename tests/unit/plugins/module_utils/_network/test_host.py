@@ -53,7 +53,7 @@ def test_routes_and_addresses_are_in_use(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
 
 
-def test_identifiers_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vnis_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     links = [{"linkinfo": {"info_data": data}} for data in ({"id": 9}, {"id": 7}, {"id": 9}, {"external": True})]
     answer(monkeypatch, link=links)
     assert host.vnis_in_use() == [7, 9]
@@ -88,7 +88,7 @@ def test_identifiers_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) ->
         "default route over a link that is gone",
     ],
 )
-def test_the_underlay_is_what_was_asked_for_or_where_others_come_from(
+def test_underlay_is_configured_or_found_by_route_or_connection(
     monkeypatch: pytest.MonkeyPatch,
     address: str,
     default: list[dict[str, Any]],
@@ -100,7 +100,7 @@ def test_the_underlay_is_what_was_asked_for_or_where_others_come_from(
     assert host.find_underlay(address) == underlay
 
 
-def test_tcp_ports_are_those_that_somebody_listens_at() -> None:
+def test_tcp_ports_are_those_in_listening_state() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as outgoing:
@@ -115,7 +115,7 @@ def link(name: str, address: str | None = None, kind: str | None = None, scope: 
     return {"ifname": name, "addr_info": info, **({"linkinfo": {"info_kind": kind}} if kind else {})}
 
 
-def test_interfaces_are_outside_that_have_an_address_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interfaces_with_a_global_address_are_external(monkeypatch: pytest.MonkeyPatch) -> None:
     links = [
         link("lo", "192.0.2.77"),
         link("eth1", "192.0.2.1"),
@@ -138,7 +138,7 @@ def test_interfaces_are_outside_that_have_an_address_others_know(monkeypatch: py
     ],
     ids=["a router", "a router of the other family"],
 )
-def test_a_bridge_that_leads_to_a_router_is_outside(monkeypatch: pytest.MonkeyPatch, route: dict[str, Any]) -> None:
+def test_bridge_with_a_router_is_external(monkeypatch: pytest.MonkeyPatch, route: dict[str, Any]) -> None:
     links = [link("br0", "192.0.2.1", "bridge"), link("br1", "192.0.2.2", "bridge"), link("br2", None, "bridge")]
     inside = {"dst": "172.18.0.0/16", "dev": "br1"}
     nowhere = {"type": "blackhole", "dst": "10.9.0.0/16"}
@@ -146,7 +146,7 @@ def test_a_bridge_that_leads_to_a_router_is_outside(monkeypatch: pytest.MonkeyPa
     assert host.external_interfaces() == ["br0"]
 
 
-def test_routers_of_both_families_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_routes_of_both_families_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def show(*command: str) -> list[dict[str, Any]]:
         if "route" in command:
             return [{"dst": "default", "gateway": "fe80::9", "dev": "br6"}] if "-6" in command else []
@@ -156,6 +156,6 @@ def test_routers_of_both_families_are_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert host.external_interfaces() == ["br6"]
 
 
-def test_all_interfaces_are_known_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_interface_names_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, link=[link("lo"), link("eth0"), link("docker0")])
     assert host.interfaces() == {"lo", "eth0", "docker0"}

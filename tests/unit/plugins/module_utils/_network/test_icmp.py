@@ -47,7 +47,7 @@ def test_an_echo_request_fills_the_frame_and_carries_its_own_checksum(size: int,
     assert sum_of(request + b"\0" * (len(request) % 2)) == 0xFFFF
 
 
-def test_a_reply_is_known_by_its_kind_and_its_sequence() -> None:
+def test_reply_is_identified_by_type_and_sequence() -> None:
     request = echo_request(56, 3)
     reply = HEADER + b"\0" + request[1:]
     assert is_reply(reply, 3)
@@ -56,7 +56,7 @@ def test_a_reply_is_known_by_its_kind_and_its_sequence() -> None:
     assert not is_reply(b"", 3)
 
 
-def test_the_reply_to_another_process_is_not_ours() -> None:
+def test_reply_to_another_process_is_ignored() -> None:
     reply = bytearray(HEADER + b"\0" + echo_request(56)[1:])
     reply[24] ^= 0xFF
     assert not is_reply(bytes(reply))

@@ -44,40 +44,38 @@ def ran(monkeypatch: pytest.MonkeyPatch, code: int = 0, out: str = "", err: str 
     [("", []), ("[]", []), ('[{"a": 1}]', [{"a": 1}]), ('[{},{"a": 1}]', [{"a": 1}])],
     ids=["nothing", "empty list", "an entry", "an empty entry"],
 )
-def test_a_listing_is_its_entries(monkeypatch: pytest.MonkeyPatch, out: str, entries: list[dict[str, int]]) -> None:
+def test_listing_returns_its_entries(monkeypatch: pytest.MonkeyPatch, out: str, entries: list[dict[str, int]]) -> None:
     ran(monkeypatch, out=out)
     assert show("ip", "-j", "link") == entries
 
 
 @pytest.mark.parametrize("err", ['Device "bax-1" does not exist.\n', 'Cannot find device "bax-1"\n'])
-def test_a_device_that_is_not_there_is_an_empty_listing(monkeypatch: pytest.MonkeyPatch, err: str) -> None:
+def test_missing_device_is_an_empty_listing(monkeypatch: pytest.MonkeyPatch, err: str) -> None:
     ran(monkeypatch, code=1, err=err)
     assert show("ip", "-j", "link", "show", "dev", "bax-1") == []
 
 
-def test_any_other_error_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_raised_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=2, err="Operation not permitted\n")
     with pytest.raises(NetworkError, match=r"^ip -j link: Operation not permitted$"):
         show("ip", "-j", "link")
 
 
 @pytest.mark.parametrize(("pid", "gone"), [(0, True), (os.getpid(), False), (None, False)])
-def test_a_container_that_has_ended_is_an_error_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, pid: int | None, gone: bool
-) -> None:
+def test_ended_container_raises_its_own_error(monkeypatch: pytest.MonkeyPatch, pid: int | None, gone: bool) -> None:
     ran(monkeypatch, code=1, err="nsenter: cannot open\n")
     with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as told:
         show("ip", "-j", "link", pid=pid)
     assert isinstance(told.value, ProcessExitedError) is gone
 
 
-def test_a_listing_can_be_that_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_can_be_read_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
     show("ip", "-j", "link", pid=42)
     assert processes.seen == [(("nsenter", "--target=42", "--net", "ip", "-j", "link"), None)]
 
 
-def test_all_steps_take_a_process_for_each_tool_and_one_for_each_container(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_run_one_process_per_tool_and_container(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
     change = Change("link a", None, "present")
     apply_operations(
@@ -94,19 +92,19 @@ def test_all_steps_take_a_process_for_each_tool_and_one_for_each_container(monke
     ]
 
 
-def test_no_steps_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_operations_run_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = ran(monkeypatch)
     apply_operations([])
     assert processes.seen == []
 
 
-def test_a_batch_that_fails_says_at_which_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_error_names_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(monkeypatch, code=1, err="RTNETLINK answers: File exists\nCommand failed -:2\n")
     with pytest.raises(NetworkError, match=r"^bridge -batch: RTNETLINK answers: File exists Command failed -:2$"):
         apply_operations([LinkOperation(Change("entry b", None, "present"), bridge=("fdb add",))])
 
 
-def test_a_look_reads_each_listing_once_and_sorts_it_by_link(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_state_reads_each_listing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     one: dict[str, Any] = {"ifname": "a", "dev": "a", "addr_info": [{"local": "::1"}]}
     other: dict[str, Any] = {"ifname": "b", "dev": "a", "addr_info": []}
     processes = ran(monkeypatch, out=json.dumps([one, other]))

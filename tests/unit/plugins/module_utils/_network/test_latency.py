@@ -15,7 +15,7 @@ HERE = ProbeSource("main1", os.getpid())
 LOOPBACK = PeerTarget("sub1", "127.0.0.1")
 
 
-def test_the_best_of_a_few_echoes_is_told_in_milliseconds() -> None:
+def test_latency_is_the_best_of_a_few_echoes_in_milliseconds() -> None:
     taken = latencies([(HERE, LOOPBACK)])
     assert list(taken) == [("main1", "sub1")]
     assert 0 < taken["main1", "sub1"] < latency.ECHO_TIMEOUT * 1000
@@ -27,12 +27,12 @@ def test_a_peer_that_does_not_answer_has_no_latency(monkeypatch: pytest.MonkeyPa
     assert latencies([(HERE, LOOPBACK)]) == {}
 
 
-def test_a_container_that_died_hides_no_other() -> None:
+def test_dead_container_hides_no_other() -> None:
     gone = ProbeSource("sub2", 2**22 + 1)
     assert list(latencies([(gone, LOOPBACK), (HERE, LOOPBACK)])) == [("main1", "sub1")]
 
 
-def test_an_echo_that_is_lost_ends_the_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_echo_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
 
     def answered(_opened: socket.socket, sequence: int, _until: float) -> bool:

@@ -47,22 +47,22 @@ def peer(says: list[bytes]) -> Iterator[PeerTarget]:
     server.close()
 
 
-def test_a_peer_that_greets_and_echoes_is_met(peer: PeerTarget) -> None:
+def test_peer_with_banner_and_echo_is_reachable(peer: PeerTarget) -> None:
     assert check_reachability([HERE], [peer, PeerTarget("main1", "192.0.2.9")], 1500, 5) == [
         Reachability("main1", "sub1", True, True)
     ]
 
 
-def test_a_peer_that_is_no_sshd_is_told(peer: PeerTarget, says: list[bytes]) -> None:
+def test_peer_without_ssh_banner_is_unreachable(peer: PeerTarget, says: list[bytes]) -> None:
     says[0] = b"HTTP/1.1 400\r\n"
     assert check_reachability([HERE], [peer], 1500, 0.2) == [Reachability("main1", "sub1", False, True)]
 
 
-def test_a_frame_that_does_not_fit_is_told(peer: PeerTarget) -> None:
+def test_frame_above_the_mtu_fails(peer: PeerTarget) -> None:
     assert check_reachability([HERE], [peer], 65537, 0.2) == [Reachability("main1", "sub1", True, False)]
 
 
-def test_every_source_meets_every_other_target_one_after_the_other(peer: PeerTarget) -> None:
+def test_results_are_ordered_by_source_and_target(peer: PeerTarget) -> None:
     sources = [HERE, ProbeSource("sub1", os.getpid())]
     targets = [peer, PeerTarget("main1", "127.0.0.1", peer.port)]
     assert check_reachability(sources, targets, 1500, 5) == [
@@ -71,13 +71,13 @@ def test_every_source_meets_every_other_target_one_after_the_other(peer: PeerTar
     ]
 
 
-def test_a_container_that_died_meets_nobody(peer: PeerTarget) -> None:
+def test_dead_container_reaches_no_peer(peer: PeerTarget) -> None:
     assert check_reachability([ProbeSource("main1", 2**22 + 1)], [peer], 1500, 0.2) == [
         Reachability("main1", "sub1", False, False)
     ]
 
 
-def test_a_container_need_not_meet_itself() -> None:
+def test_container_is_not_probed_towards_itself() -> None:
     assert check_reachability([HERE], [PeerTarget("main1", "192.0.2.9")], 1500, 0.2) == []
 
 
@@ -93,7 +93,7 @@ def asked(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
         yield server
 
 
-def test_who_has_taken_a_connection_is_waited_for_and_not_asked_again() -> None:
+def test_established_connection_is_kept_between_rounds() -> None:
     """On a busy host a greeting takes longer than a round, and each connection costs the sshd a process."""
 
     def serve(server: socket.socket) -> None:
@@ -107,7 +107,7 @@ def test_who_has_taken_a_connection_is_waited_for_and_not_asked_again() -> None:
             server.accept()
 
 
-def test_who_closes_a_connection_without_a_greeting_is_asked_again() -> None:
+def test_connection_closed_without_a_banner_is_retried() -> None:
     def serve(server: socket.socket) -> None:
         server.accept()[0].close()
         with server.accept()[0] as client:

@@ -21,7 +21,7 @@ def test_a_socket_of_this_process_is_found_with_its_address_port_and_inode(
         assert (found.address, found.port, found.listening) == (address, server.getsockname()[1], True)
 
 
-def test_a_datagram_socket_has_a_port_and_takes_no_connections() -> None:
+def test_datagram_socket_has_a_port_and_does_not_listen() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
         opened.bind(("127.0.0.1", 0))
         port = opened.getsockname()[1]

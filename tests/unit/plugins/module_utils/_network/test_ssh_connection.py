@@ -36,7 +36,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return run
 
 
-def test_the_variable_of_ones_own_is_the_connection(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_variable_is_used(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs(OURS, SUDO)
     runs(SUDO, SHELL, f"SSH_CONNECTION={OTHER}")
     monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
@@ -44,7 +44,7 @@ def test_the_variable_of_ones_own_is_the_connection(runs: Runs, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("own", [None, ""], ids=["dropped", "emptied"])
-def test_where_sudo_dropped_the_variable_a_process_above_has_it(
+def test_variable_dropped_by_sudo_is_read_from_an_ancestor(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, own: str | None
 ) -> None:
     if own is not None:
@@ -55,7 +55,7 @@ def test_where_sudo_dropped_the_variable_a_process_above_has_it(
     assert ssh_connection() == CONNECTION
 
 
-def test_the_nearest_process_that_has_it_counts(runs: Runs) -> None:
+def test_nearest_ancestor_with_the_variable_is_used(runs: Runs) -> None:
     runs(OURS, SUDO)
     runs(SUDO, SHELL, FOUND)
     runs(SHELL, SSHD, f"SSH_CONNECTION={OTHER}")
@@ -66,7 +66,7 @@ def test_the_nearest_process_that_has_it_counts(runs: Runs) -> None:
     "name",
     ["sh", "a) b (c", "(sd-pam)", ") S 7 (", "))", "", "tmux: server", "Zażółć", "two\\nlines", "two\nlines"],
 )
-def test_a_program_may_be_called_anything(runs: Runs, name: str) -> None:
+def test_program_names_may_contain_any_character(runs: Runs, name: str) -> None:
     runs(OURS, SUDO, name=name)
     runs(SUDO, SHELL, name=name)
     runs(SHELL, SSHD, FOUND, name=name)
@@ -83,21 +83,21 @@ def test_a_program_may_be_called_anything(runs: Runs, name: str) -> None:
     ],
     ids=["others", "no value", "an empty value", "none"],
 )
-def test_other_variables_are_not_taken_for_it(runs: Runs, variables: tuple[str, ...]) -> None:
+def test_similar_variables_are_ignored(runs: Runs, variables: tuple[str, ...]) -> None:
     runs(OURS, SUDO)
     runs(SUDO, SHELL, *variables)
     runs(SHELL, SSHD, FOUND)
     assert ssh_connection() == CONNECTION
 
 
-def test_variables_that_are_no_text_do_not_hide_it(runs: Runs) -> None:
+def test_variables_that_are_no_text_are_ignored(runs: Runs) -> None:
     runs(OURS, SUDO)
     (runs(SUDO, SHELL) / "environ").write_bytes(b"NAME=caf\xe9\0" + FOUND.encode() + b"\0")
     assert ssh_connection() == CONNECTION
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["stale_sessions", "unreadable"])
-def test_a_process_whose_variables_cannot_be_read_is_passed_over(runs: Runs, there: bool) -> None:
+def test_process_with_unreadable_variables_is_skipped(runs: Runs, there: bool) -> None:
     runs(OURS, SUDO)
     hidden = runs(SUDO, SHELL) / "environ"
     hidden.unlink()
@@ -108,7 +108,7 @@ def test_a_process_whose_variables_cannot_be_read_is_passed_over(runs: Runs, the
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["stale_sessions", "unreadable"])
-def test_behind_a_process_whose_parent_is_not_known_nothing_is_found(runs: Runs, there: bool) -> None:
+def test_search_ends_at_a_process_without_known_parent(runs: Runs, there: bool) -> None:
     runs(OURS, SUDO)
     hidden = runs(SUDO, SHELL) / "stat"
     hidden.unlink()
@@ -119,9 +119,7 @@ def test_behind_a_process_whose_parent_is_not_known_nothing_is_found(runs: Runs,
 
 
 @pytest.mark.parametrize(("variables", "found"), [((), ""), ((FOUND,), CONNECTION)], ids=["none", "its own"])
-def test_the_first_process_of_a_host_is_the_last_that_is_asked(
-    runs: Runs, variables: tuple[str, ...], found: str
-) -> None:
+def test_search_ends_at_the_first_process(runs: Runs, variables: tuple[str, ...], found: str) -> None:
     runs(OURS, SUDO)
     runs(SUDO, 1, "LANG=C.UTF-8")
     runs(1, SHELL, *variables, name="systemd")
@@ -129,20 +127,20 @@ def test_the_first_process_of_a_host_is_the_last_that_is_asked(
     assert ssh_connection() == found
 
 
-def test_the_second_process_of_a_container_asks_the_first(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_process_reads_the_first_process(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.os, "getpid", lambda: 2)
     runs(2, 1)
     runs(1, 0, FOUND, name="sshd")
     assert ssh_connection() == CONNECTION
 
 
-def test_the_first_process_of_a_container_has_nobody_above(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_process_of_a_container_has_no_parent(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.os, "getpid", lambda: 1)
     runs(1, SHELL)
     runs(SHELL, SSHD, FOUND)
     assert ssh_connection() == ""
 
 
-def test_a_parent_outside_of_the_container_has_no_number(runs: Runs) -> None:
+def test_parent_outside_the_container_has_pid_zero(runs: Runs) -> None:
     runs(OURS, 0)
     assert ssh_connection() == ""

@@ -49,11 +49,11 @@ def planned(monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: di
     return plan_ports([DEFAULT, SESSION])
 
 
-def test_containers_as_planned_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correct_interfaces_are_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, {}, {}) == Ports([], {})
 
 
-def test_a_container_that_has_ended_meanwhile_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_container_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_command: str, pid: int | None = None) -> list[dict[str, Any]]:
         if pid == 43:
             raise ProcessExitedError("nsenter: cannot open /proc/43/ns/net: No such file or directory")
@@ -64,7 +64,7 @@ def test_a_container_that_has_ended_meanwhile_needs_nothing(monkeypatch: pytest.
     assert plan_ports([ended, DEFAULT]) == Ports([], {"main1": "eth0"})
 
 
-def test_no_containers_need_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_containers_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(veth, "show")
     assert plan_ports([]) == Ports([], {})
 
@@ -87,7 +87,7 @@ def test_no_containers_need_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["mtu", "mac", "down", "address"],
 )
-def test_what_drifted_inside_is_put_right_inside(
+def test_drift_of_the_container_end_is_repaired(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], lines: tuple[str, ...]
 ) -> None:
     step = LinkOperation(Change("cluster0 of main1", *change), lines, pid=42)
@@ -104,7 +104,7 @@ def test_what_drifted_inside_is_put_right_inside(
     ],
     ids=["detached", "on another bridge", "mtu", "down"],
 )
-def test_what_drifted_outside_is_put_right_outside(
+def test_drift_of_the_host_end_is_repaired(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
     step = LinkOperation(Change("port of main1 on bai-1", *change), (line,))
@@ -114,7 +114,7 @@ def test_what_drifted_outside_is_put_right_outside(
 @pytest.mark.parametrize(
     ("inside", "outside"), [({"ifname": ""}, {}), ({}, {"ifname": ""})], ids=["interface gone", "other end gone"]
 )
-def test_a_container_that_lost_its_interface_is_named(
+def test_container_with_a_lost_interface_is_named(
     monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: dict[str, Any]
 ) -> None:
     assert planned(monkeypatch, inside, outside) == Ports([], {"main1": "cluster0"})

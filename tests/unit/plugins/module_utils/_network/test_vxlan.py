@@ -63,11 +63,11 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     return plan_it
 
 
-def test_a_link_as_planned_is_no_change(planned: Planned) -> None:
+def test_correct_link_is_not_changed(planned: Planned) -> None:
     assert planned() == []
 
 
-def test_a_missing_link_is_made_with_every_remote_container(planned: Planned) -> None:
+def test_missing_link_is_created_with_every_remote_container(planned: Planned) -> None:
     assert planned(link=None) == [LinkOperation(Change("link bax-1", None, PHRASE), CREATE, FILL)]
 
 
@@ -82,21 +82,19 @@ def test_a_missing_link_is_made_with_every_remote_container(planned: Planned) ->
         ({"id": 99, "port": 8472}, "vni 99, port 8472"),
     ],
 )
-def test_what_cannot_be_changed_in_place_makes_the_link_anew_and_says_why(
-    planned: Planned, drift: dict[str, Any], why: str
-) -> None:
+def test_immutable_settings_recreate_the_link(planned: Planned, drift: dict[str, Any], why: str) -> None:
     link = {**LINK, "linkinfo": {"info_data": {**SETTINGS, **drift}}}
     assert planned(link=link) == [
         LinkOperation(Change("link bax-1", why, PHRASE), ("link del dev bax-1", *CREATE), FILL)
     ]
 
 
-def test_something_else_under_the_same_name_is_replaced(planned: Planned) -> None:
+def test_other_link_with_the_same_name_is_replaced(planned: Planned) -> None:
     why = "vni None, local address None, port None, proxy False"
     assert planned(link={"ifname": "bax-1", "linkinfo": {"info_kind": "dummy"}})[0].change.before == why
 
 
-def test_an_ipv6_underlay_is_compared_under_its_own_key(planned: Planned) -> None:
+def test_ipv6_underlay_is_compared_with_local6(planned: Planned) -> None:
     six = {key: value for key, value in SETTINGS.items() if key != "local"} | {"local6": "fd00::9"}
     assert planned(link={**LINK, "linkinfo": {"info_data": six}})[0].change.before == "local address fd00::9"
 
@@ -111,25 +109,25 @@ def test_an_ipv6_underlay_is_compared_under_its_own_key(planned: Planned) -> Non
     ],
     ids=["mtu", "no bridge", "another bridge", "down"],
 )
-def test_what_can_be_changed_in_place_is(
+def test_mutable_settings_are_changed_in_place(
     planned: Planned, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
     assert planned(link={**LINK, **drift}) == [LinkOperation(Change("link bax-1", *change), (line,))]
 
 
-def test_a_missing_forwarding_entry_comes_back(planned: Planned) -> None:
+def test_missing_forwarding_entry_is_restored(planned: Planned) -> None:
     assert planned(forwarding=FORWARDING[1:]) == [
         LinkOperation(Change(f"forwarding entry {MAC2} on bax-1", None, "to 192.0.2.2"), bridge=(FILL[0],))
     ]
 
 
-def test_a_missing_neighbour_comes_back(planned: Planned) -> None:
+def test_missing_neighbour_is_restored(planned: Planned) -> None:
     assert planned(neighbours=NEIGHBOURS[:1]) == [
         LinkOperation(Change("neighbour 10.128.3.5 on bax-1", None, MAC3), (CREATE[4],))
     ]
 
 
-def test_entries_that_are_not_in_the_plan_go(planned: Planned) -> None:
+def test_entries_outside_the_plan_are_removed(planned: Planned) -> None:
     stray = "02:ba:0a:80:03:09"
     assert planned(
         forwarding=[*FORWARDING, {"mac": stray, "dst": "192.0.2.9"}, {"mac": "00:00:00:00:00:00", "dst": "192.0.2.9"}],
@@ -147,12 +145,12 @@ def test_entries_that_are_not_in_the_plan_go(planned: Planned) -> None:
     ]
 
 
-def test_an_entry_with_a_port_of_its_own_is_another_entry(planned: Planned) -> None:
+def test_entry_with_its_own_port_is_replaced(planned: Planned) -> None:
     steps = planned(forwarding=[{**FORWARDING[0], "port": 9999}, FORWARDING[1]])
     assert [step.bridge for step in steps] == [(f"fdb del {MAC2} dev bax-1 dst 192.0.2.2 port 9999",), (FILL[0],)]
 
 
-def test_an_entry_that_points_elsewhere_is_removed_before_it_is_put_right(planned: Planned) -> None:
+def test_wrong_entry_is_removed_before_the_correct_one_is_added(planned: Planned) -> None:
     steps = planned(
         forwarding=[{"mac": MAC2, "dst": "192.0.2.9"}, FORWARDING[1]],
         neighbours=[{"dst": "10.128.3.4", "lladdr": MAC3}, NEIGHBOURS[1]],
@@ -167,7 +165,7 @@ def test_an_entry_that_points_elsewhere_is_removed_before_it_is_put_right(planne
     ]
 
 
-def test_the_plan_names_the_containers_of_other_agents_as_peers() -> None:
+def test_containers_of_other_agents_are_peers() -> None:
     made = plan({"agent1": 2, "agent2": 1, "agent3": 1})
     assert made.network is not None
     link = desired_vxlan(made, "agent2")
@@ -186,7 +184,7 @@ def test_the_plan_names_the_containers_of_other_agents_as_peers() -> None:
     }
 
 
-def test_the_order_of_peers_does_not_depend_on_how_addresses_are_written() -> None:
+def test_order_of_peers_is_stable() -> None:
     made = plan({"agent1": 1, "agent2": 12})
     link = desired_vxlan(made, "agent1")
     assert link is not None
@@ -201,7 +199,7 @@ def test_a_session_on_one_agent_needs_no_link(counts: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("there", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["there", "stale_sessions"]
 )
-def test_removing_a_link_may_be_repeated(
+def test_removal_of_a_link_is_repeatable(
     monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, ...]]
 ) -> None:
     seen: list[tuple[str, ...]] = []

@@ -35,9 +35,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("connected")
-def test_facts_are_those_of_the_agent_that_the_inventory_describes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_facts_are_collected_with_the_inventory_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     def survey(client: str, store: Store, settings: AgentSettings, questions: FactsQuery) -> AgentFacts:
@@ -51,8 +49,8 @@ def test_facts_are_those_of_the_agent_that_the_inventory_describes(
 
 
 @pytest.mark.usefixtures("connected")
-def test_agent_that_declares_what_is_not_there_is_unfit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence = "agent_slots: /dev/nope of lab.device is not a device node on this host"
+def test_agent_with_an_invalid_declaration_returns_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "agent_slots: /dev/nope of lab.device is not a device node here"
 
     def survey(*_reading: object) -> None:
         raise ValueError(sentence)
@@ -62,7 +60,7 @@ def test_agent_that_declares_what_is_not_there_is_unfit(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_agent_whose_engine_is_down_is_unfit_and_no_failure(tmp_path: Path, check_mode: bool) -> None:
+def test_agent_with_a_stopped_engine_returns_an_error(tmp_path: Path, check_mode: bool) -> None:
     result = result_of("survey", options(tmp_path), check_mode=check_mode)
     assert result["agent"] is None
     assert result["error"].startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")

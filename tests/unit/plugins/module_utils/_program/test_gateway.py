@@ -39,7 +39,7 @@ def routes(folder: Path, *, check_mode: bool = False, **options: Any) -> dict[st
 
 
 @pytest.mark.usefixtures("running")
-def test_links_are_told_in_the_order_of_the_routes(folder: Path) -> None:
+def test_links_are_in_the_order_of_the_routes(folder: Path) -> None:
     result = routes(folder, routes=[OTHER, ROUTE])
     assert [one["id"] for one in result["links"]] == [TWO, ONE]
     assert result["links"][1]["apps"] == [
@@ -52,7 +52,7 @@ def test_links_are_told_in_the_order_of_the_routes(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_ended_and_exact_close_doors(folder: Path) -> None:
+def test_ended_and_purge_remove_routes(folder: Path) -> None:
     routes(folder, routes=[OTHER, ROUTE])
     assert routes(folder)["changed"] is False
     assert routes(folder, ended=[ONE], check_mode=True)["changed"] is True
@@ -64,18 +64,18 @@ def test_ended_and_exact_close_doors(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_haproxy_that_does_not_run_is_a_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_haproxy_is_a_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "nowhere")))
     result = routes(folder, routes=[ROUTE])
     assert (result["changed"], result["warnings"]) == (True, [routing.NOT_RUNNING])
 
 
 @pytest.mark.usefixtures("running")
-def test_what_cannot_be_a_route_is_refused_with_one_sentence(folder: Path) -> None:
+def test_invalid_route_is_refused_with_one_sentence(folder: Path) -> None:
     options = {**NOTHING, "state_path": str(folder), "routes": [{**ROUTE, "name": "x"}]}
     assert failure_of("routes", options).startswith("routes[0].name: 'x' must have 4 to 64 characters")
 
 
-def test_host_that_is_no_gateway_fails_with_one_sentence(tmp_path: Path) -> None:
+def test_unprovisioned_host_fails_with_one_sentence(tmp_path: Path) -> None:
     sentence = failure_of("routes", {**NOTHING, "state_path": str(tmp_path / "nowhere")})
     assert sentence.endswith("run backendai.cluster.provision_gateways on this host.")

@@ -55,12 +55,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_without_an_image_only_the_claim_goes_on(asked: list[Any], look: dict[str, Any]) -> None:
+def test_without_an_image_only_the_claim_is_renewed(asked: list[Any], look: dict[str, Any]) -> None:
     assert result_of("pull", look) == {"changed": False, "images": {}, "under_way": []}
     assert asked == [(SESSION_ID, "nonce-1", 60)]
 
 
-def test_pull_that_is_under_way_is_told(asked: list[Any], pull: dict[str, Any]) -> None:
+def test_running_pull_is_returned(asked: list[Any], pull: dict[str, Any]) -> None:
     assert result_of("pull", {**pull, "username": "reader", "password": "hunter2"}) == {
         "changed": True,
         "diff": PULLED,
@@ -73,12 +73,12 @@ def test_pull_that_is_under_way_is_told(asked: list[Any], pull: dict[str, Any]) 
     assert asked == [(SESSION_ID, "nonce-1", 60), (NOWHERE, HELD, wanted)]
 
 
-def test_without_a_password_none_is_used(asked: list[Any], pull: dict[str, Any]) -> None:
+def test_without_a_password_no_credential_is_used(asked: list[Any], pull: dict[str, Any]) -> None:
     result_of("pull", pull)
     assert asked[1][2] == Pull(IMAGE, "lab/python@sha256:a", None)
 
 
-def test_image_that_is_there_is_told(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_present_image_is_returned(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "ensure_pull", lambda *_look: PullStatus(ImageIdentity("sha256:1", "sha256:1")))
     result = result_of("pull", pull)
     assert (result["changed"], result["images"], result["under_way"]) == (False, {IMAGE: image_data()}, [])
@@ -87,7 +87,7 @@ def test_image_that_is_there_is_told(pull: dict[str, Any], monkeypatch: pytest.M
 
 @pytest.mark.parametrize("step", ["ensure_pull", "renew_claim"])
 @pytest.mark.parametrize("error", [ImagePullError("no"), ClaimLostError("no")])
-def test_what_goes_wrong_is_one_sentence(
+def test_errors_are_one_sentence(
     pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:
     def fail(*_given: Any) -> PullStatus:
@@ -105,7 +105,7 @@ def test_what_goes_wrong_is_one_sentence(
     ],
     ids=["there", "missing"],
 )
-def test_check_mode_tells_what_would_be_pulled_and_needs_no_claim(
+def test_check_mode_returns_the_pull_and_needs_no_claim(
     asked: list[Any], pull: dict[str, Any], name: str, changed: bool, images: dict[str, Any], diff: dict[str, str]
 ) -> None:
     result = result_of("pull", {**pull, "name": name}, check_mode=True)
@@ -114,7 +114,7 @@ def test_check_mode_tells_what_would_be_pulled_and_needs_no_claim(
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_engine_that_is_down_fails_with_one_sentence(
+def test_stopped_engine_fails_with_one_sentence(
     pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, check_mode: bool
 ) -> None:
     monkeypatch.undo()

@@ -30,12 +30,12 @@ def files_of(folder: Path) -> set[str]:
 # ---- put there once
 
 
-def test_program_that_is_missing_is_asked_for_and_leaves_nothing(host: Host) -> None:
+def test_missing_program_is_requested_and_nothing_is_written(host: Host) -> None:
     assert host.ask(ARCHIVE, send=False) == {"missing": True}
     assert not host.home.exists()
 
 
-def test_program_stays_in_a_folder_named_by_its_content_and_by_its_python(host: Host) -> None:
+def test_program_folder_is_named_by_digest_and_interpreter(host: Host) -> None:
     first = host.ask(ARCHIVE, request={"phase": "survey"})
     again = host.ask(ARCHIVE, send=False, request={"phase": "survey"})
     assert (first.pop("installed"), again.pop("installed")) == (True, False)
@@ -46,7 +46,7 @@ def test_program_stays_in_a_folder_named_by_its_content_and_by_its_python(host: 
     assert files_of(host.folder(ARCHIVE)) == PROGRAM
 
 
-def test_everybody_may_read_a_program_whatever_umask_its_task_has(host: Host) -> None:
+def test_program_is_world_readable_with_any_umask(host: Host) -> None:
     host.home.mkdir(parents=True)
     host.before = "umask 077"
     host.ask(ARCHIVE)
@@ -55,7 +55,7 @@ def test_everybody_may_read_a_program_whatever_umask_its_task_has(host: Host) ->
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
-def test_programs_with_other_content_stand_side_by_side(host: Host) -> None:
+def test_programs_with_other_digests_coexist(host: Host) -> None:
     other = archive_of(f"{ECHO}\n# changed\n")
     host.ask(ARCHIVE)
     host.ask(other)
@@ -83,7 +83,7 @@ def bare(program: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, alter, empty, Path.unlink, bare])
-def test_program_that_is_damaged_is_replaced_by_the_same_task(host: Host, damage: Callable[[Path], None]) -> None:
+def test_damaged_program_is_replaced_by_the_same_task(host: Host, damage: Callable[[Path], None]) -> None:
     host.ask(ARCHIVE)
     damage(host.folder(ARCHIVE) / launcher.PROGRAM)
     assert host.ask(ARCHIVE, send=False) == {"missing": True}
@@ -92,7 +92,7 @@ def test_program_that_is_damaged_is_replaced_by_the_same_task(host: Host, damage
     assert (host.names(), files_of(host.folder(ARCHIVE))) == ({host.folder(ARCHIVE).name}, PROGRAM)
 
 
-def test_file_in_the_place_of_a_program_is_replaced(host: Host) -> None:
+def test_file_at_the_program_path_is_replaced(host: Host) -> None:
     host.home.mkdir(parents=True)
     host.folder(ARCHIVE).write_text("x")
     assert host.ask(ARCHIVE)["installed"] is True
@@ -112,7 +112,7 @@ def test_corrupted_archive_is_refused(host: Host, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["missing", "damaged"])
-def test_tasks_that_install_at_once_all_succeed(host: Host, damaged: bool) -> None:
+def test_concurrent_installations_succeed(host: Host, damaged: bool) -> None:
     if damaged:
         host.ask(ARCHIVE)
         cut(host.folder(ARCHIVE) / launcher.PROGRAM)
@@ -133,7 +133,7 @@ def test_task_waits_for_another_one_that_installs(host: Host) -> None:
     assert reply_of(task)["installed"] is True
 
 
-def test_what_uses_a_program_waits_for_nobody(host: Host) -> None:
+def test_running_an_installed_program_takes_no_lock(host: Host) -> None:
     host.ask(ARCHIVE)
     handle = os.open(host.home, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -175,7 +175,7 @@ VERSION = ".".join(map(str, sys.version_info[:2]))
         (disk_is_full, "[Errno 27] File too large"),
     ],
 )
-def test_host_that_cannot_have_the_program_says_so_in_one_sentence(
+def test_failed_installation_is_one_sentence(
     host: Host, trouble: Callable[[Host], None], why: str, provision: bool
 ) -> None:
     trouble(host)
@@ -187,16 +187,14 @@ def test_host_that_cannot_have_the_program_says_so_in_one_sentence(
 
 
 @pytest.mark.parametrize("trouble", [of_another_python, disk_is_full])
-def test_check_mode_fails_with_one_sentence_too(host: Host, trouble: Callable[[Host], None]) -> None:
+def test_failed_check_mode_run_is_one_sentence(host: Host, trouble: Callable[[Host], None]) -> None:
     trouble(host)
     sentence = host.ask(ARCHIVE, check=True)["failed"]
     assert sentence.startswith("the program of this collection cannot be installed in ")
     assert (sentence[-1], sentence.count("\n")) == (".", 0)
 
 
-def test_program_that_is_there_is_used_where_nothing_can_be_written(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_program_runs_on_a_read_only_disk(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.ask(ARCHIVE)
 
     def refuse(*_path: Any, **_how: Any) -> None:
@@ -211,24 +209,24 @@ def test_program_that_is_there_is_used_where_nothing_can_be_written(
 
 
 @pytest.mark.parametrize("printed", ["noise", "noise\n", f"{launcher.MARK}{{}}x\nnoise"])
-def test_reply_has_a_line_of_its_own_whatever_the_program_prints(host: Host, printed: str) -> None:
+def test_reply_is_on_its_own_line(host: Host, printed: str) -> None:
     process = host.begin(ARCHIVE, request={"print": printed})
     output, _errors = process.communicate(timeout=60)
     assert output.decode().startswith(f"{printed}\n{launcher.MARK}" if printed[-1] != "\n" else printed)
     assert output.decode().splitlines()[-1].startswith(f'{launcher.MARK}{{"installed": true, "result": ')
 
 
-def test_thread_that_hangs_does_not_keep_the_connection(host: Host) -> None:
+def test_hanging_thread_does_not_block_the_exit(host: Host) -> None:
     assert host.ask(ARCHIVE, request={"hang": True})["installed"] is True
 
 
 @pytest.mark.parametrize("name", ["json", "hashlib", "zipfile"])
-def test_nothing_is_imported_from_the_folder_that_a_login_leads_to(host: Host, name: str) -> None:
+def test_nothing_is_imported_from_the_working_directory(host: Host, name: str) -> None:
     (host.cwd / f"{name}.py").write_text("raise SystemExit('imported')")
     assert str(host.cwd) not in host.ask(ARCHIVE)["result"]["path"]
 
 
-def test_pythons_that_are_too_old_understand_why() -> None:
+def test_too_old_python_is_refused_with_a_reason() -> None:
     # 3.7 is the first one whose annotations may be what later ones understand.
     ast.parse(host_program.launcher(), feature_version=(3, 7))
 

@@ -36,7 +36,7 @@ def state_of(host: Host) -> dict[str, tuple[float, int]]:
 # ---- check mode
 
 
-def test_check_mode_runs_a_missing_program_and_leaves_nothing(host: Host) -> None:
+def test_check_mode_runs_a_missing_program_without_installing_it(host: Host) -> None:
     assert host.ask(ARCHIVE, send=False, check=True) == {"missing": True}
     reply = host.ask(ARCHIVE, check=True, request={"phase": "survey"})
     assert (reply["installed"], reply["result"]["request"]) == (True, {"phase": "survey"})
@@ -45,7 +45,7 @@ def test_check_mode_runs_a_missing_program_and_leaves_nothing(host: Host) -> Non
 
 
 @pytest.mark.parametrize("release", ["0.9.0", "1.0.0", "1.1.0"])
-def test_check_mode_uses_a_program_that_is_there_and_touches_nothing(host: Host, release: str) -> None:
+def test_check_mode_runs_an_installed_program_and_writes_nothing(host: Host, release: str) -> None:
     host.provision(OTHER)
     host.ask(ARCHIVE, release="0.9.0")
     age(host.folder(ARCHIVE), 40 * DAY)
@@ -67,13 +67,13 @@ def test_check_mode_does_not_repair_a_program(host: Host) -> None:
 # ---- what units run
 
 
-def test_units_run_nothing_where_nothing_was_provisioned(host: Host) -> None:
+def test_without_provisioning_units_run_nothing(host: Host) -> None:
     host.ask(ARCHIVE)
     assert current(host) is None
 
 
 @pytest.mark.parametrize("installed", [False, True], ids=["missing", "installed by a task"])
-def test_units_run_what_is_provisioned(host: Host, installed: bool) -> None:
+def test_units_run_the_provisioned_program(host: Host, installed: bool) -> None:
     if installed:
         host.ask(ARCHIVE)
     assert host.provision(ARCHIVE, check=True) is True
@@ -98,7 +98,7 @@ def test_units_run_what_is_provisioned(host: Host, installed: bool) -> None:
         ("1.0.0", "1.0.0", None),
     ],
 )
-def test_units_run_a_newer_release_and_another_one_of_the_same_where_it_is_provisioned(
+def test_units_switch_to_a_newer_release_or_when_provisioned(
     host: Host, ours: str, theirs: str, moves: bool | None, provision: bool
 ) -> None:
     host.provision(OTHER, theirs)
@@ -111,14 +111,14 @@ def test_units_run_a_newer_release_and_another_one_of_the_same_where_it_is_provi
 
 
 @pytest.mark.parametrize("provision", [False, True])
-def test_units_whose_program_is_lost_run_the_next_one(host: Host, provision: bool) -> None:
+def test_units_with_a_lost_program_run_the_next_one(host: Host, provision: bool) -> None:
     host.provision(OTHER, "9.9.9")
     shutil.rmtree(host.folder(OTHER))
     host.ask(ARCHIVE, provision=provision)
     assert current(host) == host.folder(ARCHIVE).name
 
 
-def test_what_a_killed_task_left_does_not_keep_units_from_another_program(host: Host) -> None:
+def test_leftovers_of_a_killed_task_do_not_block_units(host: Host) -> None:
     host.home.mkdir(parents=True)
     (host.home / f"{launcher.CURRENT}.new").symlink_to("nowhere")
     host.provision(ARCHIVE)
@@ -137,7 +137,7 @@ def test_what_a_killed_task_left_does_not_keep_units_from_another_program(host: 
         (".new-abc", 3500, True),
     ],
 )
-def test_an_install_removes_what_nobody_has_used_for_long(host: Host, name: str, seconds: float, stays: bool) -> None:
+def test_installation_removes_unused_programs(host: Host, name: str, seconds: float, stays: bool) -> None:
     place = host.home / name
     (place / "sources").mkdir(parents=True)
     age(place, seconds)
@@ -145,7 +145,7 @@ def test_an_install_removes_what_nobody_has_used_for_long(host: Host, name: str,
     assert place.exists() is stays
 
 
-def test_nothing_is_removed_where_nothing_is_installed(host: Host) -> None:
+def test_without_installation_nothing_is_removed(host: Host) -> None:
     host.ask(OTHER)
     host.ask(ARCHIVE)
     age(host.folder(OTHER), 31 * DAY)
@@ -153,7 +153,7 @@ def test_nothing_is_removed_where_nothing_is_installed(host: Host) -> None:
     assert host.folder(OTHER).exists()
 
 
-def test_a_program_that_is_used_stays(host: Host) -> None:
+def test_used_program_is_kept(host: Host) -> None:
     host.ask(OTHER)
     age(host.folder(OTHER), 31 * DAY)
     host.ask(OTHER)
@@ -163,7 +163,7 @@ def test_a_program_that_is_used_stays(host: Host) -> None:
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["home", "a link to the home"])
-def test_the_program_of_units_stays_however_old_it_is(host: Host, linked: bool) -> None:
+def test_current_program_is_kept_at_any_age(host: Host, linked: bool) -> None:
     host.provision(OTHER)
     age(host.folder(OTHER), 400 * DAY)
     if linked:
@@ -176,7 +176,7 @@ def test_the_program_of_units_stays_however_old_it_is(host: Host, linked: bool) 
     assert host.folder(OTHER).exists()
 
 
-def test_what_is_no_program_stays(host: Host) -> None:
+def test_other_files_are_kept(host: Host) -> None:
     host.home.mkdir(parents=True)
     note = host.home / "README"
     note.write_text("x")

@@ -51,7 +51,7 @@ def test_unit_compiles_the_program_for_its_python(host: Host) -> None:
     assert host.ask(ARCHIVE, send=False)["installed"] is False
 
 
-def test_unit_replaces_a_program_that_is_damaged(host: Host) -> None:
+def test_unit_replaces_a_damaged_program(host: Host) -> None:
     host.provision(ARCHIVE)
     program = host.folder(ARCHIVE) / launcher.PROGRAM
     program.write_bytes(program.read_bytes()[:-10])
@@ -59,14 +59,14 @@ def test_unit_replaces_a_program_that_is_damaged(host: Host) -> None:
     assert host.ask(ARCHIVE, send=False)["installed"] is False
 
 
-def test_unit_runs_the_sources_where_nothing_can_be_written(host: Host) -> None:
+def test_unit_runs_the_sources_on_a_read_only_disk(host: Host) -> None:
     theirs = of_another_python(host)
     host.before = "ulimit -f 0"
     assert ran(host, "--rules").startswith(f"{theirs}/{launcher.SOURCE}/")
     assert host.names() == {theirs.name, launcher.CURRENT}
 
 
-def test_unit_of_an_older_release_takes_no_newer_one_back(host: Host) -> None:
+def test_unit_of_an_older_release_keeps_the_newer_one_current(host: Host) -> None:
     theirs, newer = of_another_python(host), archive_of(f"{ECHO}\n# newer\n")
     host.provision(newer, "1.1.0")
     assert ran(host, "--rules", source=theirs / launcher.SOURCE).startswith(f"{host.folder(ARCHIVE)}/")
@@ -74,7 +74,7 @@ def test_unit_of_an_older_release_takes_no_newer_one_back(host: Host) -> None:
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "from its sources"])
-def test_the_real_program_puts_rules_right_without_ansible(host: Host, tmp_path: Path, compiled: bool) -> None:
+def test_real_program_applies_rules_without_ansible(host: Host, tmp_path: Path, compiled: bool) -> None:
     host.provision(host_program.archive())
     if not compiled:
         (host.folder(host_program.archive()) / launcher.PROGRAM).unlink()

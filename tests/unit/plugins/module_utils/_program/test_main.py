@@ -49,7 +49,7 @@ def test_phase_gets_its_options_and_whether_it_is_check_mode(check_mode: bool) -
 
 
 @pytest.mark.parametrize("diff", [True, False])
-def test_diff_is_sent_where_it_is_wanted(diff: bool) -> None:
+def test_diff_is_returned_if_requested(diff: bool) -> None:
     done = reply(lambda _options, _dry: {"changed": True, "diff": {"after": "all files"}}, diff=diff)
     assert done == {"result": {"changed": True, **({"diff": {"after": "all files"}} if diff else {})}}
 
@@ -72,14 +72,14 @@ def test_diff_is_sent_where_it_is_wanted(diff: bool) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_what_may_go_wrong_is_one_sentence(error: Exception, sentence: str) -> None:
+def test_expected_error_is_one_sentence(error: Exception, sentence: str) -> None:
     def act(_options: Any, _dry: bool) -> NoReturn:
         raise error
 
     assert reply(act) == {"failed": sentence}
 
 
-def test_what_nobody_expects_has_a_traceback() -> None:
+def test_unexpected_error_has_a_traceback() -> None:
     def act(_options: Any, _dry: bool) -> NoReturn:
         raise KeyError("slots")
 
@@ -89,7 +89,7 @@ def test_what_nobody_expects_has_a_traceback() -> None:
     assert done["traceback"].endswith("KeyError: 'slots'\n")
 
 
-def test_phase_that_is_unknown_is_a_failure() -> None:
+def test_unknown_phase_is_a_failure() -> None:
     done = reply_of("nothing_of_that_name", {})
     assert done["failed"] == "KeyError: 'nothing_of_that_name'"
     assert "Traceback" in done["traceback"]
@@ -110,7 +110,7 @@ LATE = {"failed": "it took more than 0.2 seconds, and was aborted."}
 
 
 @pytest.mark.usefixtures("timed")
-def test_phase_that_hangs_is_broken_off() -> None:
+def test_hanging_phase_is_aborted() -> None:
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
         time.sleep(60)
         return {}
@@ -119,7 +119,7 @@ def test_phase_that_hangs_is_broken_off() -> None:
 
 
 @pytest.mark.usefixtures("timed")
-def test_phase_that_lives_with_errors_is_broken_off_too() -> None:
+def test_phase_that_catches_errors_is_aborted_too() -> None:
     tries: list[None] = []
 
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.mark.usefixtures("timed")
-def test_phase_that_waits_for_a_lock_is_broken_off(store: Store) -> None:
+def test_phase_that_waits_for_a_lock_is_aborted(store: Store) -> None:
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
         with store.lock():
             return {}
@@ -153,7 +153,7 @@ def test_phase_that_waits_for_a_lock_is_broken_off(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("timed")
-def test_phase_that_is_broken_off_lets_its_locks_go(store: Store, tmp_path: Path) -> None:
+def test_aborted_phase_releases_its_locks(store: Store, tmp_path: Path) -> None:
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
         with store.lock():
             time.sleep(60)
@@ -165,14 +165,14 @@ def test_phase_that_is_broken_off_lets_its_locks_go(store: Store, tmp_path: Path
     os.close(handle)
 
 
-def test_nothing_is_broken_off_that_is_in_time() -> None:
+def test_phase_within_its_time_limit_is_not_aborted() -> None:
     before = signal.getsignal(signal.SIGALRM)
     assert reply(lambda _options, _dry: {}, seconds=0.2) == {"result": {}}
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) == before
 
 
-def test_threads_of_a_phase_may_go_on_when_it_is_broken_off() -> None:
+def test_threads_may_outlive_an_aborted_phase() -> None:
     ended = threading.Event()
 
     def act(_options: Any, _dry: bool) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def test_threads_of_a_phase_may_go_on_when_it_is_broken_off() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_command_is_that_of_units(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_command_is_that_of_systemd_units(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     given: list[Any] = []
 
     def run(arguments: list[str]) -> int:

@@ -27,7 +27,7 @@ def asked(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_overlay_of_each_session_is_made_by_its_own_nonce(
+def test_each_overlay_is_created_with_its_own_nonce(
     asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_mode: bool
 ) -> None:
     calls: list[Any] = []
@@ -50,7 +50,7 @@ def test_overlay_of_each_session_is_made_by_its_own_nonce(
     ]
 
 
-def test_overlay_that_cannot_be_made_stops_no_other(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_overlay_stops_no_other(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def make(_client: None, _store: Store, of: SessionPlan, _nonce: str, *, dry: bool) -> list[Change]:
         assert not dry
         if of.id == SESSION_ID:
@@ -67,7 +67,7 @@ def test_overlay_that_cannot_be_made_stops_no_other(asked: dict[str, Any], monke
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_engine_that_is_down_fails_with_one_sentence(asked: dict[str, Any], tmp_path: Path, check_mode: bool) -> None:
+def test_stopped_engine_fails_with_one_sentence(asked: dict[str, Any], tmp_path: Path, check_mode: bool) -> None:
     sentence = failure_of("overlay", asked, check_mode=check_mode)
     assert sentence.startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert list(tmp_path.iterdir()) == []

@@ -53,7 +53,7 @@ CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "c
 @CHECK_MODE
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(("nonce", "goes"), [("nonce-1", True), ("another", False), (None, True)])
-def test_part_is_removed_that_bears_the_nonce_or_where_none_is_asked_for(
+def test_part_is_removed_if_the_nonce_matches_or_is_none(
     agent: dict[str, Any], store: Store, nonce: str | None, goes: bool, check_mode: bool
 ) -> None:
     store.save(held(BATCH))
@@ -67,7 +67,7 @@ def test_part_is_removed_that_bears_the_nonce_or_where_none_is_asked_for(
 
 
 @pytest.mark.usefixtures("engine")
-def test_part_that_cannot_be_removed_stops_no_other(agent: dict[str, Any], store: Store) -> None:
+def test_failed_removal_stops_no_other(agent: dict[str, Any], store: Store) -> None:
     store.save(held(BATCH))
     (store.folder(LOST)).mkdir()
     (store.folder(LOST) / "session.json").write_text("{")
@@ -80,9 +80,7 @@ def test_part_that_cannot_be_removed_stops_no_other(agent: dict[str, Any], store
 
 @CHECK_MODE
 @pytest.mark.usefixtures("engine")
-def test_what_fails_for_one_session_does_not_fail_what_is_due(
-    agent: dict[str, Any], store: Store, check_mode: bool
-) -> None:
+def test_failure_of_one_session_does_not_fail_the_reap(agent: dict[str, Any], store: Store, check_mode: bool) -> None:
     store.save(held(BATCH))
     result = result_of("reap", {**agent, "end": [SESSION_ID], "restart": [LOST]}, check_mode=check_mode)
     assert result == {
@@ -95,7 +93,7 @@ def test_what_fails_for_one_session_does_not_fail_what_is_due(
 
 @CHECK_MODE
 @pytest.mark.usefixtures("engine")
-def test_claims_whose_time_is_over_go_with_what_is_due(agent: dict[str, Any], store: Store, check_mode: bool) -> None:
+def test_expired_claims_are_removed_by_the_reap(agent: dict[str, Any], store: Store, check_mode: bool) -> None:
     store.save(held(BATCH, expires_at=1.0))
     result = result_of("reap", {**agent, "end": [], "restart": []}, check_mode=check_mode)
     assert (result["changed"], result["failures"]) == (True, {})
@@ -104,12 +102,12 @@ def test_claims_whose_time_is_over_go_with_what_is_due(agent: dict[str, Any], st
 
 @CHECK_MODE
 @pytest.mark.usefixtures("engine")
-def test_end_of_a_container_that_is_gone_is_told(agent: dict[str, Any], check_mode: bool) -> None:
+def test_missing_container_has_ended(agent: dict[str, Any], check_mode: bool) -> None:
     asked = {**agent, "session_id": SESSION_ID, "patience": 60}
     assert result_of("wait", asked, check_mode=check_mode) == {"ended": True, "exit_code": None}
 
 
-def test_waiting_is_for_as_long_as_is_asked(
+def test_wait_uses_the_requested_timeout(
     agent: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait(client: Engine, session_id: str, seconds: float) -> tuple[bool, int | None]:
@@ -177,16 +175,14 @@ LOOKS = pytest.mark.parametrize("phase", ["verify", "logs"])
 
 
 @LOOKS
-def test_agent_that_holds_nothing_of_the_session_needs_no_engine(
-    agent: dict[str, Any], store: Store, phase: str
-) -> None:
+def test_agent_without_the_session_needs_no_engine(agent: dict[str, Any], store: Store, phase: str) -> None:
     store.save(held(BATCH))
     assert parts(phase, {**agent, "name": "other"}) == {"parts": [], "error": None}
 
 
 @LOOKS
 @CHECK_MODE
-def test_agent_whose_engine_is_down_is_unfit_and_no_failure(
+def test_agent_with_a_stopped_engine_returns_an_error(
     agent: dict[str, Any], store: Store, phase: str, check_mode: bool
 ) -> None:
     store.save(held(BATCH))
@@ -195,7 +191,7 @@ def test_agent_whose_engine_is_down_is_unfit_and_no_failure(
 
 
 @LOOKS
-def test_session_that_cannot_be_read_makes_the_agent_unfit(agent: dict[str, Any], store: Store, phase: str) -> None:
+def test_unreadable_session_is_an_error(agent: dict[str, Any], store: Store, phase: str) -> None:
     store.save(held(BATCH))
     (store.folder(SESSION_ID) / "session.json").write_text("{")
     result = parts(phase, {**agent, "name": "train-llm"})
@@ -212,7 +208,7 @@ def marking(act: str, agent: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("engine")
 @CHECK_MODE
-def test_check_mode_leaves_no_mark(
+def test_check_mode_creates_no_marker(
     agent: dict[str, Any], store: Store, monkeypatch: pytest.MonkeyPatch, check_mode: bool
 ) -> None:
     acts: list[str] = []
@@ -239,7 +235,7 @@ def test_check_mode_leaves_no_mark(
     )
 
 
-def test_mark_for_a_session_that_is_not_here_is_refused(agent: dict[str, Any]) -> None:
+def test_marker_for_an_unknown_session_is_refused(agent: dict[str, Any]) -> None:
     assert failure_of("mark", marking("find", agent)) == f"the session {SESSION_ID} is not on this agent."
 
 
@@ -256,7 +252,7 @@ def test_mark_for_a_session_that_is_not_here_is_refused(agent: dict[str, Any]) -
         ("mark", {"session_id": SESSION_ID, "mark": "m", "act": "find"}),
     ],
 )
-def test_engine_that_is_down_fails_with_one_sentence(
+def test_stopped_engine_fails_with_one_sentence(
     agent: dict[str, Any], store: Store, phase: str, options: dict[str, Any], check_mode: bool
 ) -> None:
     store.save(held(BATCH))

@@ -115,7 +115,7 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Agent:
 # ---- one session
 
 
-def test_claim_gives_keys_and_what_it_changes(agent: Agent) -> None:
+def test_claim_returns_keys_and_changes(agent: Agent) -> None:
     assert result_of("start", asking(of_session(["claim"]))) == {
         "changed": True,
         "diff": {"before": "", "after": "claim train-llm on agent1: 1 containers\n"},
@@ -142,20 +142,20 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
     assert agent.calls[-1] == ("apply", ApplyRequest(MADE, "agent1", "n", contents, "world", images), False)
 
 
-def test_proof_commits_and_tells_containers(agent: Agent) -> None:
+def test_check_commits_and_returns_containers(agent: Agent) -> None:
     result = result_of("start", asking(of_session(["prove"])))
     assert (result["changed"], result["sessions"][SESSION_ID]) == (False, {"steps": ["prove"], "containers": RUNNING})
     assert agent.calls == [("prove", (SESSION_ID, "n", start.CHECK_SECONDS), False)]
 
 
-def test_proof_that_comes_too_early_is_not_a_failure(agent: Agent) -> None:
+def test_early_check_that_fails_is_no_failure(agent: Agent) -> None:
     agent.errors["prove", SESSION_ID] = CheckFailedError("main1 does not reach sub2 with ssh over tcp")
     early = {**of_session(["apply", "prove"]), "may_prove_later": True}
     assert result_of("start", asking(early))["sessions"][SESSION_ID] == {"steps": ["apply"]}
     assert agent.calls[-1] == ("prove", (SESSION_ID, "n", start.FIRST_CHECK_SECONDS), False)
 
 
-def test_session_of_one_agent_takes_all_steps_in_order(agent: Agent) -> None:
+def test_session_of_one_agent_runs_all_steps_in_order(agent: Agent) -> None:
     result = result_of("start", asking(of_session(ALL, of=BATCH)))
     assert [step for step, _dry in agent.taken] == ALL
     assert result["sessions"][SESSION_ID]["steps"] == ALL
@@ -166,7 +166,7 @@ def test_session_of_one_agent_takes_all_steps_in_order(agent: Agent) -> None:
     ]
 
 
-def test_check_mode_claims_and_applies_dry_and_proves_nothing(agent: Agent) -> None:
+def test_check_mode_claims_and_applies_dry_and_skips_the_check(agent: Agent) -> None:
     result = result_of("start", asking(of_session(ALL)), check_mode=True)
     assert agent.taken == [("claim", True), ("apply", True)]
     # They count as taken: nothing has gone wrong.
@@ -177,7 +177,7 @@ def test_check_mode_claims_and_applies_dry_and_proves_nothing(agent: Agent) -> N
 # ---- what goes wrong
 
 
-def test_claim_that_is_refused_says_why_and_is_no_failure(agent: Agent) -> None:
+def test_refused_claim_has_a_reason_and_is_no_failure(agent: Agent) -> None:
     agent.errors["claim", SESSION_ID] = ClaimRefusedError("agent1 no longer has room for 1 container of cpu 1, mem 1g")
     assert result_of("start", asking(of_session(ALL))) == {
         "changed": False,
@@ -190,10 +190,8 @@ def test_claim_that_is_refused_says_why_and_is_no_failure(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("step", ALL)
-def test_step_that_fails_is_the_last_one_and_says_why(agent: Agent, step: str) -> None:
-    agent.errors[step, SESSION_ID] = ValueError(
-        "agent_slots: /dev/nope of lab.device is not a device node on this host"
-    )
+def test_failed_step_is_the_last_one_and_has_a_message(agent: Agent, step: str) -> None:
+    agent.errors[step, SESSION_ID] = ValueError("agent_slots: /dev/nope of lab.device is not a device node here")
     result = result_of("start", asking(of_session(ALL)))["sessions"][SESSION_ID]
     assert result["failed"] == "agent_slots: /dev/nope of lab.device is not a device node on this host."
     assert "refused" not in result
@@ -201,20 +199,20 @@ def test_step_that_fails_is_the_last_one_and_says_why(agent: Agent, step: str) -
 
 
 @pytest.mark.parametrize("error", [ClaimRefusedError("full"), ValueError("no")], ids=["refused", "failed"])
-def test_what_goes_wrong_with_one_session_stops_no_other(agent: Agent, error: Exception) -> None:
+def test_failure_of_one_session_stops_no_other(agent: Agent, error: Exception) -> None:
     agent.errors["claim", SESSION_ID] = error
     result = result_of("start", asking(of_session(ALL), of_session(ALL, OTHER_ID)))
     assert {name: one["steps"] for name, one in result["sessions"].items()} == {SESSION_ID: [], OTHER_ID: ALL}
 
 
-def test_what_nobody_expects_has_a_traceback(agent: Agent) -> None:
+def test_unexpected_error_has_a_traceback(agent: Agent) -> None:
     agent.errors["apply", SESSION_ID] = KeyError("slots")
     assert reply_of("start", asking(of_session(ALL)))["traceback"].endswith("KeyError: 'slots'\n")
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 @pytest.mark.parametrize("step", ALL)
-def test_engine_that_is_down_fails_with_one_sentence(tmp_path: Path, step: str, check_mode: bool) -> None:
+def test_stopped_engine_fails_with_one_sentence(tmp_path: Path, step: str, check_mode: bool) -> None:
     asked = asking(of_session([step]), state_path=str(tmp_path))
     sentence = failure_of("start", asked, check_mode=check_mode)
     assert sentence.startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
@@ -247,7 +245,7 @@ def test_command_is_started_once_and_not_in_check_mode(store: Store, tmp_path: P
     assert result_of("start", asked)["changed"] is check_mode
 
 
-def test_command_of_a_session_that_is_not_here_fails_with_one_sentence(store: Store, tmp_path: Path) -> None:
+def test_command_of_an_unknown_session_fails_with_one_sentence(store: Store, tmp_path: Path) -> None:
     result = result_of("start", asking(of_session(["command"]), state_path=str(tmp_path)))
     assert store.sessions() == []
     assert result["sessions"][SESSION_ID] == {

@@ -51,7 +51,7 @@ def connected(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
 # ---- sessions
 
 
-def test_what_changed_is_told_to_the_journal_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_logged_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.save(held(MADE))
     assert run(store) == 0
     assert f"<5>link {LINK}: missing -> vni" in capsys.readouterr().out
@@ -60,14 +60,14 @@ def test_what_changed_is_told_to_the_journal_once(store: Store, capsys: pytest.C
 
 
 @pytest.mark.parametrize("arguments", [[], ["--start"]], ids=["heal", "boot"])
-def test_containers_start_at_boot_alone(store: Store, engine: Engine, arguments: list[str]) -> None:
+def test_containers_are_started_only_at_boot(store: Store, engine: Engine, arguments: list[str]) -> None:
     store.save(held(MADE))
     stop_main1(engine)
     assert run(store, *arguments) == 0
     assert engine.calls == (["start id-main1"] if arguments else [])
 
 
-def test_engine_is_not_asked_where_it_is_not_needed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_is_not_called_if_not_needed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(unit, "connect")
     store.save(held(MADE))
     assert run(store) == 0
@@ -81,7 +81,7 @@ def test_engine_is_not_asked_where_it_is_not_needed(store: Store, monkeypatch: p
         ([Change("link x", None, "up")], ["y: no"], 1, ("<5>link x: missing -> up\n", "<3>y: no\n")),
     ],
 )
-def test_changes_and_failures_have_their_priorities_and_failures_an_exit_code(
+def test_failures_set_priority_and_exit_code(
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -94,7 +94,7 @@ def test_changes_and_failures_have_their_priorities_and_failures_an_exit_code(
     assert (run(store), capsys.readouterr()) == (code, journal)
 
 
-def test_agent_that_was_never_provisioned_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unprovisioned_agent_is_reported(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.folder(SESSION_ID).parent.rmdir()
     assert run(store) == 1
     assert "is not ready (No such file or directory): run backendai.cluster.provision_agents" in capsys.readouterr().err
@@ -122,7 +122,7 @@ class Clock:
     ],
     ids=["boot", "boot, and it never comes", "heal"],
 )
-def test_engine_that_takes_its_time_is_waited_for_at_boot_and_not_for_ever(
+def test_slow_engine_is_waited_for_at_boot_up_to_a_limit(
     store: Store,
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
@@ -173,9 +173,7 @@ def rules(firewall: Firewall | None) -> str:
 
 
 @pytest.mark.usefixtures("alone")
-def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
-    store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rules_option_applies_only_the_rules(store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
     store.save(held(MADE))
     FirewallState(store).save(OLD, None)
     assert run(store, "--rules") == 0
@@ -186,7 +184,7 @@ def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_trial_that_nobody_confirmed_is_ended_by_its_nonce(
+def test_unconfirmed_trial_is_rolled_back_by_its_nonce(
     store: Store, kernel: Kernel, uptime: Uptime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.save(held(MADE))
@@ -214,7 +212,7 @@ def test_a_trial_does_not_outlive_a_boot(
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
-def test_rules_that_nft_refuses_are_told_to_the_journal(
+def test_nft_error_is_logged(
     store: Store,
     kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
@@ -231,7 +229,7 @@ def test_rules_that_nft_refuses_are_told_to_the_journal(
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
-def test_a_firewall_that_cannot_be_read_is_told_to_the_journal(
+def test_unreadable_firewall_state_is_logged(
     store: Store, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     store.firewall_file.write_text("{")
@@ -240,7 +238,7 @@ def test_a_firewall_that_cannot_be_read_is_told_to_the_journal(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--start"], ["--rules"]], ids=["heal", "boot", "rules"])
-def test_a_firewall_that_cannot_be_read_leaves_no_session_unguarded(
+def test_corrupt_firewall_state_still_isolates_sessions(
     store: Store, kernel: Kernel, engine: Engine, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     store.save(held(MADE))

@@ -83,7 +83,7 @@ EVERYTHING = [
 ]
 
 
-def test_a_claimed_slice_is_made_from_the_ground_up(engine: Engine, store: Store, kernel: Kernel) -> None:
+def test_claimed_slice_is_created(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, expires_at=9e12))
     assert subjects(apply(engine, store), store) == EVERYTHING
     assert engine.calls[0] == "create network backendai-train-llm"
@@ -94,7 +94,7 @@ def test_a_claimed_slice_is_made_from_the_ground_up(engine: Engine, store: Store
         assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == list(FILES)
 
 
-def test_a_slice_that_is_true_is_left_alone(engine: Engine, store: Store) -> None:
+def test_healthy_slice_is_not_changed(engine: Engine, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
     engine.calls.clear()
@@ -114,9 +114,7 @@ def test_a_slice_that_is_true_is_left_alone(engine: Engine, store: Store) -> Non
         ("link", [f"link {MADE.network and MADE.network.link}"]),
     ],
 )
-def test_what_drifted_is_repaired_and_nothing_else(
-    engine: Engine, store: Store, kernel: Kernel, hurt: str, repaired: list[str]
-) -> None:
+def test_only_drift_is_repaired(engine: Engine, store: Store, kernel: Kernel, hurt: str, repaired: list[str]) -> None:
     store.save(held(MADE))
     apply(engine, store)
     if hurt == "file":
@@ -132,7 +130,7 @@ def test_what_drifted_is_repaired_and_nothing_else(
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["exited", "removed"])
-def test_a_command_that_was_started_never_runs_a_second_time(engine: Engine, store: Store, there: bool) -> None:
+def test_started_command_never_runs_again(engine: Engine, store: Store, there: bool) -> None:
     store.save(held(MADE))
     apply(engine, store)
     store.start_marker(SESSION_ID).touch()
@@ -144,7 +142,7 @@ def test_a_command_that_was_started_never_runs_a_second_time(engine: Engine, sto
     assert subjects(apply(engine, store), store) == ["container backendai-train-llm-sub1"]
 
 
-def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(engine: Engine, store: Store) -> None:
+def test_changed_network_is_recreated_with_its_containers(engine: Engine, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
     engine.joined[0]["Labels"][labels.DIGEST] = "another"
@@ -159,7 +157,7 @@ def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(en
 
 
 @pytest.mark.parametrize("claimed_before", [True, False], ids=["claimed", "not claimed"])
-def test_check_mode_tells_everything_and_touches_nothing(
+def test_check_mode_returns_all_changes_and_applies_none(
     engine: Engine, store: Store, kernel: Kernel, claimed_before: bool
 ) -> None:
     if claimed_before:
@@ -170,13 +168,13 @@ def test_check_mode_tells_everything_and_touches_nothing(
     assert not store.kernel_folder(SESSION_ID, "main1").exists()
 
 
-def test_no_change_of_a_slice_shows_a_secret(engine: Engine, store: Store) -> None:
+def test_changes_contain_no_secret(engine: Engine, store: Store) -> None:
     store.save(held(MADE))
     assert "hunter2" not in str(apply(engine, store))
     assert "hunter3" not in str(apply(engine, store, environments={"main1": {"TOKEN": "hunter3"}, "sub1": {}}))
 
 
-def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(store: Store) -> None:
+def test_missing_image_fails_before_anything_is_created(store: Store) -> None:
     engine = Engine({})
     store.save(held(MADE, expires_at=9e12))
     with pytest.raises(ImagePullError) as refused:
@@ -199,7 +197,7 @@ def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(stor
     ],
     ids=["stale_sessions", "taken over"],
 )
-def test_a_run_without_a_claim_changes_nothing(
+def test_run_without_claim_changes_nothing(
     engine: Engine, store: Store, state: dict[str, Any] | None, sentence: str
 ) -> None:
     if state:
@@ -229,7 +227,7 @@ def test_a_run_without_a_claim_changes_nothing(
         "rollback of what an earlier run committed",
     ],
 )
-def test_only_an_end_removes_what_the_run_did_not_claim(
+def test_only_termination_removes_sessions_of_other_runs(
     engine: Any, store: Store, kernel: Kernel, state: dict[str, Any], nonce: str | None, removed: bool
 ) -> None:
     store.save(held(MADE, expires_at=9e12))
@@ -241,7 +239,7 @@ def test_only_an_end_removes_what_the_run_did_not_claim(
     assert (not engine.made and not engine.joined and not kernel.links) is removed
 
 
-def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, kernel: Kernel, tmp_path: Path) -> None:
+def test_removal_is_complete_and_repeatable(engine: Any, store: Store, kernel: Kernel, tmp_path: Path) -> None:
     store.save(held(MADE))
     apply(engine, store)
     changes = remove_claimed(engine, store, SESSION_ID, None, dry=False)
@@ -256,7 +254,7 @@ def test_an_end_leaves_nothing_and_may_be_repeated(engine: Any, store: Store, ke
     assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
 
 
-def test_an_end_whose_rules_cannot_be_changed_can_be_repeated(
+def test_removal_is_repeatable_after_a_firewall_error(
     engine: Any, store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(held(MADE))
@@ -277,7 +275,7 @@ def test_an_end_whose_rules_cannot_be_changed_can_be_repeated(
     assert MADE.network.bridge not in kernel.table
 
 
-def test_an_end_removes_the_link_although_the_folder_was_lost(
+def test_removal_without_session_folder_removes_the_link(
     engine: Any, store: Store, kernel: Kernel, tmp_path: Path
 ) -> None:
     store.save(held(MADE))
@@ -287,7 +285,7 @@ def test_an_end_removes_the_link_although_the_folder_was_lost(
     assert (engine.made, engine.joined, kernel.links) == ([], [], set())
 
 
-def test_an_end_in_check_mode_tells_what_would_go_and_touches_nothing(engine: Any, store: Store) -> None:
+def test_removal_in_check_mode_only_returns_changes(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
     engine.calls.clear()
@@ -302,7 +300,7 @@ def test_an_end_in_check_mode_tells_what_would_go_and_touches_nothing(engine: An
     assert store.session(SESSION_ID) is not None
 
 
-def test_containers_whose_folder_was_lost_go_too(engine: Any, store: Store) -> None:
+def test_removal_without_session_folder_removes_containers(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
     store.remove(SESSION_ID)
@@ -310,7 +308,7 @@ def test_containers_whose_folder_was_lost_go_too(engine: Any, store: Store) -> N
     assert (engine.made, engine.joined) == ([], [])
 
 
-def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
+def test_containers_match_the_plan(store: Store) -> None:
     pinned = {
         "main1": PinnedResources([0], {"lab.device": ["/dev/fuse", "/dev/net/tun"]}),
         "sub1": PinnedResources([3]),
@@ -347,7 +345,7 @@ def test_containers_of_a_slice_are_what_the_plan_says(store: Store) -> None:
     assert sub.labels["ai.backend.devices"] == "{}"
 
 
-def test_a_container_is_told_the_nodes_of_its_devices(store: Store) -> None:
+def test_device_nodes_are_listed_in_a_file_of_the_container(store: Store) -> None:
     pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
     wanted = desired_slice(
         store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST
@@ -357,7 +355,7 @@ def test_a_container_is_told_the_nodes_of_its_devices(store: Store) -> None:
     assert told.content == "/dev/kvm\n/dev/fuse\n"
 
 
-def test_a_container_that_shares_infiniband_has_its_folder_and_is_told_its_nodes(store: Store) -> None:
+def test_infiniband_folder_and_nodes_are_passed_to_containers(store: Store) -> None:
     shared = dataclasses.replace(MADE, infiniband=True)
     pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/fuse"]}), "sub1": PinnedResources([3])}
     images = {IMAGE: Image("sha256:1", {})}
@@ -367,9 +365,7 @@ def test_a_container_that_shares_infiniband_has_its_folder_and_is_told_its_nodes
     assert told == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
 
 
-def test_containers_get_what_their_agent_can_give(
-    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_containers_get_the_host_capabilities(engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slicing, "read_host", lambda _client: HOST)
     store.save(
         held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": PinnedResources([3])})
@@ -402,9 +398,7 @@ def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Sto
 
 
 @pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
-def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
-    engine: Engine, store: Store, dry: bool
-) -> None:
+def test_image_mismatch_between_agents_fails(engine: Engine, store: Store, dry: bool) -> None:
     store.save(held(MADE, expires_at=9e12))
     client: Any = engine
     # What this agent was told to have is no matter: what it has now is.
@@ -420,7 +414,7 @@ def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
     assert (engine.calls, [path.name for path in store.folder(SESSION_ID).iterdir()]) == ([], ["session.json"])
 
 
-def test_an_image_that_check_mode_would_pull_differs_from_none(store: Store) -> None:
+def test_missing_image_is_no_mismatch_in_check_mode(store: Store) -> None:
     client: Any = Engine({})
     said = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
     store.save(held(MADE, expires_at=9e12))
@@ -448,13 +442,13 @@ def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pyt
     assert looked_up == [IMAGE, "lab/busybox:1"]
 
 
-def test_the_image_that_is_not_there_is_named(store: Store) -> None:
+def test_missing_image_is_named(store: Store) -> None:
     store.save(held(mixed(), expires_at=9e12))
     with pytest.raises(ImagePullError, match=r"^session_image: 'lab/busybox:1' is not on agent1$"):
         apply(Engine(), store)
 
 
-def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> None:
+def test_only_the_hosts_file_is_world_readable(store: Store) -> None:
     wanted = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST)
     folder = store.kernel_folder(SESSION_ID, "main1")
     files = {str(file.path.relative_to(folder)): file for file in wanted.files if folder in file.path.parents}
@@ -465,7 +459,7 @@ def test_files_of_a_slice_are_for_root_alone_but_for_the_names(store: Store) -> 
     assert len(str(files["ssh/known_hosts"].content).splitlines()) == 3
 
 
-def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) -> None:
+def test_single_container_session_has_no_network_or_link(store: Store) -> None:
     alone = plan({"agent1": 1})
     wanted = desired_slice(
         store,
@@ -479,7 +473,7 @@ def test_a_slice_of_a_session_of_one_has_neither_network_nor_link(store: Store) 
     assert (wanted.containers[0].network, wanted.containers[0].address, wanted.containers[0].mac) == (None, None, None)
 
 
-def test_contents_are_read_from_the_options_of_a_module() -> None:
+def test_contents_are_read_from_module_options() -> None:
     options = {
         "hosts": CONTENTS.hosts,
         "ssh_config": CONTENTS.ssh_config,
@@ -492,7 +486,7 @@ def test_contents_are_read_from_the_options_of_a_module() -> None:
     assert RenderedFiles.from_options(options) == dataclasses.replace(CONTENTS, bootstrap="export A=1")
 
 
-def test_scripts_of_the_user_are_files_of_those_who_run_them_and_never_shown(store: Store) -> None:
+def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: Store) -> None:
     made = plan(
         {"agent1": 2},
         apps=[{"name": "web", "port": 80, "command": "serve"}, {"name": "own", "port": 81}],
@@ -513,7 +507,7 @@ def test_scripts_of_the_user_are_files_of_those_who_run_them_and_never_shown(sto
     }
 
 
-def test_what_depends_on_others_is_derived_again_unless_somebody_has_set_it(store: Store) -> None:
+def test_derived_variables_are_listed_unless_set_explicitly(store: Store) -> None:
     environments = {"main1": {"BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"MASTER_PORT": "1", **SIZE_2}}
     contents = dataclasses.replace(CONTENTS, environments=environments)
     image = Image("", {"TF_CONFIG": "{}"})
@@ -528,7 +522,7 @@ SIZE_2 = {
 }
 
 
-def test_a_start_is_waited_for_without_the_lock_and_leaves_time_to_prove_the_session(
+def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def waited(_client: object, names: list[str], until: float) -> None:
@@ -545,7 +539,7 @@ def test_a_start_is_waited_for_without_the_lock_and_leaves_time_to_prove_the_ses
     assert left.expires_at > time.time() + 50
 
 
-def test_a_session_that_was_ended_while_its_containers_started_is_no_longer_this_runs(
+def test_session_removed_during_its_start_loses_the_claim(
     engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: store.remove(SESSION_ID))
@@ -562,7 +556,7 @@ def ports_of(engine: Engine) -> dict[str, Any]:
     return {one["hostname"]: one["host_config"]["port_bindings"] for one in engine.asked if "hostname" in one}
 
 
-def test_main1_alone_publishes_its_ports(engine: Engine, store: Store, kernel: Kernel) -> None:
+def test_only_main1_publishes_ports(engine: Engine, store: Store, kernel: Kernel) -> None:
     made = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
     store.save(held(made, expires_at=9e12))
     client: Any = engine

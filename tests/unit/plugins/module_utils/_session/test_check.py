@@ -103,7 +103,7 @@ def test_containers_that_are_missing_or_stopped_are_named(engine: Any) -> None:
     assert findings(engine, held(MADE), 1) == ["main1 is missing on agent1", "sub1 is exited on agent1"]
 
 
-def test_pairs_that_do_not_meet_are_named(engine: Any, probing: Probing) -> None:
+def test_unreachable_pairs_are_named(engine: Any, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
     probing(
         Reachability("main1", "sub1", True, True),
@@ -118,7 +118,7 @@ def test_pairs_that_do_not_meet_are_named(engine: Any, probing: Probing) -> None
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_login_that_fails_is_told_with_what_ssh_said(engine: Any, logins: dict[tuple[str, str], str]) -> None:
+def test_failed_login_is_reported_with_the_ssh_error(engine: Any, logins: dict[tuple[str, str], str]) -> None:
     run_containers(engine, "main1", "sub1")
     logins["sub1", "sub2"] = "Host key verification failed."
     assert findings(engine, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
@@ -131,7 +131,7 @@ def test_the_last_container_logs_in_to_the_first(engine: Any, logins: dict[tuple
     assert findings(engine, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
 
 
-def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(
+def test_single_container_session_only_logs_in_to_itself(
     engine: Any, probing: Probing, logins: dict[tuple[str, str], str]
 ) -> None:
     run_containers(engine, "main1")
@@ -142,7 +142,7 @@ def test_a_session_of_one_logs_in_to_itself_and_probes_no_network(
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_login_is_retried(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run_containers(engine, "main1")
     said = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
     monkeypatch.setattr(check, "passes", lambda *_login: False)
@@ -152,14 +152,14 @@ def test_a_login_that_fails_at_first_is_tried_again(engine: Any, monkeypatch: py
 
 
 @pytest.mark.usefixtures("probing")
-def test_an_agent_without_containers_has_nothing_to_prove(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_without_containers_passes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(check, "passes")
     assert findings(engine, held(MADE, "agent3"), 1) == []
 
 
 @pytest.mark.usefixtures("probing")
 @pytest.mark.parametrize("agents", [{"agent1": 7}, {"agent1": 1, "agent2": 5, "agent3": 4}])
-def test_logins_of_all_agents_are_one_ring_and_few_commands(
+def test_logins_of_all_agents_form_one_ring_in_few_commands(
     agents: dict[str, int], engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = plan(agents)
@@ -188,7 +188,7 @@ def test_logins_of_all_agents_are_one_ring_and_few_commands(
 
 @pytest.mark.usefixtures("probing")
 @pytest.mark.parametrize("commit", [True, False], ids=["run", "check mode"])
-def test_a_session_that_proved_itself_is_committed(engine: Any, store: Store, commit: bool) -> None:
+def test_session_that_passes_is_committed(engine: Any, store: Store, commit: bool) -> None:
     run_containers(engine, "main1", "sub1")
     store.save(held(MADE, expires_at=9e12))
     running = {"status": "running", "image_digest": "sha256:1", "exit_code": None, "finished_at": None}
@@ -202,7 +202,7 @@ def test_a_session_that_proved_itself_is_committed(engine: Any, store: Store, co
 
 
 @pytest.mark.usefixtures("probing")
-def test_a_session_that_did_not_prove_itself_is_not_committed(engine: Any, store: Store) -> None:
+def test_session_that_fails_is_not_committed(engine: Any, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     with pytest.raises(CheckFailedError) as refused:
         check_and_commit(engine, store, SESSION_ID, "nonce-1", 1, commit=True)

@@ -90,7 +90,7 @@ def refusal(engine: Any, store: Store, of: SessionPlan = MADE) -> str:
 
 
 @pytest.mark.usefixtures("facts")
-def test_a_claim_is_noted_with_cores_of_its_own_and_a_time_limit(engine: Any, store: Store) -> None:
+def test_claim_is_stored_with_cores_and_a_time_limit(engine: Any, store: Store) -> None:
     assert claimed(engine, store) == ClaimResult(CHANGES, KEYS)
     noted = store.session(SESSION_ID)
     assert noted is not None
@@ -101,7 +101,7 @@ def test_a_claim_is_noted_with_cores_of_its_own_and_a_time_limit(engine: Any, st
 
 
 @pytest.mark.usefixtures("facts")
-def test_check_mode_claims_nothing_and_makes_no_key(engine: Any, store: Store) -> None:
+def test_check_mode_stores_no_claim_and_creates_no_key(engine: Any, store: Store) -> None:
     made = claimed(engine, store, dry=True)
     assert made.changes == CHANGES
     assert set(made.keys.values()) == {PublicKeys("(created by the agent)", "(created by the agent)")}
@@ -109,7 +109,7 @@ def test_check_mode_claims_nothing_and_makes_no_key(engine: Any, store: Store) -
 
 
 @pytest.mark.usefixtures("facts")
-def test_a_later_run_takes_a_claim_over_with_its_cores_and_devices(engine: Any, store: Store) -> None:
+def test_later_run_takes_over_a_claim_with_its_cores_and_devices(engine: Any, store: Store) -> None:
     before = {"main1": PinnedResources([6, 7], {"tpu": ["a"]}), "sub1": PinnedResources([4, 5])}
     store.save(held(MADE, nonce="nonce-0", expires_at=time.time() + 60, pinned=before, keys={}))
     assert claimed(engine, store) == ClaimResult([], KEYS)
@@ -121,7 +121,7 @@ def test_a_later_run_takes_a_claim_over_with_its_cores_and_devices(engine: Any, 
 
 @pytest.mark.usefixtures("facts")
 @pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
-def test_a_claim_for_another_plan_of_the_session_is_made_anew(engine: Any, store: Store, dry: bool) -> None:
+def test_claim_with_another_plan_is_replaced(engine: Any, store: Store, dry: bool) -> None:
     before = dataclasses.replace(MADE, kernels=MADE.kernels[:1])
     store.save(held(before, nonce="nonce-0", expires_at=time.time() + 60, pinned={"main1": PinnedResources([6, 7])}))
     assert claimed(engine, store, dry=dry).changes == CHANGES
@@ -134,7 +134,7 @@ def test_a_claim_for_another_plan_of_the_session_is_made_anew(engine: Any, store
 
 
 @pytest.mark.usefixtures("facts")
-def test_a_claim_whose_time_is_over_is_removed_and_made_anew(engine: Any, store: Store) -> None:
+def test_expired_claim_is_replaced(engine: Any, store: Store) -> None:
     store.save(
         held(
             MADE,
@@ -149,16 +149,14 @@ def test_a_claim_whose_time_is_over_is_removed_and_made_anew(engine: Any, store:
     assert not (store.folder(SESSION_ID) / "remains").exists()
 
 
-def test_a_claim_whose_time_is_over_is_refused_where_its_room_was_given_away(
-    engine: Any, store: Store, facts: Facts
-) -> None:
+def test_expired_claim_is_refused_if_its_resources_are_allocated(engine: Any, store: Store, facts: Facts) -> None:
     store.save(held(MADE, nonce="nonce-0", expires_at=1.0))
     facts(allocated={"cpu": 5})
     assert refusal(engine, store) == "agent1 no longer has room for 2 containers of cpu 2, mem 1g"
 
 
 @pytest.mark.usefixtures("facts")
-def test_a_committed_session_stays_as_it_is(engine: Any, store: Store) -> None:
+def test_committed_session_is_not_changed(engine: Any, store: Store) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
     assert claimed(engine, store) == ClaimResult([], before.keys)
@@ -167,9 +165,7 @@ def test_a_committed_session_stays_as_it_is(engine: Any, store: Store) -> None:
 
 @pytest.mark.usefixtures("facts")
 @pytest.mark.parametrize("dry", [False, True])
-def test_what_a_killed_run_has_committed_belongs_to_the_run_that_finishes_it(
-    engine: Any, store: Store, dry: bool
-) -> None:
+def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store, dry: bool) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
     wanted = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, never_completed=True)
@@ -201,7 +197,7 @@ def test_what_a_killed_run_has_committed_belongs_to_the_run_that_finishes_it(
     ],
     ids=["room", "mounts", "identifier", "subnet", "underlay", "encryption"],
 )
-def test_what_was_taken_since_the_facts_were_read_is_refused(
+def test_plan_that_no_longer_fits_is_refused(
     engine: Any, store: Store, facts: Facts, seen: dict[str, Any], sentence: str
 ) -> None:
     facts(**seen)
@@ -213,20 +209,20 @@ OPEN = dataclasses.replace(MADE, published=WAYS)
 
 
 @pytest.mark.parametrize(("taken", "first"), [([30007], 30007), ([22, 30007, 30005], 30005)])
-def test_a_port_to_publish_that_was_taken_since_is_refused(
+def test_published_port_in_use_is_refused(
     engine: Any, store: Store, facts: Facts, taken: list[int], first: int
 ) -> None:
     facts(tcp_ports=taken)
     assert refusal(engine, store, OPEN) == f"the port {first} was taken on agent1 by another run"
 
 
-def test_a_port_to_publish_is_taken_in_a_session_of_one_too(engine: Any, store: Store, facts: Facts) -> None:
+def test_published_port_in_use_is_refused_for_a_single_container(engine: Any, store: Store, facts: Facts) -> None:
     facts(tcp_ports=[30005])
     alone = dataclasses.replace(plan({"agent1": 1}), published=WAYS)
     assert refusal(engine, store, alone) == "the port 30005 was taken on agent1 by another run"
 
 
-def test_ports_that_another_agent_publishes_are_no_matter(engine: Any, store: Store, facts: Facts) -> None:
+def test_ports_published_by_other_agents_are_ignored(engine: Any, store: Store, facts: Facts) -> None:
     facts(tcp_ports=[30005, 30007])
     moved = tuple(dataclasses.replace(one, agent="agent2") for one in MADE.kernels[:1])
     away = dataclasses.replace(OPEN, kernels=(*moved, *MADE.kernels[1:]))
@@ -238,7 +234,7 @@ def test_ports_that_are_free_are_claimed(engine: Any, store: Store, facts: Facts
     assert claimed(engine, store, OPEN).changes == CHANGES
 
 
-def test_infiniband_that_is_gone_since_the_facts_were_read_is_refused(engine: Any, store: Store, facts: Facts) -> None:
+def test_missing_infiniband_is_refused(engine: Any, store: Store, facts: Facts) -> None:
     asked = dataclasses.replace(MADE, infiniband=True)
     facts(infiniband=False)
     assert refusal(engine, store, asked) == "session_infiniband: agent1 no longer has /dev/infiniband"
@@ -246,7 +242,7 @@ def test_infiniband_that_is_gone_since_the_facts_were_read_is_refused(engine: An
     assert claimed(engine, store, asked).changes == CHANGES
 
 
-def test_containers_that_differ_are_told_apart_where_there_is_no_room(engine: Any, store: Store, facts: Facts) -> None:
+def test_refusal_lists_containers_by_their_slots(engine: Any, store: Store, facts: Facts) -> None:
     facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 1}, allocated={"tpu": 1}, devices=[device("a", free=False)])
     assert refusal(engine, store, asking(tpu=1)) == (
         "agent1 no longer has room for 1 container of cpu 2, mem 1g and 1 container of cpu 2, mem 1g, tpu 1"
@@ -254,16 +250,14 @@ def test_containers_that_differ_are_told_apart_where_there_is_no_room(engine: An
 
 
 @pytest.mark.usefixtures("facts")
-def test_a_name_that_another_run_took_is_refused(engine: Any, store: Store) -> None:
+def test_session_name_in_use_is_refused(engine: Any, store: Store) -> None:
     store.save(held(another(name="train-llm"), nonce="theirs", expires_at=time.time() + 60))
     assert refusal(engine, store) == "session_name: 'train-llm' was taken on agent1 by another run"
 
 
 @pytest.mark.usefixtures("facts")
 @pytest.mark.parametrize("labelled", [{}, {**labels_of("lost")}], ids=["of others", "of a session that was lost"])
-def test_the_name_of_a_container_that_is_not_of_this_session_is_refused(
-    engine: Any, store: Store, labelled: dict[str, str]
-) -> None:
+def test_container_name_in_use_is_refused(engine: Any, store: Store, labelled: dict[str, str]) -> None:
     name = MADE.kernels[0].container
     engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labelled, "State": "exited"}]
     with pytest.raises(ContainerNameConflictError) as taken:
@@ -273,9 +267,7 @@ def test_the_name_of_a_container_that_is_not_of_this_session_is_refused(
 
 
 @pytest.mark.usefixtures("facts")
-def test_containers_of_this_session_whose_folder_was_lost_are_removed_and_do_not_stand_in_the_way(
-    engine: Any, store: Store
-) -> None:
+def test_orphaned_containers_of_the_session_are_removed(engine: Any, store: Store) -> None:
     name = MADE.kernels[0].container
     engine.made = [{"Id": "a", "Names": [f"/{name}"], "Labels": labels_of(SESSION_ID), "State": "exited"}]
     assert claimed(engine, store) == ClaimResult(CHANGES, KEYS)
@@ -283,21 +275,21 @@ def test_containers_of_this_session_whose_folder_was_lost_are_removed_and_do_not
 
 
 @pytest.mark.usefixtures("facts")
-def test_a_claim_that_was_given_up_is_removed_by_the_next(engine: Any, store: Store) -> None:
+def test_expired_claim_of_another_session_is_removed(engine: Any, store: Store) -> None:
     store.save(held(another(), nonce="theirs", expires_at=1.0))
     claimed(engine, store)
     assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
 
 
 @pytest.mark.usefixtures("facts")
-def test_check_mode_leaves_even_what_was_given_up(engine: Any, store: Store) -> None:
+def test_check_mode_keeps_expired_claims(engine: Any, store: Store) -> None:
     store.save(held(another(), expires_at=1.0))
     claimed(engine, store, dry=True)
     assert [one.plan.name for one in store.sessions()] == ["other"]
 
 
 @pytest.mark.usefixtures("facts")
-def test_what_ended_while_the_agent_was_away_is_removed_first(engine: Any, store: Store) -> None:
+def test_stale_sessions_are_removed_first(engine: Any, store: Store) -> None:
     store.save(held(another(name="train-llm"), pinned={"main1": PinnedResources([0, 1])}))
     engine.made = [{"Id": "a", "Names": ["/old"], "Labels": labels_of(OTHER_ID), "State": "running"}]
     changes = [Change("container old", "running", None), Change("session train-llm", "held", None), *CHANGES]
@@ -307,7 +299,7 @@ def test_what_ended_while_the_agent_was_away_is_removed_first(engine: Any, store
 
 
 @pytest.mark.usefixtures("facts")
-def test_what_ended_is_removed_although_the_session_needs_no_claim(engine: Any, store: Store) -> None:
+def test_stale_sessions_are_removed_for_a_committed_session_too(engine: Any, store: Store) -> None:
     for one in (held(MADE), held(another())):
         store.save(one)
     assert claimed(engine, store, clear=[OTHER_ID]).changes == [Change("session other", "held", None)]
@@ -315,7 +307,7 @@ def test_what_ended_is_removed_although_the_session_needs_no_claim(engine: Any, 
 
 
 @pytest.mark.usefixtures("facts")
-def test_check_mode_tells_what_would_be_removed_and_leaves_it(engine: Any, store: Store) -> None:
+def test_check_mode_returns_but_keeps_stale_sessions(engine: Any, store: Store) -> None:
     store.save(held(another(name="train-llm"), pinned={"main1": PinnedResources([0, 1])}))
     assert claimed(engine, store, clear=[OTHER_ID], dry=True).changes == [
         Change("session train-llm", "held", None),
@@ -325,14 +317,14 @@ def test_check_mode_tells_what_would_be_removed_and_leaves_it(engine: Any, store
 
 
 @pytest.mark.usefixtures("facts")
-def test_what_is_no_id_removes_nothing(engine: Any, store: Store) -> None:
+def test_invalid_id_removes_nothing(engine: Any, store: Store) -> None:
     store.save(held(another()))
     with pytest.raises(ValueError, match=r"^session_id: '' is not the id of a session$"):
         claimed(engine, store, clear=[""])
     assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
 
 
-def test_what_is_to_be_removed_counts_as_gone_in_the_facts(
+def test_sessions_to_be_removed_are_excluded_from_the_facts(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
@@ -348,13 +340,13 @@ def test_what_is_to_be_removed_counts_as_gone_in_the_facts(
 
 
 @pytest.mark.usefixtures("facts")
-def test_cores_of_living_sessions_are_avoided(engine: Any, store: Store) -> None:
+def test_cores_of_active_sessions_are_avoided(engine: Any, store: Store) -> None:
     store.save(held(another(), pinned={"main1": PinnedResources([0, 2])}))
     claimed(engine, store)
     assert pinned(store) == {"main1": PinnedResources([1, 3]), "sub1": PinnedResources([4, 5])}
 
 
-def test_cores_and_devices_are_of_one_node(
+def test_cores_and_devices_are_on_one_numa_node(
     engine: Any, store: Store, facts: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: {cpu: cpu // 4 for cpu in cpus})
@@ -363,9 +355,7 @@ def test_cores_and_devices_are_of_one_node(
     assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([4, 5], {"tpu": ["b"]})}
 
 
-def test_a_core_is_shared_by_no_more_containers_than_the_overcommit_says(
-    engine: Any, store: Store, facts: Facts
-) -> None:
+def test_cores_are_shared_up_to_the_overcommit(engine: Any, store: Store, facts: Facts) -> None:
     facts(online_cpus=[0, 1, 2], capacity={"cpu": 6, "mem": 16 * GIB})
     store.save(held(another(), pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([0])}))
     wanted = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)

@@ -21,12 +21,12 @@ MADE = plan({"agent1": 1})
 @pytest.mark.parametrize(
     "state", [{"nonce": "nonce-1", "expires_at": 9e12}, {"nonce": "nonce-2"}], ids=["its own claim", "committed"]
 )
-def test_a_run_may_change_what_it_claimed_and_what_is_committed(store: Store, state: dict[str, Any]) -> None:
+def test_run_may_change_its_claims_and_committed_sessions(store: Store, state: dict[str, Any]) -> None:
     store.save(held(MADE, **state))
     assert require_claim(store, SESSION_ID, "nonce-1") == held(MADE, **state)
 
 
-def test_a_claim_goes_on_from_now(store: Store) -> None:
+def test_claim_is_renewed_from_now(store: Store) -> None:
     store.save(held(MADE, expires_at=time.time() - 5))
     before = time.time()
     assert renew_claim(store, SESSION_ID, "nonce-1", 60) == store.session(SESSION_ID)
@@ -36,14 +36,14 @@ def test_a_claim_goes_on_from_now(store: Store) -> None:
 
 
 @pytest.mark.parametrize("state", [{"expires_at": 9e12}, {}], ids=["a long claim", "committed"])
-def test_what_lasts_longer_stays_as_it_is(store: Store, state: dict[str, Any]) -> None:
+def test_renewal_never_shortens_a_claim(store: Store, state: dict[str, Any]) -> None:
     store.save(held(MADE, **state))
     assert renew_claim(store, SESSION_ID, "nonce-1", 60) == held(MADE, **state)
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["taken over", "stale_sessions"])
-def test_a_claim_that_is_no_longer_ours_is_not_renewed(store: Store, there: bool) -> None:
+def test_lost_claim_is_not_renewed(store: Store, there: bool) -> None:
     if there:
         store.save(held(MADE, nonce="nonce-2", expires_at=9e12))
     before = store.session(SESSION_ID)

@@ -67,7 +67,7 @@ def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
     return {"from": source, "to": target, **well, **to_itself, **changes}
 
 
-def test_each_container_here_meets_each_of_the_session_and_logs_in_to_itself(world: World) -> None:
+def test_each_local_container_is_checked_towards_all_containers(world: World) -> None:
     assert pairs_of(ENGINE, held(MADE), {"main1": 101, "sub1": 102}, 3) == [
         pair(source, target) for source in ("main1", "sub1") for target in ("main1", "sub1", "sub2")
     ]
@@ -77,7 +77,7 @@ def test_each_container_here_meets_each_of_the_session_and_logs_in_to_itself(wor
     assert world.asked == {"backendai-train-llm-main1": everybody, "backendai-train-llm-sub1": everybody}
 
 
-def test_who_does_not_greet_is_not_logged_in_to_and_who_is_silent_has_no_latency(world: World) -> None:
+def test_no_login_without_tcp_and_no_latency_without_an_answer(world: World) -> None:
     world.met = [Reachability("main1", "sub1", False, True), Reachability("main1", "sub2", False, False)]
     here = [one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if one["to"] != "main1"]
     assert here == [
@@ -88,7 +88,7 @@ def test_who_does_not_greet_is_not_logged_in_to_and_who_is_silent_has_no_latency
     assert world.timed == [("main1", "sub1")]
 
 
-def test_a_login_that_fails_is_told_with_what_it_said(world: World) -> None:
+def test_failed_login_is_reported_with_its_output(world: World) -> None:
     world.said = LoginReport(ADDRESSES, {"sub2": "Permission denied"})
     (failed,) = (one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if not one["ssh"])
     assert failed == pair("main1", "sub2", ssh=False, ssh_error="Permission denied")
@@ -105,28 +105,26 @@ def test_a_login_that_fails_is_told_with_what_it_said(world: World) -> None:
     ],
     ids=["unknown", "another first", "the right one first", "IPv6 does not count", "IPv6 alone"],
 )
-def test_a_name_leads_where_its_first_address_does(world: World, addresses: list[str], leads: bool) -> None:
+def test_name_resolves_to_its_first_address(world: World, addresses: list[str], leads: bool) -> None:
     listed = [str(MADE.kernels[2].address) if one == "ADDRESS" else one for one in addresses]
     world.said = LoginReport({**ADDRESSES, "sub2": listed}, {})
     named = {one["to"]: one["name"] for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3)}
     assert named == {"main1": True, "sub1": True, "sub2": leads}
 
 
-def test_a_session_of_one_knows_its_name_and_logs_in_to_itself(world: World) -> None:
+def test_single_container_session_checks_name_and_login_to_itself(world: World) -> None:
     world.said = LoginReport({"main1": ["127.0.0.1"]}, {})
     assert pairs_of(ENGINE, held(plan({"agent1": 1})), {"main1": 101}, 3) == [pair("main1", "main1")]
     assert world.probed == []
 
 
-def test_nothing_is_said_of_containers_that_do_not_run(world: World) -> None:
+def test_stopped_containers_are_not_checked(world: World) -> None:
     world.met = []
     assert pairs_of(ENGINE, held(MADE), {}, 3) == []
     assert world.asked == {}
 
 
-def test_a_container_that_cannot_be_asked_knows_no_name_and_logs_in_nowhere(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exec_error_fails_names_and_logins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_asked: Any) -> LoginReport:
         raise APIError("409", explanation="container\nis paused")
 

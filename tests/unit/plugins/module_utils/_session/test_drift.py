@@ -44,7 +44,7 @@ def test_a_healthy_slice_has_no_drift(engine: Any, store: Store, slice_here: Loc
     assert drift_of(engine, store, slice_here) == []
 
 
-def test_containers_that_do_not_run_or_are_gone_are_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
+def test_stopped_and_missing_containers_are_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     engine.made[0]["State"] = "exited"
     del engine.made[1]
     assert drift_of(engine, store, slice_here) == [
@@ -53,7 +53,7 @@ def test_containers_that_do_not_run_or_are_gone_are_named(engine: Any, store: St
     ]
 
 
-def test_a_container_that_lost_an_interface_is_named(
+def test_container_with_a_lost_interface_is_named(
     engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
 ) -> None:
     kernel.unplugged = {"sub1": "cluster0"}
@@ -62,7 +62,7 @@ def test_a_container_that_lost_an_interface_is_named(
     ]
 
 
-def test_ports_that_differ_are_named(
+def test_changed_interfaces_are_named(
     engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detached = Change("port of sub1 on bai-5f0c6a523c", "detached", "attached")
@@ -70,9 +70,7 @@ def test_ports_that_differ_are_named(
     assert drift_of(engine, store, slice_here) == [detached]
 
 
-def test_a_link_that_is_gone_is_named_as_a_repair_would(
-    engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
-) -> None:
+def test_missing_link_is_named(engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel) -> None:
     kernel.links.clear()
     assert drift_of(engine, store, slice_here) == [
         step.change for step in plan_links(MADE, "agent1", iproute.LinkState())
@@ -80,7 +78,7 @@ def test_a_link_that_is_gone_is_named_as_a_repair_would(
     assert kernel.links == set()
 
 
-def test_rules_that_are_gone_are_named_and_stay_so(
+def test_missing_rules_are_named_and_not_repaired(
     engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
 ) -> None:
     kernel.table = ""
@@ -88,9 +86,7 @@ def test_rules_that_are_gone_are_named_and_stay_so(
     assert kernel.table == ""
 
 
-def test_files_that_hold_something_else_or_are_gone_are_named(
-    engine: Any, store: Store, slice_here: LocalSession
-) -> None:
+def test_changed_and_missing_files_are_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     folder = store.kernel_folder(SESSION_ID, "main1")
     folder.mkdir()
     hosts, environment = folder / "hosts", folder / "environment"
@@ -106,7 +102,7 @@ def test_files_that_hold_something_else_or_are_gone_are_named(
     ]
 
 
-def test_a_network_that_is_gone_is_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
+def test_missing_network_is_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     engine.joined.clear()
     (change,) = drift_of(engine, store, slice_here)
     assert (change.subject, change.before) == ("network backendai-train-llm", None)
@@ -120,7 +116,7 @@ def test_a_session_that_is_not_committed_is_named(engine: Any, store: Store, sli
     assert drift_of(engine, store, half) == [Change("session train-llm", "not committed", "committed")]
 
 
-def test_what_cannot_be_read_is_named_and_hides_nothing(
+def test_unreadable_state_is_named_and_hides_nothing(
     engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_bridge: object, _look: object) -> list[LinkOperation]:
@@ -134,7 +130,7 @@ def test_what_cannot_be_read_is_named_and_hides_nothing(
     ]
 
 
-def test_a_session_of_one_has_no_network_to_differ(engine: Any, store: Store) -> None:
+def test_single_container_session_has_no_network_drift(engine: Any, store: Store) -> None:
     alone = held(plan({"agent1": 1}))
     store.save(alone)
     sync_ruleset(store, dry=False)

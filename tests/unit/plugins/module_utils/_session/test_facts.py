@@ -81,9 +81,7 @@ def test_an_empty_agent(engine: Any, store: Store) -> None:
     assert (facts["addresses"], facts["udp_ports"]) == (["192.0.2.1"], {"53": "another program"})
 
 
-def test_an_encrypted_underlay_that_is_not_there_is_a_warning_and_never_the_plain_one(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_encrypted_underlay_is_a_warning(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveying.network, "own_addresses", lambda underlay: [underlay.interface])
     monkeypatch.setattr(device, "read_device", lambda: None)
     facts = read(engine, store, underlay_encryption="wireguard")
@@ -94,7 +92,7 @@ def test_an_encrypted_underlay_that_is_not_there_is_a_warning_and_never_the_plai
     assert (facts["tcp_ports"], facts["allow_host_network"]) == ([22, 30000], False)
 
 
-def test_ports_that_sessions_claimed_on_the_agents_own_network_count_as_in_use(engine: Any, store: Store) -> None:
+def test_ports_of_host_network_sessions_are_in_use(engine: Any, store: Store) -> None:
     shared = plan({"agent1": 2, "agent2": 1}, network_driver="host")
     store.save(held(shared))
     facts = read(engine, store, allow_host_network=True)
@@ -102,7 +100,7 @@ def test_ports_that_sessions_claimed_on_the_agents_own_network_count_as_in_use(e
     assert (facts["allow_host_network"], facts["networks"], facts["vnis"]) == (True, ["192.0.2.0/24"], [7])
 
 
-def test_ports_that_sessions_publish_count_as_in_use_where_their_main1_is(engine: Any, store: Store) -> None:
+def test_published_ports_are_in_use_on_the_agent_of_main1(engine: Any, store: Store) -> None:
     ways = tuple(PublishedPort("app", "tcp", 80, "192.0.2.1", port) for port in (30009, 30000))
     here = dataclasses.replace(MADE, published=ways)
     away = dataclasses.replace(plan({"agent2": 1, "agent1": 1}), id=OTHER_ID, published=(ways[0],))
@@ -125,14 +123,14 @@ def test_ports_that_sessions_publish_count_as_in_use_where_their_main1_is(engine
     ],
     ids=["a manager knows its port", "a manager with the usual port", "a worker"],
 )
-def test_a_swarm_takes_the_port_of_its_overlays(
+def test_port_of_swarm_overlays_is_in_use(
     engine: Any, store: Store, swarm: dict[str, Any], ports: dict[str, str]
 ) -> None:
     engine.swarm = swarm
     assert read(engine, store)["udp_ports"] == ports
 
 
-def test_a_nodes_place_in_its_swarm_is_what_planning_reads(engine: Any, store: Store) -> None:
+def test_swarm_membership_is_part_of_the_facts(engine: Any, store: Store) -> None:
     engine.swarm, engine.nodes_there = NODE, [{"ID": "n", "Status": {"State": "ready"}}]
     facts = AgentFacts.from_dict("agent1", json.loads(json.dumps(read(engine, store))))
     assert facts.swarm == Swarm("n", ("n",), 4789)
@@ -140,7 +138,7 @@ def test_a_nodes_place_in_its_swarm_is_what_planning_reads(engine: Any, store: S
     assert read(engine, store)["swarm"] is None
 
 
-def test_the_facts_are_what_planning_reads(engine: Any, store: Store) -> None:
+def test_facts_round_trip_through_plain_data(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     facts = AgentFacts.from_dict("agent1", json.loads(json.dumps(read(engine, store))))
     assert facts.free == {"cpu": 0, "mem": 16 * GIB - (512 << 20) - 2 * GIB}
@@ -158,7 +156,7 @@ def test_the_facts_are_what_planning_reads(engine: Any, store: Store) -> None:
     ],
     ids=["default", "nothing reserved", "reserved", "all reserved", "overcommit"],
 )
-def test_capacity_is_what_the_host_has_less_what_is_reserved(
+def test_capacity_excludes_reserved_slots(
     engine: Any, store: Store, settings: dict[str, Any], capacity: dict[str, int]
 ) -> None:
     assert read(engine, store, **settings)["capacity"] == capacity
@@ -170,9 +168,7 @@ def has(monkeypatch: pytest.MonkeyPatch, *devices: Device, warnings: tuple[str, 
     monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: found)
 
 
-def test_devices_are_counted_by_slot_less_what_is_reserved(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_capacity_excludes_reserved_devices(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, Device("cuda.device", "GPU-a"), Device("cuda.device", "GPU-b", 1), Device("tpu", "/dev/accel0"))
     facts = read(engine, store, reserved={"cuda.device": 1})
     assert facts["capacity"] == {"cpu": 4, "mem": 16 * GIB, "cuda.device": 1, "tpu": 1}
@@ -183,7 +179,7 @@ def test_devices_are_counted_by_slot_less_what_is_reserved(
     ]
 
 
-def test_declared_devices_are_those_of_the_settings(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_declared_devices_come_from_the_settings(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         surveying,
         "find_accelerators",
@@ -193,7 +189,7 @@ def test_declared_devices_are_those_of_the_settings(engine: Any, store: Store, m
     assert [one["slot"] for one in read(engine, store, slots=slots)["devices"]] == ["tpu"]
 
 
-def test_gpus_are_looked_for_where_the_engine_looks_for_what_cdi_names(
+def test_gpus_are_read_from_the_cdi_folders_of_the_engine(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.cdi_folders = ["/etc/cdi"]
@@ -202,7 +198,7 @@ def test_gpus_are_looked_for_where_the_engine_looks_for_what_cdi_names(
 
 
 @pytest.mark.parametrize("nodes", [[], ["/dev/infiniband/uverbs0"]], ids=["none", "one"])
-def test_an_agent_with_nodes_of_infiniband_has_it(
+def test_infiniband_nodes_enable_infiniband(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, nodes: list[str]
 ) -> None:
     monkeypatch.setattr(surveying, "infiniband_nodes", lambda: nodes)
@@ -210,12 +206,12 @@ def test_an_agent_with_nodes_of_infiniband_has_it(
     assert (facts["infiniband"], AgentFacts.from_dict("agent1", facts).infiniband) == (bool(nodes), bool(nodes))
 
 
-def test_what_a_driver_does_not_tell_is_warned_of(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accelerator_warnings_are_returned(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, warnings=("nvidia-smi fails",))
     assert read(engine, store)["warnings"] == ["nvidia-smi fails"]
 
 
-def test_devices_of_living_sessions_and_of_containers_without_a_session_are_not_free(
+def test_devices_of_active_sessions_and_orphans_are_not_free(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("mine", "claimed", "given-up", "orphaned", "stale_sessions", "free")
@@ -243,7 +239,7 @@ def test_devices_of_living_sessions_and_of_containers_without_a_session_are_not_
         ({"reserved": {"cpu": -1}}, "agent_reserved.cpu: -1 must be a whole number, zero or more"),
     ],
 )
-def test_a_setting_that_is_no_amount_is_refused_by_its_name(
+def test_invalid_amount_in_a_setting_is_named(
     engine: Any, store: Store, settings: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
@@ -255,7 +251,7 @@ def test_a_setting_that_is_no_amount_is_refused_by_its_name(
     [(None, {"cpu": 4, "mem": 2 * GIB}, 2), (9e12, {"cpu": 4, "mem": 2 * GIB}, 2), (1.0, {}, 0)],
     ids=["committed", "being created", "given up"],
 )
-def test_what_sessions_take_counts_until_they_are_given_up(
+def test_slots_count_as_allocated_until_a_claim_expires(
     engine: Any, store: Store, expires_at: float | None, taken: dict[str, int], containers: int
 ) -> None:
     store.save(held(MADE, expires_at=expires_at))
@@ -266,20 +262,20 @@ def test_what_sessions_take_counts_until_they_are_given_up(
     assert facts["sessions"][0]["expired"] is (not containers)
 
 
-def test_what_is_about_to_be_removed_counts_as_gone(engine: Any, store: Store) -> None:
+def test_excluded_sessions_are_not_counted(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     facts = read(engine, store, FactsQuery(excluded=[SESSION_ID]))
     assert (facts["allocated"], facts["containers"], facts["networks"], facts["vnis"]) == ({}, 0, ["192.0.2.0/24"], [7])
 
 
-def test_sessions_live_until_their_time_is_over_or_they_are_to_go() -> None:
+def test_expired_and_excluded_sessions_are_not_active() -> None:
     other = dataclasses.replace(MADE, id=OTHER_ID)
     mine, theirs, given_up = held(MADE), held(other, expires_at=9e12), held(other, expires_at=1.0)
     assert active_sessions([mine, theirs, given_up], time.time()) == [mine, theirs]
     assert active_sessions([mine, theirs, given_up], time.time(), [SESSION_ID]) == [theirs]
 
 
-def test_a_container_whose_folder_was_lost_counts_too(engine: Any, store: Store) -> None:
+def test_orphaned_containers_are_counted(engine: Any, store: Store) -> None:
     engine.made = [container("main1"), container("sub1", "exited", **{labels.SLOTS: '{"cpu": 1}'})]
     facts = read(engine, store)
     assert (facts["allocated"], facts["containers"]) == ({"cpu": 3, "mem": GIB}, 2)
@@ -291,7 +287,7 @@ def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) ->
     assert read(engine, store)["containers"] == 2
 
 
-def test_a_session_is_told_with_its_containers(engine: Any, store: Store) -> None:
+def test_sessions_include_their_containers(engine: Any, store: Store) -> None:
     store.save(held(MADE, request={"name": "train-llm"}))
     ended = {"ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00.25Z"}
     others = container("x", **{labels.SESSION_ID: "other"})
@@ -319,7 +315,7 @@ def test_a_session_is_told_with_its_containers(engine: Any, store: Store) -> Non
     ]
 
 
-def test_asked_images_and_folders_are_looked_for(engine: Any, store: Store, tmp_path: Path) -> None:
+def test_queried_images_and_folders_are_checked(engine: Any, store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     paths = [str(tmp_path), str(tmp_path / "file"), str(tmp_path / "absent")]
     facts = read(engine, store, FactsQuery([IMAGE, "absent:1"], paths))
@@ -332,7 +328,7 @@ def test_an_agent_without_a_kit_has_no_facts(engine: Any, tmp_path: Path) -> Non
         read(engine, Store(str(tmp_path / "absent")))
 
 
-def test_the_load_of_a_core_is_how_many_containers_are_pinned_to_it() -> None:
+def test_core_load_is_the_number_of_pinned_containers() -> None:
     both = {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([1])}
     assert cpu_load([held(MADE, pinned=both), held(MADE, pinned={"sub2": PinnedResources([1, 3])})]) == {
         0: 1,

@@ -53,7 +53,7 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
     return sorted(claim(client, store, settings, ClaimRequest(MADE, {}, "agent1", "nonce-1", 600), dry=False).keys)
 
 
-def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, store: Store, kernel: Kernel) -> None:
+def test_slice_has_files_rules_and_containers_but_no_links(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, expires_at=9e12))
     made = [subject.rpartition("/")[2] for subject in apply(engine, store)]
     of_each = ["hosts", "environment", "derived", "config", "known_hosts", "authorized_keys", "ports"]
@@ -70,7 +70,7 @@ def test_a_slice_is_files_rules_and_containers_without_any_link(engine: Engine, 
     assert kernel.plugged == []
 
 
-def test_containers_are_on_the_agents_network_alone_under_their_own_names(engine: Engine, store: Store) -> None:
+def test_containers_use_only_the_host_network_with_their_hostnames(engine: Engine, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     assert sorted(one["hostname"] for one in engine.asked) == ["main1", "sub1"]
@@ -81,7 +81,7 @@ def test_containers_are_on_the_agents_network_alone_under_their_own_names(engine
     assert [call for call in engine.calls if call.startswith("connect")] == []
 
 
-def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine: Engine, store: Store) -> None:
+def test_no_ports_are_published_on_the_host_network(engine: Engine, store: Store) -> None:
     ways = (PublishedPort("ssh", "tcp", FIRST, "192.0.2.1", FIRST),)
     made = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
     store.save(held(made, expires_at=9e12))
@@ -90,14 +90,14 @@ def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine:
     assert [(one["ports"], one["host_config"]["port_bindings"]) for one in engine.asked] == [([], {})] * 2
 
 
-def test_the_firewall_lets_the_other_agents_in(engine: Engine, store: Store, kernel: Kernel) -> None:
+def test_firewall_accepts_the_other_agents(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     assert f"elements = {{ {', '.join(map(str, sorted((FIRST, SECOND))))} }}" in kernel.table
     assert f"192.0.2.2 . {FIRST}" in kernel.table
 
 
-def test_ports_that_nobody_has_taken_are_claimed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_ports_are_claimed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert claimed(store, monkeypatch, allow_host_network=True, tcp_ports=[22, 8080]) == ["main1", "sub1"]
 
 
@@ -112,7 +112,7 @@ def test_ports_that_nobody_has_taken_are_claimed(store: Store, monkeypatch: pyte
     ],
     ids=["port", "permission"],
 )
-def test_what_changed_since_the_facts_were_read_is_refused(
+def test_plan_that_no_longer_fits_is_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ClaimRefusedError) as refused:

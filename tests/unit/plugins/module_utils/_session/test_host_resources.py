@@ -10,7 +10,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities, read_host
 
 
-def test_an_agent_is_asked_for_its_limits_its_gpus_and_its_nodes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_capabilities_have_limits_gpus_and_infiniband_nodes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.cdi_folders = ["/etc/cdi"]
     monkeypatch.setattr(host_resources, "read_limits", lambda: {"nofile": 20000})
     monkeypatch.setattr(host_resources, "named_gpus", frozenset)

@@ -25,7 +25,7 @@ def add(engine: Any, hostname: str, *, state: str = "running", **more: Any) -> N
     engine.made.append({"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state, **more})
 
 
-def test_each_container_says_what_it_printed_and_main1_what_its_apps_wrote(engine: Any) -> None:
+def test_logs_of_containers_and_of_apps_in_main1_are_read(engine: Any) -> None:
     add(engine, "main1", Log=[(TIME, b"one\n"), (TIME, b"two\n")], Files=FILES)
     ended = {"ExitCode": 3, "FinishedAt": "2026-03-01T03:00:00.5Z"}
     add(engine, "sub1", state="exited", Log=[(TIME, b"out of memory\n")], Files=FILES, **ended)
@@ -41,20 +41,20 @@ def test_each_container_says_what_it_printed_and_main1_what_its_apps_wrote(engin
     }
 
 
-def test_the_logs_of_one_container_are_read_where_it_is_named(engine: Any) -> None:
+def test_only_the_logs_of_a_named_container_are_read(engine: Any) -> None:
     add(engine, "main1", Log=APIError("never asked"))
     add(engine, "sub1")
     assert logs_of(engine, held(MADE), "sub1", 9)["logs"] == {"sub1": {"log": [], "apps": {}, "error": None}}
     assert logs_of(engine, held(MADE), "sub2", 9)["logs"] == {}
 
 
-def test_containers_that_are_gone_have_no_logs(engine: Any) -> None:
+def test_missing_containers_have_no_logs(engine: Any) -> None:
     add(engine, "sub1")
     assert list(logs_of(engine, held(MADE), "", 9)["logs"]) == ["sub1"]
 
 
 @pytest.mark.parametrize("driver", [False, True], ids=["app", "app and driver"])
-def test_what_cannot_be_read_is_told_and_the_rest_is_read(engine: Any, driver: bool) -> None:
+def test_unreadable_log_is_an_error_and_the_rest_is_read(engine: Any, driver: bool) -> None:
     refusal = APIError("501", None, "configured logging driver does not support reading")
     broken = {**FILES, "/var/log/backendai/tensorboard.log": APIError("500", None, "no space left")}
     add(engine, "main1", Log=refusal if driver else [(TIME, b"one\n")], Files=broken)

@@ -57,7 +57,7 @@ def marked(tmp_path: Path) -> list[str]:
     return sorted(path.parent.name for path in tmp_path.rglob(f"*{MARK}"))
 
 
-def test_a_mark_is_left_by_main1_where_it_may_write_and_removed_again(
+def test_marker_is_created_in_writable_mounts_and_removed(
     engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
 ) -> None:
     assert create_marker(engine, made, MARK) == [str(tmp_path / "data"), str(tmp_path / "more data")]
@@ -68,19 +68,19 @@ def test_a_mark_is_left_by_main1_where_it_may_write_and_removed_again(
     assert commands == ["backendai-train-llm-main1"] * 2
 
 
-def test_a_mark_replaces_nothing_and_one_refusal_hides_no_other(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+def test_marker_replaces_no_file_and_failures_are_independent(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
     mine = tmp_path / "data" / f".backendai-verify-{MARK}"
     mine.write_text("mine")
     assert create_marker(engine, made, MARK) == [str(tmp_path / "more data")]
     assert mine.read_text() == "mine"
 
 
-def test_a_mark_that_cannot_be_removed_is_named(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+def test_marker_that_cannot_be_removed_is_named(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
     (tmp_path / "data" / f".backendai-verify-{MARK}").mkdir()
     assert remove_marker(engine, made, MARK) == [str(tmp_path / "data")]
 
 
-def test_each_running_container_tells_what_it_sees_of_each_mount(
+def test_each_running_container_reports_each_mount(
     engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
 ) -> None:
     runs(engine, main1="running", sub1="exited")
@@ -94,9 +94,7 @@ def test_each_running_container_tells_what_it_sees_of_each_mount(
     assert data["folder"] == f"{there.st_dev}:{there.st_ino}"
 
 
-def test_the_names_in_a_folder_are_compared_and_marks_are_not_among_them(
-    engine: Any, made: SessionPlan, tmp_path: Path
-) -> None:
+def test_names_in_a_folder_are_compared_without_markers(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
     runs(engine, main1="running")
     target = str(tmp_path / "data")
     empty = find_markers(engine, made, MARK)["main1"][target]["names"]
@@ -106,7 +104,7 @@ def test_the_names_in_a_folder_are_compared_and_marks_are_not_among_them(
     assert find_markers(engine, made, MARK)["main1"][target]["names"] not in (empty, "-")
 
 
-def test_a_folder_that_is_not_there_cannot_be_read(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+def test_missing_folder_is_unreadable(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
     runs(engine, main1="running")
     (tmp_path / "data").rmdir()
     assert find_markers(engine, made, MARK)["main1"][str(tmp_path / "data")] == {
@@ -116,7 +114,7 @@ def test_a_folder_that_is_not_there_cannot_be_read(engine: Any, made: SessionPla
     }
 
 
-def test_a_container_that_prints_nothing_has_seen_nothing(
+def test_container_without_output_reports_nothing(
     engine: Any, made: SessionPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs(engine, main1="running")

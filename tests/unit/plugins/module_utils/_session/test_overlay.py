@@ -47,14 +47,14 @@ def make(engine: Any, store: Store, nonce: str = "nonce-1", *, dry: bool = False
     return make_overlay(engine, store, MADE, nonce, dry=dry)
 
 
-def test_a_manager_makes_the_overlay_once(engine: Engine, store: Store) -> None:
+def test_manager_creates_the_overlay_once(engine: Engine, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     assert make(engine, store) == MISSING
     assert make(engine, store) == []
     assert engine.calls == [f"create network {NAME}"]
 
 
-def test_only_the_manager_misses_the_overlay(engine: Any, store: Store) -> None:
+def test_only_the_manager_reports_overlay_drift(engine: Any, store: Store) -> None:
     drifts = [overlay_drift(engine, held(MADE, agent)) for agent in ("agent1", "agent2")]
     assert drifts == [MISSING, []]
     assert overlay_drift(engine, held(plan())) == []
@@ -63,13 +63,13 @@ def test_only_the_manager_misses_the_overlay(engine: Any, store: Store) -> None:
     assert overlay_drift(engine, held(MADE)) == []
 
 
-def test_check_mode_says_what_would_be_made(engine: Engine, store: Store) -> None:
+def test_check_mode_returns_the_change(engine: Engine, store: Store) -> None:
     assert make(engine, store, dry=True) == MISSING
     assert engine.calls == []
 
 
 @pytest.mark.parametrize("claimed", [True, False], ids=["by another run", "not at all"])
-def test_without_a_claim_nothing_is_made(engine: Engine, store: Store, claimed: bool) -> None:
+def test_without_a_claim_nothing_is_created(engine: Engine, store: Store, claimed: bool) -> None:
     if claimed:
         store.save(held(MADE, expires_at=9e12))
     with pytest.raises(ClaimLostError):
@@ -77,7 +77,7 @@ def test_without_a_claim_nothing_is_made(engine: Engine, store: Store, claimed: 
     assert engine.calls == []
 
 
-def test_an_overlay_that_was_made_differently_is_made_anew(engine: Engine, store: Store) -> None:
+def test_changed_overlay_is_recreated(engine: Engine, store: Store) -> None:
     store.save(held(MADE))
     make(engine, store)
     engine.joined[0]["Labels"]["ai.backend.digest"] = "another"
@@ -85,7 +85,7 @@ def test_an_overlay_that_was_made_differently_is_made_anew(engine: Engine, store
     assert engine.calls[1:] == [f"remove network id-{NAME}-0123456789", f"create network {NAME}"]
 
 
-def test_a_session_without_an_overlay_asks_for_none(engine: Any, store: Store) -> None:
+def test_session_without_an_overlay_creates_none(engine: Any, store: Store) -> None:
     other = plan()
     store.save(held(other))
     assert make_overlay(engine, store, other, "nonce-1", dry=False) == []
@@ -103,7 +103,7 @@ def applied(engine: Any, store: Store, agent: str) -> list[str]:
     return [change.subject for change in changes if not change.subject.startswith("file ")]
 
 
-def test_an_agents_slice_attaches_containers_and_makes_no_network(engine: Engine, store: Store, kernel: Kernel) -> None:
+def test_slice_attaches_containers_and_creates_no_network(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, "agent2"))
     assert applied(engine, store, "agent2") == ["firewall table inet backendai", f"container {NAME}-main1"]
     (asked,) = engine.asked
@@ -115,13 +115,13 @@ def test_an_agents_slice_attaches_containers_and_makes_no_network(engine: Engine
     assert applied(engine, store, "agent2") == []
 
 
-def test_a_manager_without_a_container_has_a_slice_of_nothing(engine: Engine, store: Store) -> None:
+def test_manager_without_containers_has_an_empty_slice(engine: Engine, store: Store) -> None:
     store.save(held(MADE, "agent1"))
     assert applied(engine, store, "agent1") == ["firewall table inet backendai"]
     assert engine.made == []
 
 
-def test_the_overlay_goes_with_the_managers_slice(engine: Any, store: Store) -> None:
+def test_overlay_is_removed_with_the_slice_of_the_manager(engine: Any, store: Store) -> None:
     store.save(held(MADE, "agent1"))
     make(engine, store)
     ended = Change("session train-llm", "held", None)
@@ -131,7 +131,7 @@ def test_the_overlay_goes_with_the_managers_slice(engine: Any, store: Store) -> 
     assert (engine.joined, store.sessions()) == ([], [])
 
 
-def test_a_slice_whose_overlay_is_in_use_elsewhere_stays_noted(
+def test_slice_stays_stored_while_its_overlay_is_in_use(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def remove_overlays(_client: Any, _session_id: str) -> None:

@@ -31,32 +31,32 @@ def cpus_of(pinned: Sequence[PinnedResources]) -> list[list[int]]:
     return [one.cpus for one in pinned]
 
 
-def test_cores_are_of_the_devices_node() -> None:
+def test_cores_are_on_the_node_of_the_devices() -> None:
     pinned = pin_containers(TWO_NODES, {}, 1, gpus(1, 0), [{"cpu": 2, GPU: 1}, {"cpu": 2, GPU: 1}])
     assert pinned == [PinnedResources([0, 1], {GPU: ["g1"]}), PinnedResources([4, 5], {GPU: ["g0"]})]
 
 
-def test_devices_of_one_container_are_of_one_node() -> None:
+def test_devices_of_one_container_are_on_one_node() -> None:
     assert pin_containers(TWO_NODES, {}, 1, gpus(0, 1, 0, 1, 1), [{"cpu": 1, GPU: 3}]) == [
         PinnedResources([4], {GPU: ["g1", "g3", "g4"]})
     ]
 
 
-def test_devices_of_different_slots_are_of_one_node_too() -> None:
+def test_devices_of_different_slots_are_on_one_node_too() -> None:
     free = [*gpus(0, 1), Device(FPGA, "f0", 1)]
     assert pin_containers(TWO_NODES, {}, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [
         PinnedResources([4], {GPU: ["g1"], FPGA: ["f0"]})
     ]
 
 
-def test_devices_come_from_where_the_cores_are_too() -> None:
+def test_devices_are_on_a_node_with_enough_cores() -> None:
     load = dict.fromkeys((0, 1, 2), 1)
     assert pin_containers(TWO_NODES, load, 1, gpus(0, 1), [{"cpu": 2, GPU: 1}]) == [
         PinnedResources([4, 5], {GPU: ["g1"]})
     ]
 
 
-def test_of_nodes_that_do_the_one_with_fewest_devices_gives_them() -> None:
+def test_node_with_the_fewest_devices_that_fit_is_used() -> None:
     assert pin_containers(TWO_NODES, {}, 1, gpus(0, 0, 1), [{"cpu": 1, GPU: 1}]) == [
         PinnedResources([4], {GPU: ["g2"]})
     ]
@@ -69,14 +69,14 @@ def test_devices_stay_together_although_their_node_has_no_cores_left() -> None:
     ]
 
 
-def test_devices_span_nodes_where_no_node_has_them_all() -> None:
+def test_devices_span_nodes_if_no_node_has_enough() -> None:
     nodes = {**TWO_NODES, 8: 2}
     assert pin_containers(nodes, {}, 1, gpus(0, 1, 1, 2), [{"cpu": 1, GPU: 3}]) == [
         PinnedResources([0], {GPU: ["g1", "g2", "g0"]})
     ]
 
 
-def test_a_device_of_unknown_node_goes_with_any_node() -> None:
+def test_device_of_unknown_node_matches_any_node() -> None:
     free = [*gpus(0, 1), Device(FPGA, "f0")]
     load = dict.fromkeys((0, 1, 2, 3), 1)
     assert pin_containers(TWO_NODES, load, 1, free, [{"cpu": 1, GPU: 1, FPGA: 1}]) == [
@@ -84,28 +84,28 @@ def test_a_device_of_unknown_node_goes_with_any_node() -> None:
     ]
 
 
-def test_without_known_nodes_the_least_loaded_cores_are_taken() -> None:
+def test_without_known_nodes_the_least_loaded_cores_are_used() -> None:
     one_node = dict.fromkeys(range(4), 0)
     pinned = pin_containers(one_node, {0: 1, 2: 1}, 8, gpus(None, None), [{"cpu": 2, GPU: 1}, {"cpu": 3, GPU: 1}])
     assert pinned == [PinnedResources([1, 3], {GPU: ["g0"]}), PinnedResources([0, 1, 2], {GPU: ["g1"]})]
 
 
-def test_the_tightest_node_that_has_enough_open_cores_gives_them() -> None:
+def test_node_with_the_fewest_available_cores_that_fit_is_used() -> None:
     assert cpus_of(pin_containers(TWO_NODES, {4: 1}, 1, (), [{"cpu": 3}, {"cpu": 4}])) == [[5, 6, 7], [0, 1, 2, 3]]
 
 
-def test_of_nodes_as_tight_the_least_loaded_gives_its_cores() -> None:
+def test_equal_nodes_are_ordered_by_load() -> None:
     load = dict.fromkeys((0, 1, 2, 3), 1)
     assert cpus_of(pin_containers(TWO_NODES, load, 4, (), [{"cpu": 2}])) == [[4, 5]]
 
 
-def test_a_container_too_wide_for_any_node_spans_the_fewest() -> None:
+def test_too_wide_container_spans_the_fewest_nodes() -> None:
     nodes = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2, 5: 2, 6: 3, 7: 3, 8: 3}
     assert cpus_of(pin_containers(nodes, {}, 1, (), [{"cpu": 4}])) == [[0, 1, 2, 3]]
     assert cpus_of(pin_containers(nodes, {}, 1, (), [{"cpu": 5}])) == [[1, 2, 3, 4, 5]]
 
 
-def test_a_core_at_the_limit_is_taken_only_when_too_few_are_open() -> None:
+def test_core_at_the_limit_is_used_only_if_too_few_are_available() -> None:
     load = {0: 2, 1: 3, 2: 0, 3: 1, **dict.fromkeys((4, 5, 6, 7), 2)}
     assert cpus_of(pin_containers(TWO_NODES, load, 2, (), [{"cpu": 2}, {"cpu": 3}])) == [[2, 3], [0, 2, 3]]
 
@@ -118,7 +118,7 @@ def test_a_core_at_the_limit_is_taken_only_when_too_few_are_open() -> None:
         ({"cpu": 1, "tpu": 1}, "1 of tpu are requested beyond what is free"),
     ],
 )
-def test_what_is_not_there_is_not_given(request_: dict[str, int], sentence: str) -> None:
+def test_missing_resources_are_an_error(request_: dict[str, int], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         pin_containers(TWO_NODES, {}, 1, gpus(0), [request_])
 
@@ -135,7 +135,7 @@ def test_what_is_not_there_is_not_given(request_: dict[str, int], sentence: str)
         (["GPU-8d3f", "/dev/fuse"], ["/dev/fuse"]),
     ],
 )
-def test_ids_say_which_nodes_devices_consist_of(devices: list[str], nodes: list[str]) -> None:
+def test_device_ids_determine_the_device_nodes(devices: list[str], nodes: list[str]) -> None:
     assert device_nodes(devices) == nodes
 
 
@@ -174,7 +174,7 @@ def could_hold(
 
 
 @given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
-def test_cores_are_distinct_and_devices_are_of_one_container_each(
+def test_cores_are_distinct_and_devices_are_not_shared(
     nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
 ) -> None:
     requests = cut(asked, len(nodes), free)
@@ -192,7 +192,7 @@ def test_cores_are_distinct_and_devices_are_of_one_container_each(
 
 
 @given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
-def test_a_container_is_on_one_node_whenever_any_node_could_hold_it(
+def test_container_is_on_one_node_if_any_node_fits(
     nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
 ) -> None:
     numas = {one.id: one.numa for one in free}
@@ -216,7 +216,7 @@ def test_a_container_is_on_one_node_whenever_any_node_could_hold_it(
 
 
 @given(nodes=machines, load=loads, overcommit=st.integers(1, 3), wanted=st.integers(1, 9))
-def test_a_container_spans_as_few_nodes_as_can_be(
+def test_container_spans_as_few_nodes_as_possible(
     nodes: dict[int, int], load: dict[int, int], overcommit: int, wanted: int
 ) -> None:
     open_cores = [cpu for cpu in nodes if load.get(cpu, 0) < overcommit]
@@ -231,7 +231,7 @@ def test_a_container_spans_as_few_nodes_as_can_be(
 
 
 @given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
-def test_within_a_node_no_core_is_taken_while_a_less_loaded_one_is_left(
+def test_within_a_node_the_least_loaded_cores_are_used_first(
     nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
 ) -> None:
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
@@ -244,7 +244,7 @@ def test_within_a_node_no_core_is_taken_while_a_less_loaded_one_is_left(
 
 
 @given(nodes=machines, load=loads, overcommit=st.integers(1, 3), asked=containers)
-def test_a_core_at_the_limit_is_never_taken_while_enough_others_are_there(
+def test_core_at_the_limit_is_unused_while_others_are_available(
     nodes: dict[int, int], load: dict[int, int], overcommit: int, asked: list[dict[str, int]]
 ) -> None:
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
@@ -259,9 +259,7 @@ def test_a_core_at_the_limit_is_never_taken_while_enough_others_are_there(
 
 
 @given(nodes=machines, sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6))
-def test_without_overcommit_no_core_is_given_twice_while_free_ones_last(
-    nodes: dict[int, int], sizes: list[int]
-) -> None:
+def test_without_overcommit_cores_are_exclusive_while_any_is_free(nodes: dict[int, int], sizes: list[int]) -> None:
     last = len(nodes)
     fitting = [size for size, total in zip(sizes, itertools.accumulate(sizes), strict=True) if total <= last]
     given_away = [
@@ -271,7 +269,7 @@ def test_without_overcommit_no_core_is_given_twice_while_free_ones_last(
 
 
 @given(nodes=machines, load=loads, free=free_devices, asked=containers)
-def test_the_same_machine_gives_the_same_cores_in_whatever_order_it_is_told(
+def test_pinning_does_not_depend_on_the_order_of_its_inputs(
     nodes: dict[int, int], load: dict[int, int], free: list[Device], asked: list[dict[str, int]]
 ) -> None:
     requests = cut(asked, len(nodes), free)

@@ -82,12 +82,12 @@ def file_of(store: Store, kind: str) -> Path:
 # ---- a look
 
 
-def test_an_image_that_is_there_is_not_pulled(store: Store, acts: Acts) -> None:
+def test_present_image_is_not_pulled(store: Store, acts: Acts) -> None:
     assert seen(Engine(), store) == HERE
     assert acts == []
 
 
-def test_an_image_that_is_missing_is_pulled_in_the_background(engine: Engine, store: Store, acts: Acts) -> None:
+def test_missing_image_is_pulled_in_the_background(engine: Engine, store: Store, acts: Acts) -> None:
     assert seen(engine, store) == PullStatus(None, Progress(), started=True)
     (work,) = acts
     work()
@@ -95,9 +95,7 @@ def test_an_image_that_is_missing_is_pulled_in_the_background(engine: Engine, st
     assert seen(engine, store) == HERE
 
 
-def test_what_another_agent_has_is_pulled_with_the_password_of_its_registry(
-    engine: Engine, store: Store, acts: Acts
-) -> None:
+def test_digest_is_pulled_with_the_registry_password(engine: Engine, store: Store, acts: Acts) -> None:
     engine.registry = {"lab/python@sha256:a": {**CONTENT, "RepoDigests": ["lab/python@sha256:a"]}}
     wanted = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
     seen(engine, store, wanted=wanted)
@@ -110,7 +108,7 @@ def test_what_another_agent_has_is_pulled_with_the_password_of_its_registry(
     assert "hunter2" not in "".join(path.read_text() for path in store.folder(SESSION_ID).rglob("*.*"))
 
 
-def test_a_pull_that_is_under_way_is_not_started_again(engine: Engine, store: Store, acts: Acts) -> None:
+def test_running_pull_is_not_started_again(engine: Engine, store: Store, acts: Acts) -> None:
     seen(engine, store)
     handle = os.open(file_of(store, "lock"), os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -133,7 +131,7 @@ def test_two_images_of_a_session_are_two_pulls(engine: Engine, store: Store, act
     os.close(handle)
 
 
-def test_what_the_registry_refuses_is_told_once_and_then_tried_again(engine: Engine, store: Store, acts: Acts) -> None:
+def test_registry_error_is_raised_once_and_then_retried(engine: Engine, store: Store, acts: Acts) -> None:
     engine.registry = {IMAGE: {"error": "unauthorized"}}
     seen(engine, store)
     acts[0]()
@@ -143,7 +141,7 @@ def test_what_the_registry_refuses_is_told_once_and_then_tried_again(engine: Eng
     assert seen(engine, store).started
 
 
-def test_whatever_goes_wrong_is_told(engine: Engine, store: Store, acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_stored(engine: Engine, store: Store, acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_what: Any, **_how: Any) -> Any:
         raise ConnectionError("the engine\nwent away")
 
@@ -155,7 +153,7 @@ def test_whatever_goes_wrong_is_told(engine: Engine, store: Store, acts: Acts, m
     assert str(refused.value) == FAILED.format("the engine went away")
 
 
-def test_a_process_that_ended_without_a_word_was_killed(engine: Engine, store: Store) -> None:
+def test_process_that_ended_without_a_result_was_killed(engine: Engine, store: Store) -> None:
     seen(engine, store)
     with pytest.raises(ImagePullError) as refused:
         seen(engine, store)
@@ -163,9 +161,7 @@ def test_a_process_that_ended_without_a_word_was_killed(engine: Engine, store: S
 
 
 @pytest.mark.parametrize("failed", [None, "unauthorized"], ids=["killed", "failed"])
-def test_how_the_pull_of_an_earlier_run_ended_says_nothing_about_this_one(
-    engine: Engine, store: Store, acts: Acts, failed: str | None
-) -> None:
+def test_failure_of_an_earlier_run_is_ignored(engine: Engine, store: Store, acts: Acts, failed: str | None) -> None:
     engine.registry = {IMAGE: {"error": failed}}
     seen(engine, store)
     if failed:
@@ -173,14 +169,14 @@ def test_how_the_pull_of_an_earlier_run_ended_says_nothing_about_this_one(
     assert seen(engine, store, claim(store, nonce="nonce-2")).started
 
 
-def test_an_image_that_was_removed_after_its_pull_is_pulled_again(engine: Engine, store: Store, acts: Acts) -> None:
+def test_image_removed_after_its_pull_is_pulled_again(engine: Engine, store: Store, acts: Acts) -> None:
     seen(engine, store)
     acts[0]()
     engine.images.clear()
     assert seen(engine, store).started
 
 
-def test_what_is_noted_is_for_root_alone(engine: Engine, store: Store) -> None:
+def test_state_is_readable_by_root_alone(engine: Engine, store: Store) -> None:
     seen(engine, store)
     folder = store.folder(SESSION_ID) / "pulls"
     assert {path.name.partition(".")[2]: path.stat().st_mode & 0o777 for path in (*folder.iterdir(), folder)} == {
@@ -212,7 +208,7 @@ def noted(store: Store) -> dict[str, Any]:
     return dict(json.loads(file_of(store, "json").read_text()))
 
 
-def test_it_notes_how_far_it_is_and_how_it_ended(slow: Slow, store: Store, acts: Acts) -> None:
+def test_progress_and_result_are_stored(slow: Slow, store: Store, acts: Acts) -> None:
     seen(slow, store)
     work = at_work(acts[0])
     assert slow.told.wait(60)
@@ -226,7 +222,7 @@ def test_it_notes_how_far_it_is_and_how_it_ended(slow: Slow, store: Store, acts:
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["removed", "expired"])
-def test_it_ends_when_nobody_claims_the_session_any_more(slow: Slow, store: Store, acts: Acts, gone: bool) -> None:
+def test_pull_ends_when_the_session_is_no_longer_claimed(slow: Slow, store: Store, acts: Acts, gone: bool) -> None:
     seen(slow, store)
     work = at_work(acts[0])
     assert slow.told.wait(60)
@@ -240,7 +236,7 @@ def test_it_ends_when_nobody_claims_the_session_any_more(slow: Slow, store: Stor
     assert store.folder(SESSION_ID).exists() is not gone
 
 
-def test_it_goes_on_for_a_later_run(slow: Slow, store: Store, acts: Acts) -> None:
+def test_pull_continues_for_a_later_run(slow: Slow, store: Store, acts: Acts) -> None:
     seen(slow, store)
     work = at_work(acts[0])
     assert slow.told.wait(60)
@@ -252,7 +248,7 @@ def test_it_goes_on_for_a_later_run(slow: Slow, store: Store, acts: Acts) -> Non
     assert seen(slow, store, claim(store, nonce="nonce-2")) == HERE
 
 
-def test_a_real_process_holds_the_lock_until_it_has_ended(
+def test_real_process_holds_the_lock_until_it_ends(
     engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()

@@ -36,14 +36,12 @@ def wait(seconds: float = 0.0) -> None:
     await_ready(client, ["backendai-a-main1", "backendai-a-sub1"], time.monotonic() + seconds)
 
 
-def test_a_mark_of_this_start_is_enough(container: Path) -> None:
+def test_marker_of_this_start_is_sufficient(container: Path) -> None:
     container.write_text(f"{STARTED}\n")
     wait()
 
 
-def test_a_mark_that_comes_later_is_waited_for_without_asking_the_engine_again(
-    container: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_the_marker_calls_no_engine(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slept(_seconds: float) -> None:
         if len(naps) == 3:
             container.write_text(STARTED)
@@ -61,7 +59,7 @@ def test_a_mark_that_comes_later_is_waited_for_without_asking_the_engine_again(
     assert (len(naps), looks) == (4, ["backendai-a-main1", "backendai-a-sub1"])
 
 
-def test_one_that_ends_while_it_is_waited_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_that_ends_during_the_wait_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
 
         def slept(_seconds: float) -> None:
@@ -76,7 +74,7 @@ def test_one_that_ends_while_it_is_waited_for_is_told(monkeypatch: pytest.Monkey
             wait(seconds=60)
 
 
-def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_container_is_reported_before_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"backendai-a-main1": ME, "backendai-a-sub1": 0}
     monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
     with pytest.raises(NotReadyError, match=r"^container backendai-a-sub1 ended while it started"):
@@ -84,13 +82,15 @@ def test_one_that_ends_is_told_although_another_is_still_under_way(monkeypatch: 
 
 
 @pytest.mark.parametrize("mark", ["1", "", "\x00" * 40, STARTED * 9])
-def test_a_mark_of_an_earlier_start_does_not_count(container: Path, mark: str) -> None:
+def test_marker_of_an_earlier_start_is_ignored(container: Path, mark: str) -> None:
     container.write_text(mark)
-    with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 did not become ready .* ends with: one / two$"):
+    with pytest.raises(
+        NotReadyError, match=r"^container backendai-a-main1 did not become ready .* ends with: one / two$"
+    ):
         wait()
 
 
-def test_a_mark_that_is_no_file_is_neither_followed_nor_waited_for(container: Path, tmp_path: Path) -> None:
+def test_marker_that_is_no_regular_file_is_ignored(container: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(STARTED)
     container.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(NotReadyError, match="did not become ready"):
@@ -101,7 +101,7 @@ def test_a_mark_that_is_no_file_is_neither_followed_nor_waited_for(container: Pa
         wait()
 
 
-def test_a_container_that_is_gone_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_container_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_client: object, _name: str) -> int:
         raise NotFound("No such container")
 
@@ -110,14 +110,14 @@ def test_a_container_that_is_gone_has_ended(monkeypatch: pytest.MonkeyPatch) -> 
         wait(seconds=60)
 
 
-def test_a_container_that_ends_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_container_is_reported_with_its_log_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     with pytest.raises(NotReadyError) as told:
         wait(seconds=60)
     assert str(told.value) == "container backendai-a-main1 ended while it started; its log ends with: one / two"
 
 
-def test_a_log_that_cannot_be_read_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_log_is_part_of_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(_client: object, _name: str, _lines: int) -> list[str]:
         raise LogReadError("its log cannot be read (driver none)")
 
@@ -127,7 +127,7 @@ def test_a_log_that_cannot_be_read_hides_nothing(monkeypatch: pytest.MonkeyPatch
         wait()
 
 
-def test_a_container_that_printed_nothing_has_no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_without_output_has_no_log_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
     monkeypatch.setattr(readiness, "tail_of", lambda _client, _name, _lines: [])
     with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 ended while it started$"):

@@ -104,7 +104,7 @@ def reaped(
     ],
     ids=["main1 and sub1", "sub2", "a session without a command", "a command for all"],
 )
-def test_who_runs_the_command_is_told_it_and_nobody_else(
+def test_command_file_exists_only_where_the_command_runs(
     store: Store, here: LocalSession, files: list[tuple[str, str, int]]
 ) -> None:
     hostnames = [kernel.hostname for kernel in MADE.kernels]
@@ -148,7 +148,7 @@ def test_a_command_is_not_started_in_check_mode(store: Store) -> None:
 @pytest.mark.parametrize(
     "here", [held(MADE), held(BATCH, "agent2")], ids=["a session without a command", "an agent without main1"]
 )
-def test_nothing_is_started_where_there_is_nothing_to_start(store: Store, here: LocalSession) -> None:
+def test_nothing_is_started_without_a_command(store: Store, here: LocalSession) -> None:
     store.save(here)
     store.kernel_folder(SESSION_ID, "main1").mkdir()
     assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
@@ -170,9 +170,7 @@ def test_nothing_is_started_where_there_is_nothing_to_start(store: Store, here: 
     ],
     ids=["stale_sessions", "taken over", "not committed"],
 )
-def test_a_command_waits_for_a_session_that_has_proven_itself(
-    store: Store, state: dict[str, Any] | None, sentence: str
-) -> None:
+def test_command_is_refused_before_the_commit(store: Store, state: dict[str, Any] | None, sentence: str) -> None:
     if state:
         store.save(held(BATCH, **state))
     with pytest.raises(ClaimLostError) as refused:
@@ -180,14 +178,14 @@ def test_a_command_waits_for_a_session_that_has_proven_itself(
     assert str(refused.value) == sentence
 
 
-def test_the_end_of_main1_gives_its_exit_code(engine: Any) -> None:
+def test_end_of_main1_returns_its_exit_code(engine: Any) -> None:
     engine.run(BATCH, "main1", "sub1")
     engine.end("id-backendai-train-llm-main1", 3)
     assert wait_for_end(engine, SESSION_ID, 60) == (True, 3)
 
 
 @pytest.mark.parametrize("state", ["running", "created"])
-def test_a_wait_ends_when_its_time_is_over(engine: Any, clock: Clock, state: str) -> None:
+def test_wait_ends_after_its_timeout(engine: Any, clock: Clock, state: str) -> None:
     engine.run(BATCH, "main1", state=state)
     engine.run(BATCH, "sub1", state="exited")
     engine.run(OTHER, "main1", state="exited")
@@ -202,7 +200,7 @@ def test_a_wait_ends_with_the_command(engine: Any, clock: Clock) -> None:
     assert clock.now == 2.0
 
 
-def test_a_container_that_vanishes_has_ended_without_an_exit_code(engine: Any, clock: Clock) -> None:
+def test_missing_container_has_ended_without_an_exit_code(engine: Any, clock: Clock) -> None:
     engine.run(BATCH, "main1")
     clock.happens[1.0] = engine.made.clear
     assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
@@ -210,9 +208,7 @@ def test_a_container_that_vanishes_has_ended_without_an_exit_code(engine: Any, c
     assert clock.now == 1.0
 
 
-def test_a_container_that_vanishes_while_it_is_looked_at_has_ended(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_container_removed_during_a_read_has_ended(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.run(BATCH, "main1", state="exited")
     listed = engine.containers
 
@@ -226,7 +222,7 @@ def test_a_container_that_vanishes_while_it_is_looked_at_has_ended(
 
 
 @pytest.mark.parametrize("state", [{}, {"expires_at": 9e12}, {"expires_at": 1.0}], ids=["committed", "claimed", "over"])
-def test_what_shall_end_goes_whatever_its_state(engine: Any, store: Store, state: dict[str, Any]) -> None:
+def test_sessions_to_end_are_removed_in_any_state(engine: Any, store: Store, state: dict[str, Any]) -> None:
     store.save(held(MADE, **state))
     store.save(held(OTHER))
     engine.run(MADE, "main1", "sub1")
@@ -237,7 +233,7 @@ def test_what_shall_end_goes_whatever_its_state(engine: Any, store: Store, state
     assert reaped(engine, store, (SESSION_ID,)) == ReapResult([], {})
 
 
-def test_only_claims_whose_time_is_over_are_removed_unasked(engine: Any, store: Store) -> None:
+def test_only_expired_claims_are_removed_without_request(engine: Any, store: Store) -> None:
     store.save(held(MADE, expires_at=1.0))
     store.save(held(OTHER, expires_at=9e12))
     engine.run(MADE, "main1", "sub1")
@@ -247,7 +243,7 @@ def test_only_claims_whose_time_is_over_are_removed_unasked(engine: Any, store: 
 
 
 @pytest.mark.parametrize("state", [{}, {"nonce": "nonce-2", "expires_at": 9e12}], ids=["committed", "claimed anew"])
-def test_a_claim_that_became_good_meanwhile_stays(
+def test_claim_renewed_meanwhile_is_kept(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]
 ) -> None:
     seen = [held(MADE, expires_at=1.0)]
@@ -257,7 +253,7 @@ def test_a_claim_that_became_good_meanwhile_stays(
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
-def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: Store, kernel: Kernel) -> None:
+def test_dead_containers_are_restarted_after_their_link(engine: Any, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1")
     engine.run(MADE, "sub1", state="exited")
@@ -269,14 +265,14 @@ def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: St
     assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult([], {})
 
 
-def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
+def test_single_container_session_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
     store.save(held(plan({"agent1": 1})))
     engine.run(MADE, "main1", state="created")
     assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult([RULES, Change(MAIN1, "created", "running")], {})
     assert kernel.links == set()
 
 
-def test_main1_of_a_batch_session_is_left_as_it_ended(engine: Any, store: Store) -> None:
+def test_main1_of_a_batch_session_is_not_restarted(engine: Any, store: Store) -> None:
     store.save(held(BATCH))
     engine.run(BATCH, "main1", "sub1", state="exited")
     assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
@@ -285,7 +281,7 @@ def test_main1_of_a_batch_session_is_left_as_it_ended(engine: Any, store: Store)
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
 
 
-def test_what_cannot_be_restarted_is_told_and_the_rest_is_restarted(engine: Any, store: Store) -> None:
+def test_restart_failure_is_reported_and_the_rest_restarted(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     engine.run(MADE, "sub1", state="exited")
     assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
@@ -294,7 +290,7 @@ def test_what_cannot_be_restarted_is_told_and_the_rest_is_restarted(engine: Any,
     )
 
 
-def test_a_container_that_the_engine_refuses_to_start_is_told(engine: Any, store: Store) -> None:
+def test_engine_error_on_start_is_reported(engine: Any, store: Store) -> None:
     store.save(held(plan({"agent1": 3})))
     engine.run(MADE, "sub1", "sub2", state="exited")
     engine.refused = ["id-backendai-train-llm-sub1"]
@@ -304,7 +300,7 @@ def test_a_container_that_the_engine_refuses_to_start_is_told(engine: Any, store
     )
 
 
-def test_nothing_is_started_on_a_link_that_cannot_be_made(
+def test_no_container_starts_if_its_link_fails(
     engine: Any, store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def batch(_tool: str, _lines: list[str], _pid: int | None = None) -> None:
@@ -326,9 +322,7 @@ def test_nothing_is_started_on_a_link_that_cannot_be_made(
         ("", "session_id: '' is not the id of a session"),
     ],
 )
-def test_a_session_that_is_not_here_cannot_be_restarted_and_stops_no_other(
-    engine: Any, store: Store, wrong: str, sentence: str
-) -> None:
+def test_unknown_session_is_a_failure_of_its_own(engine: Any, store: Store, wrong: str, sentence: str) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1", state="exited")
     done = reaped(engine, store, restart=(wrong, SESSION_ID))
@@ -344,7 +338,7 @@ def test_no_id_ends_no_session(engine: Any, store: Store) -> None:
     assert len(engine.made) == 2
 
 
-def test_a_session_whose_file_is_damaged_stops_no_other(engine: Any, store: Store) -> None:
+def test_corrupt_session_stops_no_other(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     store.folder(OTHER_ID).mkdir()
     (store.folder(OTHER_ID) / "session.json").write_text("{")
@@ -355,15 +349,13 @@ def test_a_session_whose_file_is_damaged_stops_no_other(engine: Any, store: Stor
     assert done.failures[OTHER_ID].startswith(f"{store.folder(OTHER_ID)}/session.json is damaged (")
 
 
-def test_an_agent_that_is_not_provisioned_is_told(engine: Any, store: Store) -> None:
+def test_unprovisioned_agent_is_reported(engine: Any, store: Store) -> None:
     (store.folder(SESSION_ID).parent.parent / "lock").unlink()
     failure = reaped(engine, store, (SESSION_ID,)).failures[SESSION_ID]
     assert failure.endswith("run backendai.cluster.provision_agents on this host.")
 
 
-def test_what_may_not_happen_is_no_failure_of_a_session(
-    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_is_raised(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(_container: str) -> None:
         raise KeyError("State")
 
@@ -374,7 +366,7 @@ def test_what_may_not_happen_is_no_failure_of_a_session(
         reaped(engine, store, restart=(SESSION_ID,))
 
 
-def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Store, kernel: Kernel) -> None:
+def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Store, kernel: Kernel) -> None:
     ended, over = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     store.save(held(MADE))
     store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))

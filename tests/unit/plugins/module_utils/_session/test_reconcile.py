@@ -41,13 +41,13 @@ def restored(store: Store, engine: Engine | None = None, *, start: bool = False)
     return restore(store, connect, start=start)[1]
 
 
-def test_links_and_rules_come_back_without_an_engine(store: Store, kernel: Kernel) -> None:
+def test_links_and_rules_are_restored_without_an_engine(store: Store, kernel: Kernel) -> None:
     store.save(held(MADE))
     assert restored(store) == []
     assert (kernel.links, bool(kernel.table)) == ({LINK}, True)
 
 
-def test_what_changed_is_told_and_a_second_look_finds_nothing_to_do(store: Store, engine: Any) -> None:
+def test_second_restore_changes_nothing(store: Store, engine: Any) -> None:
     store.save(held(MADE))
     changes, failures = restore(store, lambda: engine, start=False)
     assert f"link {LINK}" in [change.subject for change in changes]
@@ -55,7 +55,7 @@ def test_what_changed_is_told_and_a_second_look_finds_nothing_to_do(store: Store
     assert restore(store, lambda: engine, start=False) == ([], [])
 
 
-def test_containers_come_back_after_their_links(store: Store, engine: Engine, kernel: Kernel) -> None:
+def test_containers_are_started_after_their_links(store: Store, engine: Engine, kernel: Kernel) -> None:
     store.save(held(MADE))
     stopped(engine, "main1", "sub1")
     assert restored(store, engine, start=True) == []
@@ -75,7 +75,7 @@ def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: E
     assert engine.calls == ["start id-sub1"]
 
 
-def test_a_session_that_has_not_proven_itself_is_left_to_its_run(store: Store, engine: Engine, kernel: Kernel) -> None:
+def test_uncommitted_session_is_left_to_its_run(store: Store, engine: Engine, kernel: Kernel) -> None:
     store.save(held(MADE, expires_at=9e12))
     stopped(engine, "main1")
     assert restored(store, engine, start=True) == []
@@ -83,7 +83,7 @@ def test_a_session_that_has_not_proven_itself_is_left_to_its_run(store: Store, e
     assert kernel.table
 
 
-def test_a_claim_whose_time_is_over_is_removed(store: Store, engine: Engine) -> None:
+def test_expired_claim_is_removed(store: Store, engine: Engine) -> None:
     store.save(held(MADE, expires_at=1.0))
     stopped(engine, "main1", state="created")
     assert restored(store, engine) == []
@@ -91,9 +91,7 @@ def test_a_claim_whose_time_is_over_is_removed(store: Store, engine: Engine) -> 
     assert store.sessions() == []
 
 
-def test_a_session_that_ended_meanwhile_is_no_failure(
-    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_removed_meanwhile_is_no_failure(store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "load_all", lambda: ([held(MADE)], []))
     sync_ruleset(store, dry=False)
     engine: Any = None
@@ -101,9 +99,7 @@ def test_a_session_that_ended_meanwhile_is_no_failure(
     assert kernel.links == set()
 
 
-def test_what_fails_for_one_session_stops_no_other(
-    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_of_one_session_stops_no_other(store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = dataclasses.replace(MADE, id=OTHER_ID, name="broken")
     store.save(held(broken))
     store.save(held(MADE))
@@ -120,7 +116,7 @@ def test_what_fails_for_one_session_stops_no_other(
     assert kernel.links == {"tried", LINK}
 
 
-def test_a_damaged_session_is_told_and_cut_off(store: Store, kernel: Kernel) -> None:
+def test_corrupt_session_is_reported_and_isolated(store: Store, kernel: Kernel) -> None:
     store.save(held(MADE))
     other = store.folder(OTHER_ID)
     other.mkdir()
@@ -130,7 +126,7 @@ def test_a_damaged_session_is_told_and_cut_off(store: Store, kernel: Kernel) -> 
     assert kernel.links == {LINK}
 
 
-def test_a_session_that_a_run_is_at_work_on_is_left_to_the_next_time(store: Store, kernel: Kernel) -> None:
+def test_busy_session_is_skipped(store: Store, kernel: Kernel) -> None:
     store.save(held(MADE))
     with store.session_lock(SESSION_ID):
         assert restored(store) == []
@@ -139,7 +135,7 @@ def test_a_session_that_a_run_is_at_work_on_is_left_to_the_next_time(store: Stor
     assert kernel.links == {LINK}
 
 
-def test_whoever_was_plugged_into_a_lost_bridge_is_plugged_in_again(
+def test_containers_are_reattached_to_a_recreated_bridge(
     store: Store, engine: Engine, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(held(MADE))
@@ -151,7 +147,7 @@ def test_whoever_was_plugged_into_a_lost_bridge_is_plugged_in_again(
     assert {port.interface for port in kernel.plugged} == {"eth0", "cluster0"}
 
 
-def test_what_lives_comes_before_what_is_over(store: Store, kernel: Kernel) -> None:
+def test_committed_sessions_come_before_expired_claims(store: Store, kernel: Kernel) -> None:
     store.save(held(dataclasses.replace(MADE, id=OTHER_ID, name="over"), expires_at=1.0))
     store.save(held(MADE))
 

@@ -43,30 +43,28 @@ def test_names_and_logins_are_read_from_one_command(monkeypatch: pytest.MonkeyPa
     assert told(monkeypatch, f"sub1 sub1\nmain1 main1\n\n{HOSTS}", "main1", "sub1") == LoginReport(KNOWN, {})
 
 
-def test_a_login_that_fails_is_told_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_login_is_reported_with_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     printed = f"main1 main1\nsub1 Host key verification failed.\n\n{HOSTS}"
     assert told(monkeypatch, printed, "main1", "sub1").failures == {"sub1": "Host key verification failed."}
 
 
-def test_a_login_that_ends_up_elsewhere_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_to_another_host_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, f"sub1 sub2\n\n{HOSTS}", "sub1").failures == {"sub1": "sub2"}
 
 
-def test_a_login_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_without_output_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, f"sub1\n\n{HOSTS}", "sub1", "sub2").failures == {"sub1": "", "sub2": ""}
 
 
-def test_names_are_told_where_there_is_nobody_to_log_in_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_read_without_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, f"\n{HOSTS}") == LoginReport(KNOWN, {})
 
 
-def test_what_cannot_be_run_is_a_failure_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_command_fails_all_logins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, "OCI runtime exec failed", "main1") == LoginReport({}, {"main1": ""})
 
 
-def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_command_logs_in_to_all_peers_without_shell_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "ssh").write_text(CLIENT)
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setattr(ssh_check, "_SCRIPT", ssh_check._SCRIPT.replace("/opt/backendai/bin/busybox ", ""))
@@ -84,9 +82,7 @@ def test_the_command_logs_in_to_all_and_lets_nothing_be_expanded(
 
 
 @pytest.mark.parametrize(("printed", "well"), [("sub2\n", True), ("sub1\n", False), ("", False), ("ssh: no\n", False)])
-def test_chain_of_logins_passes_where_the_last_one_answers(
-    monkeypatch: pytest.MonkeyPatch, printed: str, well: bool
-) -> None:
+def test_chain_passes_if_the_last_peer_answers(monkeypatch: pytest.MonkeyPatch, printed: str, well: bool) -> None:
     def here(_client: Any, container: str, line: str) -> str:
         words = shlex.split(line)
         options = shlex.split(ssh_check.SSH)

@@ -28,7 +28,7 @@ def test_every_container_may_log_in_to_every_other() -> None:
     )
 
 
-def test_the_users_own_keys_open_main1_alone() -> None:
+def test_user_keys_are_authorized_on_main1_only() -> None:
     assert authorized_keys(MAIN, MADE.kernels, KEYS, USERS).splitlines() == [
         "ssh-ed25519 USER-main1 work@main1",
         "ssh-ed25519 USER-sub1 work@sub1",

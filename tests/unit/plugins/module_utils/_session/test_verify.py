@@ -24,12 +24,12 @@ def test_a_session_is_found_by_its_id_or_else_by_its_name(store: Store, named: t
 
 
 @pytest.mark.parametrize("named", [("other", ""), ("train-llm", OTHER_ID), ("", OTHER_ID)])
-def test_an_agent_that_holds_nothing_of_it_has_no_part(store: Store, named: tuple[str, str]) -> None:
+def test_agent_without_the_session_has_no_part(store: Store, named: tuple[str, str]) -> None:
     store.save(held(MADE))
     assert find_local_sessions(store, *named) == []
 
 
-def test_a_session_that_cannot_be_read_could_be_the_one(store: Store) -> None:
+def test_unreadable_session_is_an_error_if_none_matches(store: Store) -> None:
     store.save(held(MADE))
     (store.folder(OTHER_ID)).mkdir()
     (store.folder(OTHER_ID) / "session.json").write_text("{")
@@ -40,7 +40,7 @@ def test_a_session_that_cannot_be_read_could_be_the_one(store: Store) -> None:
         find_local_sessions(store, "", OTHER_ID)
 
 
-def test_drift_and_pairs_are_told_as_plain_data(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drift_and_pairs_are_plain_data(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     here = held(MADE)
     store.save(here)
     for hostname, pid in (("main1", 101), ("sub1", 0)):

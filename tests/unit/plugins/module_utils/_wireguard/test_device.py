@@ -72,7 +72,7 @@ def test_a_device_is_read_without_its_private_key(host: Host) -> None:
     assert {command[3] for command in host.ran} == {"public-key", "listen-port"}
 
 
-def test_there_may_be_no_device(host: Host) -> None:
+def test_missing_device_is_none(host: Host) -> None:
     host.link = None
     assert read_device() is None
 
@@ -94,16 +94,16 @@ def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
         (dataclasses.replace(DEVICE, mtu=1420), "at mtu 1420"),
     ],
 )
-def test_what_differs_is_named(device: WireGuardDevice | None, why: str) -> None:
+def test_first_difference_is_named(device: WireGuardDevice | None, why: str) -> None:
     assert difference(device, OWN) == why
 
 
 @pytest.mark.usefixtures("host")
-def test_a_mesh_as_planned_is_no_change() -> None:
+def test_correct_mesh_is_not_changed() -> None:
     assert plan_device(MESH) == []
 
 
-def test_a_peer_that_moved_is_no_change(host: Host) -> None:
+def test_moved_peer_is_not_changed(host: Host) -> None:
     host.said["endpoints"] = "KEY2\t198.51.100.7:4711\nKEY3\t192.0.2.3:51820\n"
     assert plan_device(MESH) == []
 
@@ -122,25 +122,25 @@ def test_a_peer_that_moved_is_no_change(host: Host) -> None:
     ],
     ids=["missing", "no address", "too many addresses", "no endpoint"],
 )
-def test_a_peer_that_is_missing_or_wrong_is_written_out(host: Host, what: str, listing: str, before: str) -> None:
+def test_missing_or_wrong_peer_is_set(host: Host, what: str, listing: str, before: str) -> None:
     host.said[what] = listing
     change = Change("peer KEY2 on baiwg0", before, "fd62:6169::2/128 at 192.0.2.2:51820")
     assert plan_device(MESH) == [DeviceStep(change, ADD_TWO)]
 
 
 @pytest.mark.usefixtures("host")
-def test_a_peer_in_no_plan_goes() -> None:
+def test_peer_in_no_plan_is_removed() -> None:
     gone = DeviceStep(Change("peer KEY3 on baiwg0", "fd62:6169::3/128", None), ("peer", "KEY3", "remove"))
     assert plan_device(WireGuardConfig(OWN, (TWO,))) == [gone]
 
 
 @pytest.mark.usefixtures("host")
-def test_without_a_mesh_all_peers_go() -> None:
+def test_without_a_mesh_all_peers_are_removed() -> None:
     assert [step.wg_args for step in plan_device(None)] == [("peer", "KEY2", "remove"), ("peer", "KEY3", "remove")]
 
 
 @pytest.mark.parametrize("link", [None, LINK], ids=["missing", "does not answer"])
-def test_without_a_mesh_a_device_that_is_away_is_nothing_to_mend(host: Host, link: dict[str, Any] | None) -> None:
+def test_without_a_mesh_a_missing_device_is_not_repaired(host: Host, link: dict[str, Any] | None) -> None:
     host.link = link
     host.said.clear()
     assert plan_device(None) == []
@@ -149,9 +149,7 @@ def test_without_a_mesh_a_device_that_is_away_is_nothing_to_mend(host: Host, lin
 @pytest.mark.parametrize(
     ("link", "before"), [(None, None), ({**LINK, "mtu": 1280}, "at mtu 1280")], ids=["missing", "wrong"]
 )
-def test_a_device_that_is_not_as_planned_is_made_anew_with_all_peers(
-    host: Host, link: dict[str, Any] | None, before: str | None
-) -> None:
+def test_wrong_device_is_recreated_with_all_peers(host: Host, link: dict[str, Any] | None, before: str | None) -> None:
     host.link = link
     anew, *rest = plan_device(MESH)
     assert anew == DeviceStep(Change("device baiwg0", before, "fd62:6169::1, mtu 1440"), restart=True)
@@ -172,14 +170,14 @@ def test_nothing_to_change_runs_nothing(host: Host) -> None:
     assert host.ran == []
 
 
-def test_a_command_that_fails_is_an_error_with_what_it_said(host: Host) -> None:
+def test_failed_command_is_an_error_with_its_output(host: Host) -> None:
     del host.said["endpoints"]
     said = r"^wg show baiwg0 endpoints: Unable to access interface: Protocol not supported$"
     with pytest.raises(WireGuardError, match=said):
         plan_device(MESH)
 
 
-def test_a_host_without_the_tools_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(WireGuardError, match=r"^wg is not installed on this host: run backendai\.cluster\.provision"):
         apply_device([DeviceStep(Change("peer KEY2 on baiwg0", None, "present"), ADD_TWO)])

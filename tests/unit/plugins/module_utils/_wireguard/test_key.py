@@ -33,7 +33,7 @@ def wg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("wg")
-def test_a_pair_is_made_for_root_alone(tmp_path: Path) -> None:
+def test_pair_is_readable_by_root_alone(tmp_path: Path) -> None:
     folder = tmp_path / "wireguard"
     assert make_wireguard_key(folder) == "public of PRIVATE"
     assert read_public_key(folder) == "public of PRIVATE"
@@ -41,12 +41,12 @@ def test_a_pair_is_made_for_root_alone(tmp_path: Path) -> None:
     assert modes == {"wireguard": 0o700, "private": 0o600, "public": 0o600}
 
 
-def test_there_may_be_no_pair(tmp_path: Path) -> None:
+def test_missing_pair_is_empty(tmp_path: Path) -> None:
     assert read_public_key(tmp_path / "wireguard") == ""
 
 
 @pytest.mark.usefixtures("wg")
-def test_a_pair_that_was_never_finished_is_no_pair_and_is_made_anew(tmp_path: Path) -> None:
+def test_unfinished_pair_is_recreated(tmp_path: Path) -> None:
     folder = tmp_path / "wireguard"
     folder.mkdir()
     (folder / "private").write_text("the half of a pair, and longer than the next one")
@@ -55,7 +55,7 @@ def test_a_pair_that_was_never_finished_is_no_pair_and_is_made_anew(tmp_path: Pa
     assert (folder / "private").read_text() == "PRIVATE\n"
 
 
-def test_a_tool_that_fails_leaves_no_pair(tmp_path: Path, wg: Path) -> None:
+def test_failed_tool_leaves_no_pair(tmp_path: Path, wg: Path) -> None:
     wg.write_text("#!/bin/sh\necho no entropy >&2\nexit 1\n")
     with pytest.raises(subprocess.CalledProcessError) as failed:
         make_wireguard_key(tmp_path / "wireguard")

@@ -37,9 +37,7 @@ def by_address(*numbers: int) -> tuple[Underlay, ...]:
     [("192.0.2.1", 1440, "192.0.2.1:51820"), ("2001:db8::1", 1420, "[2001:db8::1]:51820")],
     ids=["IPv4", "IPv6"],
 )
-def test_an_encrypted_underlay_has_a_smaller_mtu_and_says_where_its_device_is_reached(
-    address: str, mtu: int, endpoint: str
-) -> None:
+def test_encrypted_underlay_has_a_smaller_mtu_and_an_endpoint(address: str, mtu: int, endpoint: str) -> None:
     found = wireguard_underlay(Underlay(address, "eth0", 1500, "02:00:00:00:00:01"), KEYS[1], 51820)
     assert found == Underlay(inner_address(KEYS[1]), DEVICE, mtu, "", KEYS[1], endpoint)
     assert endpoint_port(found) == 51820
@@ -67,19 +65,19 @@ def test_the_address_of_a_key_never_changes() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "not base64!", "c2hvcnQ="])
-def test_what_is_no_key_has_no_address(text: str) -> None:
+def test_invalid_key_has_no_address(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no public key of WireGuard$"):
         inner_address(text)
 
 
-def test_an_agent_meets_the_others_of_all_its_sessions_once() -> None:
+def test_peers_of_all_sessions_are_listed_once() -> None:
     one, two = plan({"agent1": 1, "agent2": 1}, AGENTS), plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
     assert build_wireguard_config([(one, "agent1"), (two, "agent1")], KEYS[1]) == WireGuardConfig(
         SECRET[1], by_address(2, 3)
     )
 
 
-def test_the_newest_plan_knows_where_an_agent_is() -> None:
+def test_newest_plan_has_the_endpoint_of_an_agent() -> None:
     moved = dataclasses.replace(SECRET[2], endpoint="192.0.2.99:51820")
     old = plan({"agent1": 1, "agent2": 1}, AGENTS)
     new = dataclasses.replace(old, created_at=old.created_at + 1, underlays={**old.underlays, "agent2": moved})
@@ -94,5 +92,5 @@ def test_a_session_without_encryption_needs_no_mesh(counts: dict[str, int]) -> N
     assert build_wireguard_config([(plan(counts), "agent1")], KEYS[1]) is None
 
 
-def test_a_session_on_a_key_that_is_gone_is_not_joined() -> None:
+def test_session_with_a_removed_key_is_ignored() -> None:
     assert build_wireguard_config([(plan({"agent1": 1, "agent2": 1}, AGENTS), "agent1")], KEYS[4]) is None

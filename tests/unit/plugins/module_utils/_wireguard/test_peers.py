@@ -79,32 +79,32 @@ def test_while_a_session_cannot_be_read_no_peer_is_removed(
     assert adapter.taken == [STEP]
 
 
-def test_an_agent_without_a_key_has_nobody_to_meet(store: Store, adapter: Adapter) -> None:
+def test_agent_without_a_key_has_no_peers(store: Store, adapter: Adapter) -> None:
     store.save(held(MADE))
     assert sync_wireguard_peers(store, dry=False) == []
     assert adapter.wanted == []
 
 
-def test_the_mesh_is_that_of_all_sessions_claims_among_them(store: Store, adapter: Adapter) -> None:
+def test_mesh_includes_all_sessions_and_claims(store: Store, adapter: Adapter) -> None:
     give_key(store)
     store.save(held(MADE, expires_at=0.0))
     assert sync_wireguard_peers(store, dry=False) == [STEP.change]
     assert (adapter.wanted, adapter.taken) == ([WireGuardConfig(SECRET[1], (SECRET[2],))], [STEP])
 
 
-def test_without_sessions_nobody_is_known(store: Store, adapter: Adapter) -> None:
+def test_without_sessions_there_are_no_peers(store: Store, adapter: Adapter) -> None:
     give_key(store)
     sync_wireguard_peers(store, dry=False)
     assert adapter.wanted == [None]
 
 
-def test_a_dry_run_tells_and_changes_nothing(store: Store, adapter: Adapter) -> None:
+def test_dry_run_only_returns_changes(store: Store, adapter: Adapter) -> None:
     give_key(store)
     assert sync_wireguard_peers(store, dry=True) == [STEP.change]
     assert adapter.taken == []
 
 
-def test_a_session_that_cannot_be_read_harms_no_other(store: Store, adapter: Adapter) -> None:
+def test_unreadable_session_does_not_affect_others(store: Store, adapter: Adapter) -> None:
     give_key(store)
     other = dataclasses.replace(MADE, id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     store.save(held(MADE))
@@ -119,7 +119,7 @@ def test_without_encryption_the_underlay_is_the_plain_one(store: Store, plain: U
     assert underlay_in_use(store, plain, "") == (plain, [])
 
 
-def test_with_encryption_it_is_the_device(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_encryption_the_underlay_is_the_device(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     give_key(store)
     monkeypatch.setattr(wireguard, "read_device", lambda: DEVICE)
     assert underlay_in_use(store, PLAIN[1], "wireguard") == (SECRET[1], [])
@@ -135,7 +135,7 @@ def test_with_encryption_it_is_the_device(store: Store, monkeypatch: pytest.Monk
         (True, dataclasses.replace(DEVICE, public_key="", port=0), "baiwg0 is without its key"),
     ],
 )
-def test_with_encryption_that_does_not_work_there_is_no_underlay_and_a_warning(
+def test_broken_encryption_gives_no_underlay_and_a_warning(
     store: Store, monkeypatch: pytest.MonkeyPatch, key: bool, device: Any, why: str
 ) -> None:
     if key:
@@ -150,7 +150,7 @@ def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> N
     assert underlay_in_use(store, None, "wireguard") == (None, [])
 
 
-def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming_back(
+def test_broken_device_is_reported_and_sessions_are_restored(
     store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_wanted: WireGuardConfig | None) -> list[DeviceStep]:
@@ -164,7 +164,7 @@ def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming
     assert len(kernel.links) == 1
 
 
-def test_peers_are_known_before_links_are_made_and_forgotten_with_the_session(
+def test_peers_are_set_before_links_and_removed_with_the_session(
     engine: Any, store: Store, kernel: Kernel, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links: list[set[str]] = []

@@ -48,12 +48,12 @@ def test_a_key_is_made_once(store: Store) -> None:
     assert ensure_key(store, ON, dry=False) == ([], OWN)
 
 
-def test_a_dry_run_tells_and_makes_nothing(store: Store) -> None:
+def test_dry_run_only_returns_changes(store: Store) -> None:
     assert ensure_key(store, ON, dry=True) == ([Change("wireguard key", None, "created by the agent")], None)
     assert not store.wireguard_folder.exists()
 
 
-def test_without_encryption_the_key_goes(store: Store) -> None:
+def test_without_encryption_the_key_is_removed(store: Store) -> None:
     ensure_key(store, ON, dry=False)
     gone = [Change("wireguard key", "present", None)]
     assert ensure_key(store, OFF, dry=True) == (gone, None)
@@ -73,7 +73,7 @@ def test_without_encryption_the_key_goes(store: Store) -> None:
         ),
     ],
 )
-def test_what_would_cut_a_session_off_is_refused(store: Store, wish: DesiredEncryption, said: str) -> None:
+def test_change_under_a_running_session_is_refused(store: Store, wish: DesiredEncryption, said: str) -> None:
     ensure_key(store, ON, dry=False)
     store.save(ENCRYPTED)
     with pytest.raises(UnderlayInUseError) as refused:
@@ -82,7 +82,7 @@ def test_what_would_cut_a_session_off_is_refused(store: Store, wish: DesiredEncr
     assert ensure_key(store, ON, dry=False) == ([], OWN)
 
 
-def test_a_lost_key_is_not_replaced_while_a_session_relies_on_it(store: Store) -> None:
+def test_lost_key_is_not_replaced_while_a_session_uses_it(store: Store) -> None:
     store.save(ENCRYPTED)
     with pytest.raises(UnderlayInUseError, match="would cut off train-llm"):
         ensure_key(store, ON, dry=False)
@@ -90,7 +90,7 @@ def test_a_lost_key_is_not_replaced_while_a_session_relies_on_it(store: Store) -
 
 
 @pytest.mark.parametrize("counts", [{"agent1": 2}, {"agent1": 1, "agent2": 1}], ids=["one agent", "in the clear"])
-def test_sessions_without_encryption_do_not_mind(store: Store, counts: dict[str, int]) -> None:
+def test_sessions_without_encryption_do_not_block_changes(store: Store, counts: dict[str, int]) -> None:
     store.save(held(plan(counts)))
     assert ensure_key(store, ON, dry=False)[1] == OWN
     assert ensure_key(store, OFF, dry=False)[1] is None
