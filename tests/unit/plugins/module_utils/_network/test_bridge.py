@@ -74,10 +74,10 @@ def test_address_on_the_bridge_is_removed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_plan_names_the_bridge() -> None:
-    made = plan({"agent1": 1, "agent2": 1})
-    assert made.network is not None
-    assert made.network.bridge is not None
-    assert desired_bridge(made) == Bridge(made.network.bridge, 1450)
+    session_plan = plan({"agent1": 1, "agent2": 1})
+    assert session_plan.network is not None
+    assert session_plan.network.bridge is not None
+    assert desired_bridge(session_plan) == Bridge(session_plan.network.bridge, 1450)
     assert desired_bridge(plan({"agent1": 1})) is None
 
 

@@ -34,9 +34,9 @@ class Ran:
 
 def ran(monkeypatch: pytest.MonkeyPatch, code: int = 0, out: str = "", err: str = "") -> Ran:
     """Let every process end like this."""
-    made = Ran(code, out, err)
-    monkeypatch.setattr(subprocess, "run", made)
-    return made
+    processes = Ran(code, out, err)
+    monkeypatch.setattr(subprocess, "run", processes)
+    return processes
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_other_errors_are_raised_with_the_command(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(("pid", "gone"), [(0, True), (os.getpid(), False), (None, False)])
 def test_ended_container_raises_its_own_error(monkeypatch: pytest.MonkeyPatch, pid: int | None, gone: bool) -> None:
     ran(monkeypatch, code=1, err="nsenter: cannot open\n")
-    with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as told:
+    with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as raised:
         show("ip", "-j", "link", pid=pid)
-    assert isinstance(told.value, ProcessExitedError) is gone
+    assert isinstance(raised.value, ProcessExitedError) is gone
 
 
 def test_listing_can_be_read_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,14 +105,14 @@ def test_batch_error_names_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_link_state_reads_each_listing_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    one: dict[str, Any] = {"ifname": "a", "dev": "a", "addr_info": [{"local": "::1"}]}
+    entry: dict[str, Any] = {"ifname": "a", "dev": "a", "addr_info": [{"local": "::1"}]}
     other: dict[str, Any] = {"ifname": "b", "dev": "a", "addr_info": []}
-    processes = ran(monkeypatch, out=json.dumps([one, other]))
+    processes = ran(monkeypatch, out=json.dumps([entry, other]))
     look = LinkState()
-    assert look.links == {"a": one, "b": other}
+    assert look.links == {"a": entry, "b": other}
     assert look.addresses == {"a": [{"local": "::1"}], "b": []}
-    assert look.forwarding == {"a": [one], "b": [other]}
-    assert look.neighbours == {"a": [one, other]}
+    assert look.forwarding == {"a": [entry], "b": [other]}
+    assert look.neighbours == {"a": [entry, other]}
     assert len(look.links) == 2
     assert [command for command, _text in processes.seen] == [
         ("ip", "-j", "-d", "link", "show"),

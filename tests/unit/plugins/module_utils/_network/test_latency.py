@@ -28,8 +28,8 @@ def test_a_peer_that_does_not_answer_has_no_latency(monkeypatch: pytest.MonkeyPa
 
 
 def test_dead_container_hides_no_other() -> None:
-    gone = ProbeSource("sub2", 2**22 + 1)
-    assert list(latencies([(gone, LOOPBACK), (HERE, LOOPBACK)])) == [("main1", "sub1")]
+    dead = ProbeSource("sub2", 2**22 + 1)
+    assert list(latencies([(dead, LOOPBACK), (HERE, LOOPBACK)])) == [("main1", "sub1")]
 
 
 def test_lost_echo_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

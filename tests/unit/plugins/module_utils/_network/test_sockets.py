@@ -17,15 +17,15 @@ def test_a_socket_of_this_process_is_found_with_its_address_port_and_inode(
 ) -> None:
     with socket.create_server((address, 0), family=family) as server:
         inode = os.readlink(f"/proc/self/fd/{server.fileno()}")[len("socket:[") : -1]
-        (found,) = (one for one in sockets("tcp") if one.inode == inode)
-        assert (found.address, found.port, found.listening) == (address, server.getsockname()[1], True)
+        (own_socket,) = (entry for entry in sockets("tcp") if entry.inode == inode)
+        assert (own_socket.address, own_socket.port, own_socket.listening) == (address, server.getsockname()[1], True)
 
 
 def test_datagram_socket_has_a_port_and_does_not_listen() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
         opened.bind(("127.0.0.1", 0))
         port = opened.getsockname()[1]
-        assert [one.listening for one in sockets("udp") if one.port == port] == [False]
+        assert [entry.listening for entry in sockets("udp") if entry.port == port] == [False]
 
 
 def test_a_host_without_ipv6_has_the_sockets_of_ipv4_alone(tmp_path: Path) -> None:
@@ -34,4 +34,4 @@ def test_a_host_without_ipv6_has_the_sockets_of_ipv4_alone(tmp_path: Path) -> No
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
         "   0: 00000000:0016 00000000:0000 0A 0:0 0:0 0 0 0 17 1\n"
     )
-    assert [(one.address, one.port, one.inode) for one in sockets("tcp", tmp_path)] == [("0.0.0.0", 22, "17")]
+    assert [(entry.address, entry.port, entry.inode) for entry in sockets("tcp", tmp_path)] == [("0.0.0.0", 22, "17")]

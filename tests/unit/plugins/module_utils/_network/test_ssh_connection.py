@@ -30,7 +30,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
         folder = tmp_path / str(process)
         folder.mkdir()
         (folder / "stat").write_text(f"{process} ({name}) S {parent} {process} {process} 34816 7 4194304 1 2 3\n")
-        (folder / "environ").write_bytes("".join(f"{one}\0" for one in variables).encode())
+        (folder / "environ").write_bytes("".join(f"{variable}\0" for variable in variables).encode())
         return folder
 
     return run

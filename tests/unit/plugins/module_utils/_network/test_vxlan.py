@@ -54,10 +54,10 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     """Return what plans the wanted link on a host whose commands of iproute2 answer as told."""
 
     def plan_it(**differently: Any) -> list[LinkOperation]:
-        seen = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}
-        monkeypatch.setattr(LinkState, "links", {"bax-1": seen["link"]} if seen["link"] else {})
-        monkeypatch.setattr(LinkState, "forwarding", {"bax-1": seen["forwarding"]})
-        monkeypatch.setattr(LinkState, "neighbours", {"bax-1": seen["neighbours"]})
+        state = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}
+        monkeypatch.setattr(LinkState, "links", {"bax-1": state["link"]} if state["link"] else {})
+        monkeypatch.setattr(LinkState, "forwarding", {"bax-1": state["forwarding"]})
+        monkeypatch.setattr(LinkState, "neighbours", {"bax-1": state["neighbours"]})
         return vxlan.plan_vxlan(WANTED, LinkState())
 
     return plan_it
@@ -90,8 +90,8 @@ def test_immutable_settings_recreate_the_link(planned: Planned, drift: dict[str,
 
 
 def test_other_link_with_the_same_name_is_replaced(planned: Planned) -> None:
-    why = "vni None, local address None, port None, proxy False"
-    assert planned(link={"ifname": "bax-1", "linkinfo": {"info_kind": "dummy"}})[0].change.before == why
+    differences = "vni None, local address None, port None, proxy False"
+    assert planned(link={"ifname": "bax-1", "linkinfo": {"info_kind": "dummy"}})[0].change.before == differences
 
 
 def test_ipv6_underlay_is_compared_with_local6(planned: Planned) -> None:
@@ -166,27 +166,27 @@ def test_wrong_entry_is_removed_before_the_correct_one_is_added(planned: Planned
 
 
 def test_containers_of_other_agents_are_peers() -> None:
-    made = plan({"agent1": 2, "agent2": 1, "agent3": 1})
-    assert made.network is not None
-    link = desired_vxlan(made, "agent2")
+    session_plan = plan({"agent1": 2, "agent2": 1, "agent3": 1})
+    assert session_plan.network is not None
+    link = desired_vxlan(session_plan, "agent2")
     assert link is not None
     assert (link.name, link.vni, link.port, link.mtu, link.bridge, link.local) == (
-        made.network.link,
-        made.network.vni,
+        session_plan.network.link,
+        session_plan.network.vni,
         4789,
         1450,
-        made.network.bridge,
+        session_plan.network.bridge,
         "192.0.2.2",
     )
     assert {peer.underlay for peer in link.peers} == {"192.0.2.1", "192.0.2.3"}
     assert {(peer.address, peer.mac) for peer in link.peers} == {
-        (kernel.address, kernel.mac) for kernel in made.kernels if kernel.agent != "agent2"
+        (kernel.address, kernel.mac) for kernel in session_plan.kernels if kernel.agent != "agent2"
     }
 
 
-def test_order_of_peers_is_stable() -> None:
-    made = plan({"agent1": 1, "agent2": 12})
-    link = desired_vxlan(made, "agent1")
+def test_peers_are_sorted_by_address() -> None:
+    session_plan = plan({"agent1": 1, "agent2": 12})
+    link = desired_vxlan(session_plan, "agent1")
     assert link is not None
     assert [peer.address for peer in link.peers] == sorted(peer.address for peer in link.peers)
 
@@ -202,8 +202,8 @@ def test_a_session_on_one_agent_needs_no_link(counts: dict[str, int]) -> None:
 def test_removal_of_a_link_is_repeatable(
     monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, ...]]
 ) -> None:
-    seen: list[tuple[str, ...]] = []
+    commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(vxlan, "show", lambda *_command: there)
-    monkeypatch.setattr(vxlan, "apply_operations", lambda steps: seen.extend(step.ip for step in steps))
+    monkeypatch.setattr(vxlan, "apply_operations", lambda steps: commands.extend(step.ip for step in steps))
     vxlan.remove_link("bax-1")
-    assert seen == ran
+    assert commands == ran

@@ -36,16 +36,16 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("connected")
 def test_facts_are_collected_with_the_inventory_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def survey(client: str, store: Store, settings: AgentSettings, questions: FactsQuery) -> AgentFacts:
-        asked.extend([client, store.firewall_file, settings, questions])
+        calls.extend([client, store.firewall_file, settings, questions])
         return FACTS
 
     monkeypatch.setattr(agent, "survey_agent", survey)
     assert result_of("survey", options(tmp_path)) == {"agent": FACTS.to_dict(), "error": None}
     settings, questions = AgentSettings(**{**SETTINGS, "resource_group": "gpu"}), FactsQuery([IMAGE], ["/mnt"])
-    assert asked == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
+    assert calls == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
 
 
 @pytest.mark.usefixtures("connected")

@@ -41,7 +41,7 @@ def routes(folder: Path, *, check_mode: bool = False, **options: Any) -> dict[st
 @pytest.mark.usefixtures("running")
 def test_links_are_in_the_order_of_the_routes(folder: Path) -> None:
     result = routes(folder, routes=[OTHER, ROUTE])
-    assert [one["id"] for one in result["links"]] == [TWO, ONE]
+    assert [link["id"] for link in result["links"]] == [TWO, ONE]
     assert result["links"][1]["apps"] == [
         {"name": "web", "protocol": "http", "url": "https://train-llm--web.apps.example.org/"}
     ]

@@ -45,8 +45,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append(claim)
         return HELD
 
-    def look_at(_client: Any, docker_host: str, _store: Any, of: LocalSession, wanted: Pull) -> PullStatus:
-        calls.append((docker_host, of, wanted))
+    def look_at(_client: Any, docker_host: str, _store: Any, of: LocalSession, pull_request: Pull) -> PullStatus:
+        calls.append((docker_host, of, pull_request))
         return PullStatus(None, Progress(10_000_000, 30_000_000, 0, 1), started=True)
 
     monkeypatch.setattr(image, "connect", lambda _address: Engine())
@@ -69,8 +69,8 @@ def test_running_pull_is_returned(asked: list[Any], pull: dict[str, Any]) -> Non
         "started": True,
         "progress": "10.0 of 30.0 MB, 0 of 1 layers",
     }
-    wanted = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
-    assert asked == [(SESSION_ID, "nonce-1", 60), (NOWHERE, HELD, wanted)]
+    pull_request = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
+    assert asked == [(SESSION_ID, "nonce-1", 60), (NOWHERE, HELD, pull_request)]
 
 
 def test_without_a_password_no_credential_is_used(asked: list[Any], pull: dict[str, Any]) -> None:

@@ -236,5 +236,5 @@ def test_the_real_program_is_compiled_and_runs_without_ansible(host: Host) -> No
     host.ask(archive, request=None)
     script = f"import sys; sys.path.insert(0, sys.argv[1]); import {launcher.MAIN} as main; print(main.__file__)"
     command = [sys.executable, "-I", "-S", "-c", script, str(host.folder(archive) / launcher.PROGRAM)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("/_program/main.pyc\n")
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("/_program/main.pyc\n")

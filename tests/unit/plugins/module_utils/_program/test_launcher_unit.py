@@ -29,9 +29,9 @@ def of_another_python(host: Host) -> Path:
 
 def ran(host: Host, *arguments: str, source: Path | None = None) -> str:
     """Return where the program of a unit ran from, once it has got its arguments and given its exit code."""
-    done = host.unit(*arguments, source=source)
-    place, *given = done.stdout.split()
-    assert (given, done.returncode, done.stderr) == (list(arguments), 3, "")
+    result = host.unit(*arguments, source=source)
+    place, *received = result.stdout.split()
+    assert (received, result.returncode, result.stderr) == (list(arguments), 3, "")
     return place
 
 
@@ -80,7 +80,7 @@ def test_real_program_applies_rules_without_ansible(host: Host, tmp_path: Path, 
         (host.folder(host_program.archive()) / launcher.PROGRAM).unlink()
         host.before = "ulimit -f 0"
     # Neither site-packages nor the checkout can be seen: only what Python brings.
-    done = host.unit("--state-path", str(tmp_path), "--docker-host", "unix:///nowhere", "--rules")
-    why = f"{tmp_path} is not ready (No such file or directory)"
-    sentence = f"<3>{why}: run backendai.cluster.provision_agents on this host.\n"
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+    result = host.unit("--state-path", str(tmp_path), "--docker-host", "unix:///nowhere", "--rules")
+    reason = f"{tmp_path} is not ready (No such file or directory)"
+    sentence = f"<3>{reason}: run backendai.cluster.provision_agents on this host.\n"
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", sentence)

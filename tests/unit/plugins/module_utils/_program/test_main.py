@@ -28,8 +28,8 @@ def reply(act: Act, *, seconds: float = 60, diff: bool = False, check_mode: bool
     """Return the reply to a request whose phase is this function."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(main, "phase", lambda _name: act)
-        asked = {"phase": "survey", "options": {"name": "x"}, "check_mode": check_mode, "diff": diff}
-        return reply_to({**asked, "seconds": seconds})
+        request = {"phase": "survey", "options": {"name": "x"}, "check_mode": check_mode, "diff": diff}
+        return reply_to({**request, "seconds": seconds})
 
 
 # ---- results
@@ -50,8 +50,8 @@ def test_phase_gets_its_options_and_whether_it_is_check_mode(check_mode: bool) -
 
 @pytest.mark.parametrize("diff", [True, False])
 def test_diff_is_returned_if_requested(diff: bool) -> None:
-    done = reply(lambda _options, _dry: {"changed": True, "diff": {"after": "all files"}}, diff=diff)
-    assert done == {"result": {"changed": True, **({"diff": {"after": "all files"}} if diff else {})}}
+    answer = reply(lambda _options, _dry: {"changed": True, "diff": {"after": "all files"}}, diff=diff)
+    assert answer == {"result": {"changed": True, **({"diff": {"after": "all files"}} if diff else {})}}
 
 
 # ---- failures
@@ -83,16 +83,16 @@ def test_unexpected_error_has_a_traceback() -> None:
     def act(_options: Any, _dry: bool) -> NoReturn:
         raise KeyError("slots")
 
-    done = reply(act)
-    assert done["failed"] == "KeyError: 'slots'"
-    assert done["traceback"].startswith("Traceback (most recent call last):\n")
-    assert done["traceback"].endswith("KeyError: 'slots'\n")
+    answer = reply(act)
+    assert answer["failed"] == "KeyError: 'slots'"
+    assert answer["traceback"].startswith("Traceback (most recent call last):\n")
+    assert answer["traceback"].endswith("KeyError: 'slots'\n")
 
 
 def test_unknown_phase_is_a_failure() -> None:
-    done = reply_of("nothing_of_that_name", {})
-    assert done["failed"] == "KeyError: 'nothing_of_that_name'"
-    assert "Traceback" in done["traceback"]
+    answer = reply_of("nothing_of_that_name", {})
+    assert answer["failed"] == "KeyError: 'nothing_of_that_name'"
+    assert "Traceback" in answer["traceback"]
 
 
 # ---- time
@@ -189,11 +189,11 @@ def test_threads_may_outlive_an_aborted_phase() -> None:
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_command_is_that_of_systemd_units(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    given: list[Any] = []
+    calls: list[Any] = []
 
     def run(arguments: list[str]) -> int:
-        given.append(arguments)
+        calls.append(arguments)
         return code
 
     monkeypatch.setattr(unit, "main", run)
-    assert (main.command(["--rules"]), given) == (code, [["--rules"]])
+    assert (main.command(["--rules"]), calls) == (code, [["--rules"]])

@@ -38,10 +38,10 @@ def store(agent: dict[str, Any]) -> Store:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """Return the engine of the agent, which answers."""
-    made = Engine()
-    monkeypatch.setattr(session, "connect", lambda address: made if address == NOWHERE else None)
+    engine = Engine()
+    monkeypatch.setattr(session, "connect", lambda address: engine if address == NOWHERE else None)
     with kernel_of_names():
-        yield made
+        yield engine
 
 
 CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
@@ -57,8 +57,8 @@ def test_part_is_removed_if_the_nonce_matches_or_is_none(
     agent: dict[str, Any], store: Store, nonce: str | None, goes: bool, check_mode: bool
 ) -> None:
     store.save(held(BATCH))
-    asked = {**agent, "sessions": [{"id": SESSION_ID, "nonce": nonce}]}
-    assert result_of("remove", asked, check_mode=check_mode) == {
+    options = {**agent, "sessions": [{"id": SESSION_ID, "nonce": nonce}]}
+    assert result_of("remove", options, check_mode=check_mode) == {
         "changed": goes,
         "diff": {"before": "session train-llm: held\n" if goes else "", "after": ""},
         "sessions": {SESSION_ID: {}},
@@ -71,8 +71,8 @@ def test_failed_removal_stops_no_other(agent: dict[str, Any], store: Store) -> N
     store.save(held(BATCH))
     (store.folder(LOST)).mkdir()
     (store.folder(LOST) / "session.json").write_text("{")
-    asked = [{"id": session_id, "nonce": None} for session_id in (LOST, SESSION_ID)]
-    result = result_of("remove", {**agent, "sessions": asked})
+    sessions = [{"id": session_id, "nonce": None} for session_id in (LOST, SESSION_ID)]
+    result = result_of("remove", {**agent, "sessions": sessions})
     assert "session.json is damaged" in result["sessions"][LOST]["failed"]
     assert result["sessions"][LOST]["failed"].endswith(".")
     assert (result["sessions"][SESSION_ID], store.session(SESSION_ID)) == ({}, None)
@@ -103,8 +103,8 @@ def test_expired_claims_are_removed_by_the_reap(agent: dict[str, Any], store: St
 @CHECK_MODE
 @pytest.mark.usefixtures("engine")
 def test_missing_container_has_ended(agent: dict[str, Any], check_mode: bool) -> None:
-    asked = {**agent, "session_id": SESSION_ID, "patience": 60}
-    assert result_of("wait", asked, check_mode=check_mode) == {"ended": True, "exit_code": None}
+    options = {**agent, "session_id": SESSION_ID, "patience": 60}
+    assert result_of("wait", options, check_mode=check_mode) == {"ended": True, "exit_code": None}
 
 
 def test_wait_uses_the_requested_timeout(
@@ -145,8 +145,8 @@ def test_every_part_of_that_name_or_id_is_verified(
 
     store.save(held(BATCH))
     monkeypatch.setattr(session, "verify_part", verify)
-    wanted = {"verified": "train-llm", "seconds": session.TIMEOUT_SECONDS}
-    assert parts("verify", {**agent, **named}, check_mode=check_mode) == {"parts": [wanted], "error": None}
+    expected = {"verified": "train-llm", "seconds": session.TIMEOUT_SECONDS}
+    assert parts("verify", {**agent, **named}, check_mode=check_mode) == {"parts": [expected], "error": None}
 
 
 @NAMED
@@ -165,9 +165,12 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
 
     store.save(held(BATCH, expires_at=1.0))
     monkeypatch.setattr(session, "logs_of", logs_of)
-    asked = {**agent, **named}
-    assert parts("logs", asked, check_mode=check_mode) == {"parts": [{"asked": ["train-llm", "", 100]}], "error": None}
-    result = parts("logs", {**asked, "kernel": "sub1", "lines": 7}, check_mode=check_mode)
+    options = {**agent, **named}
+    assert parts("logs", options, check_mode=check_mode) == {
+        "parts": [{"asked": ["train-llm", "", 100]}],
+        "error": None,
+    }
+    result = parts("logs", {**options, "kernel": "sub1", "lines": 7}, check_mode=check_mode)
     assert result["parts"] == [{"asked": ["train-llm", "sub1", 7]}]
 
 
@@ -225,13 +228,13 @@ def test_check_mode_creates_no_marker(
     acting("remove_marker", ["/data"])
     store.save(held(BATCH))
     results = [result_of("mark", marking(act, agent), check_mode=check_mode) for act in ("create", "find", "remove")]
-    there = [] if check_mode else ["/data"]
-    assert results == [{"marked": there}, {"observed": {"main1": {}}}, {"leftover": there}]
-    named = "m of train-llm"
+    targets = [] if check_mode else ["/data"]
+    assert results == [{"marked": targets}, {"observed": {"main1": {}}}, {"leftover": targets}]
+    expected = "m of train-llm"
     assert acts == (
-        [f"find_markers {named}"]
+        [f"find_markers {expected}"]
         if check_mode
-        else [f"{act} {named}" for act in ("create_marker", "find_markers", "remove_marker")]
+        else [f"{act} {expected}" for act in ("create_marker", "find_markers", "remove_marker")]
     )
 
 

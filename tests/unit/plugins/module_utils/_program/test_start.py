@@ -61,8 +61,8 @@ def of_session(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan =
 
 
 def asking(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
-    about = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
-    return {**about, "sessions": [*sessions]}
+    options = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
+    return {**options, "sessions": [*sessions]}
 
 
 class Agent:
@@ -76,15 +76,15 @@ class Agent:
             patch.setattr(start, name, getattr(self, name))
 
     def claim(
-        self, client: str, _store: Store, settings: AgentSettings, wanted: ClaimRequest, *, dry: bool
+        self, client: str, _store: Store, settings: AgentSettings, request: ClaimRequest, *, dry: bool
     ) -> ClaimResult:
         assert (client, settings) == (f"client of {NOWHERE}", AgentSettings(**SETTINGS))
-        self._take("claim", wanted.plan.id, wanted, dry)
-        changes = [Change(f"claim {wanted.plan.name} on agent1", None, "1 containers")]
+        self._take("claim", request.plan.id, request, dry)
+        changes = [Change(f"claim {request.plan.name} on agent1", None, "1 containers")]
         return ClaimResult(changes, {"main1": PublicKeys("USER-1", "HOST-1")})
 
-    def apply_claimed(self, _client: str, _store: Store, wanted: ApplyRequest, *, dry: bool) -> list[Change]:
-        self._take("apply", wanted.plan.id, wanted, dry)
+    def apply_claimed(self, _client: str, _store: Store, request: ApplyRequest, *, dry: bool) -> list[Change]:
+        self._take("apply", request.plan.id, request, dry)
         return [Change("container main1", None, "running")]
 
     def check_and_commit(self, _client: str, _store: Store, *proof: Any, commit: bool) -> dict[str, Any]:
@@ -121,20 +121,20 @@ def test_claim_returns_keys_and_changes(agent: Agent) -> None:
         "diff": {"before": "", "after": "claim train-llm on agent1: 1 containers\n"},
         "sessions": {SESSION_ID: {"steps": ["claim"], "public_keys": {"main1": {"user": "USER-1", "host": "HOST-1"}}}},
     }
-    wanted = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "n", 60, [OTHER_ID], True)
-    assert agent.calls == [("claim", wanted, False)]
+    expected = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "n", 60, [OTHER_ID], True)
+    assert agent.calls == [("claim", expected, False)]
 
 
 @pytest.mark.parametrize("claimed", [False, True], ids=["claimed before", "claimed by the same request"])
 def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> None:
     result = result_of("start", asking(of_session(["claim", "apply"] if claimed else ["apply"])))
     assert (result["changed"], result["sessions"][SESSION_ID]["steps"][-1]) == (True, "apply")
-    own = {"main1": PublicKeys("USER-1", "HOST-1")} if claimed else {}
+    own_keys = {"main1": PublicKeys("USER-1", "HOST-1")} if claimed else {}
     contents = RenderedFiles(
         hosts="127.0.0.1 localhost\n",
         ssh_config="Host *\n",
         environments={"main1": {"TOKEN": "hunter2"}},
-        keys={"sub1": PublicKeys("USER-2", "HOST-2"), **own},
+        keys={"sub1": PublicKeys("USER-2", "HOST-2"), **own_keys},
         user_keys=("ssh-ed25519 ALICE",),
         bootstrap="export A=1",
     )
@@ -202,7 +202,7 @@ def test_failed_step_is_the_last_one_and_has_a_message(agent: Agent, step: str) 
 def test_failure_of_one_session_stops_no_other(agent: Agent, error: Exception) -> None:
     agent.errors["claim", SESSION_ID] = error
     result = result_of("start", asking(of_session(ALL), of_session(ALL, OTHER_ID)))
-    assert {name: one["steps"] for name, one in result["sessions"].items()} == {SESSION_ID: [], OTHER_ID: ALL}
+    assert {name: session["steps"] for name, session in result["sessions"].items()} == {SESSION_ID: [], OTHER_ID: ALL}
 
 
 def test_unexpected_error_has_a_traceback(agent: Agent) -> None:
@@ -213,8 +213,8 @@ def test_unexpected_error_has_a_traceback(agent: Agent) -> None:
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 @pytest.mark.parametrize("step", ALL)
 def test_stopped_engine_fails_with_one_sentence(tmp_path: Path, step: str, check_mode: bool) -> None:
-    asked = asking(of_session([step]), state_path=str(tmp_path))
-    sentence = failure_of("start", asked, check_mode=check_mode)
+    request = asking(of_session([step]), state_path=str(tmp_path))
+    sentence = failure_of("start", request, check_mode=check_mode)
     assert sentence.startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert sentence.endswith(": start docker on this host, or run backendai.cluster.provision_agents on this host.")
     assert list(tmp_path.iterdir()) == []
@@ -237,12 +237,12 @@ def test_command_is_started_once_and_not_in_check_mode(store: Store, tmp_path: P
     store.save(held(BATCH))
     folder = store.kernel_folder(SESSION_ID, "main1")
     folder.mkdir()
-    asked = asking({**of_session(["command"], of=BATCH), "nonce": "nonce-1"}, state_path=str(tmp_path))
-    result = result_of("start", asked, check_mode=check_mode)
+    request = asking({**of_session(["command"], of=BATCH), "nonce": "nonce-1"}, state_path=str(tmp_path))
+    result = result_of("start", request, check_mode=check_mode)
     assert result["changed"] is not check_mode
     assert result["diff"]["after"] == ("" if check_mode else "command of train-llm in main1: started\n")
     assert (folder / "go").exists() is not check_mode
-    assert result_of("start", asked)["changed"] is check_mode
+    assert result_of("start", request)["changed"] is check_mode
 
 
 def test_command_of_an_unknown_session_fails_with_one_sentence(store: Store, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_corrupt_firewall_state_still_isolates_sessions(
     stop_main1(engine)
     assert run(store, *arguments) == 1
     assert (kernel.table, kernel.links, engine.calls) == (rules(None), set(), [])
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert said.err.startswith(f"<3>{store.firewall_file} is damaged (")
-    assert said.err.endswith("): remove it, and provision this host again.\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert output.err.startswith(f"<3>{store.firewall_file} is damaged (")
+    assert output.err.endswith("): remove it, and provision this host again.\n")

@@ -54,8 +54,8 @@ HOST = HostCapabilities({"nofile": 20000, "memlock": -1}, frozenset({"GPU-aaaa"}
 
 def apply(engine: Engine, store: Store, nonce: str = "nonce-1", *, dry: bool = False, **changes: Any) -> list[Change]:
     client: Any = engine
-    asked = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
-    return apply_claimed(client, store, asked, dry=dry)
+    request = ApplyRequest(MADE, "agent1", nonce, dataclasses.replace(CONTENTS, **changes), "backendai-default")
+    return apply_claimed(client, store, request, dry=dry)
 
 
 def subjects(changes: list[Change], store: Store) -> list[str]:
@@ -88,7 +88,7 @@ def test_claimed_slice_is_created(engine: Engine, store: Store, kernel: Kernel) 
     assert subjects(apply(engine, store), store) == EVERYTHING
     assert engine.calls[0] == "create network backendai-train-llm"
     assert len(kernel.links) == 1
-    assert [one["State"] for one in engine.made] == ["running", "running"]
+    assert [container["State"] for container in engine.made] == ["running", "running"]
     for hostname in ("main1", "sub1"):
         folder = store.kernel_folder(SESSION_ID, hostname)
         assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == list(FILES)
@@ -152,7 +152,7 @@ def test_changed_network_is_recreated_with_its_containers(engine: Engine, store:
         "container backendai-train-llm-main1",
         "container backendai-train-llm-sub1",
     ]
-    assert [one["State"] for one in engine.made] == ["running", "running"]
+    assert [container["State"] for container in engine.made] == ["running", "running"]
     assert apply(engine, store) == []
 
 
@@ -314,8 +314,8 @@ def test_containers_match_the_plan(store: Store) -> None:
         "sub1": PinnedResources([3]),
     }
     images = {IMAGE: Image("sha256:1", {"PATH": "/bin"})}
-    wanted = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
-    main, sub = wanted.containers
+    desired = desired_slice(store, held(MADE, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
+    main, sub = desired.containers
     folder = store.kernel_folder(SESSION_ID, "main1")
     assert (main.name, main.hostname, main.image) == ("backendai-train-llm-main1", "main1", "lab/python:1")
     assert main.explicit_environment == {"TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
@@ -347,22 +347,22 @@ def test_containers_match_the_plan(store: Store) -> None:
 
 def test_device_nodes_are_listed_in_a_file_of_the_container(store: Store) -> None:
     pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/kvm,/dev/fuse"], "cuda.device": ["GPU-aaaa"]})}
-    wanted = desired_slice(
+    desired = desired_slice(
         store, held(MADE, pinned=pinned), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST
     )
-    (told,) = [file for file in wanted.files if file.path.name == "devices"]
-    assert told.path.parent == store.kernel_folder(SESSION_ID, "main1")
-    assert told.content == "/dev/kvm\n/dev/fuse\n"
+    (devices,) = [file for file in desired.files if file.path.name == "devices"]
+    assert devices.path.parent == store.kernel_folder(SESSION_ID, "main1")
+    assert devices.content == "/dev/kvm\n/dev/fuse\n"
 
 
 def test_infiniband_folder_and_nodes_are_passed_to_containers(store: Store) -> None:
     shared = dataclasses.replace(MADE, infiniband=True)
     pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/fuse"]}), "sub1": PinnedResources([3])}
     images = {IMAGE: Image("sha256:1", {})}
-    wanted = desired_slice(store, held(shared, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
-    assert [one.devices for one in wanted.containers] == [("/dev/fuse", "/dev/infiniband"), ("/dev/infiniband",)]
-    told = {file.path.parent.name: file.content for file in wanted.files if file.path.name == "devices"}
-    assert told == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
+    desired = desired_slice(store, held(shared, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
+    assert [container.devices for container in desired.containers] == [("/dev/fuse", "/dev/infiniband"), ("/dev/infiniband",)]
+    device_files = {file.path.parent.name: file.content for file in desired.files if file.path.name == "devices"}
+    assert device_files == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
 
 
 def test_containers_get_the_host_capabilities(engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +371,7 @@ def test_containers_get_the_host_capabilities(engine: Engine, store: Store, monk
         held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": PinnedResources([3])})
     )
     apply(engine, store)
-    main, sub = (one["host_config"] for one in engine.asked if "host_config" in one)
+    main, sub = (call["host_config"] for call in engine.asked if "host_config" in call)
     limits = [("nofile", 20000, 20000), ("memlock", -1, -1)]
     assert [[tuple(limit.values()) for limit in host["ulimits"]] for host in (main, sub)] == [limits, limits]
     assert (main["device_requests"][0]["Driver"], sub["device_requests"]) == ("cdi", None)
@@ -389,12 +389,12 @@ def mixed() -> SessionPlan:
 
 def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Store) -> None:
     images = {IMAGE: Image("sha256:1", {"PATH": "/bin"}), "lab/busybox:1": Image("sha256:2", {"A": "b"})}
-    wanted = desired_slice(store, held(mixed()), CONTENTS, images, "backendai-default", HOST)
-    main, sub = wanted.containers
+    desired = desired_slice(store, held(mixed()), CONTENTS, images, "backendai-default", HOST)
+    main, sub = desired.containers
     assert (main.image, main.image_environment, main.memory, main.shm_size) == (IMAGE, {"PATH": "/bin"}, GIB, 64 << 20)
     assert (sub.image, sub.image_environment, sub.memory, sub.shm_size) == ("lab/busybox:1", {"A": "b"}, 2 * GIB, None)
-    assert [json.loads(one.labels[labels.SLOTS])["cpu"] for one in (main, sub)] == [1, 2]
-    assert [one.labels[labels.IMAGE_DIGEST] for one in (main, sub)] == ["sha256:1", "sha256:2"]
+    assert [json.loads(container.labels[labels.SLOTS])["cpu"] for container in (main, sub)] == [1, 2]
+    assert [container.labels[labels.IMAGE_DIGEST] for container in (main, sub)] == ["sha256:1", "sha256:2"]
 
 
 @pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
@@ -402,10 +402,10 @@ def test_image_mismatch_between_agents_fails(engine: Engine, store: Store, dry: 
     store.save(held(MADE, expires_at=9e12))
     client: Any = engine
     # What this agent was told to have is no matter: what it has now is.
-    said = {agent: {IMAGE: ImageIdentity("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
+    reported = {agent: {IMAGE: ImageIdentity("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
     with pytest.raises(ImageMismatchError) as refused:
         apply_claimed(
-            client, store, ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said), dry=dry
+            client, store, ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported), dry=dry
         )
     assert str(refused.value) == (
         "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent2;"
@@ -416,15 +416,15 @@ def test_image_mismatch_between_agents_fails(engine: Engine, store: Store, dry: 
 
 def test_missing_image_is_no_mismatch_in_check_mode(store: Store) -> None:
     client: Any = Engine({})
-    said = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
+    reported = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
     store.save(held(MADE, expires_at=9e12))
-    asked = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", said)
-    assert apply_claimed(client, store, asked, dry=True)
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported)
+    assert apply_claimed(client, store, request, dry=True)
 
 
 def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"Id": "sha256:1", "Config": {"Env": []}}
-    engine = Engine({IMAGE: known, "lab/busybox:1": known})
+    image = {"Id": "sha256:1", "Config": {"Env": []}}
+    engine = Engine({IMAGE: image, "lab/busybox:1": image})
     looked_up: list[str] = []
     inspect = engine.inspect_image
 
@@ -449,9 +449,9 @@ def test_missing_image_is_named(store: Store) -> None:
 
 
 def test_only_the_hosts_file_is_world_readable(store: Store) -> None:
-    wanted = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST)
+    desired = desired_slice(store, held(MADE), CONTENTS, {IMAGE: Image("sha256:1", {})}, "backendai-default", HOST)
     folder = store.kernel_folder(SESSION_ID, "main1")
-    files = {str(file.path.relative_to(folder)): file for file in wanted.files if folder in file.path.parents}
+    files = {str(file.path.relative_to(folder)): file for file in desired.files if folder in file.path.parents}
     assert tuple(sorted(files)) == FILES
     assert {name: oct(file.mode) for name, file in files.items() if file.mode != 0o600} == {"hosts": "0o644"}
     assert [name for name, file in files.items() if file.secret] == ["environment"]
@@ -461,7 +461,7 @@ def test_only_the_hosts_file_is_world_readable(store: Store) -> None:
 
 def test_single_container_session_has_no_network_or_link(store: Store) -> None:
     alone = plan({"agent1": 1})
-    wanted = desired_slice(
+    desired = desired_slice(
         store,
         held(alone),
         dataclasses.replace(CONTENTS, keys=public_keys(alone)),
@@ -469,8 +469,8 @@ def test_single_container_session_has_no_network_or_link(store: Store) -> None:
         "backendai-default",
         HOST,
     )
-    assert wanted.network is None
-    assert (wanted.containers[0].network, wanted.containers[0].address, wanted.containers[0].mac) == (None, None, None)
+    assert desired.network is None
+    assert (desired.containers[0].network, desired.containers[0].address, desired.containers[0].mac) == (None, None, None)
 
 
 def test_contents_are_read_from_module_options() -> None:
@@ -487,16 +487,18 @@ def test_contents_are_read_from_module_options() -> None:
 
 
 def test_user_scripts_are_secret_files_of_the_containers_that_run_them(store: Store) -> None:
-    made = plan(
+    batch_plan = plan(
         {"agent1": 2},
         apps=[{"name": "web", "port": 80, "command": "serve"}, {"name": "own", "port": 81}],
         command="train",
     )
-    contents = dataclasses.replace(CONTENTS, keys=public_keys(made), bootstrap="export A=1")
-    wanted = desired_slice(store, held(made), contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities())
+    contents = dataclasses.replace(CONTENTS, keys=public_keys(batch_plan), bootstrap="export A=1")
+    desired = desired_slice(
+        store, held(batch_plan), contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities()
+    )
     scripts = {
         str(file.path.relative_to(store.folder(SESSION_ID))): (file.content, file.mode, file.secret)
-        for file in wanted.files
+        for file in desired.files
         if file.path.name in ("bootstrap", "command", "web", "own")
     }
     assert scripts == {
@@ -511,8 +513,8 @@ def test_derived_variables_are_listed_unless_set_explicitly(store: Store) -> Non
     environments = {"main1": {"BACKENDAI_CLUSTER_SIZE": "1"}, "sub1": {"MASTER_PORT": "1", **SIZE_2}}
     contents = dataclasses.replace(CONTENTS, environments=environments)
     image = Image("", {"TF_CONFIG": "{}"})
-    wanted = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
-    assert [file.content for file in wanted.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
+    desired = desired_slice(store, held(MADE), contents, {IMAGE: image}, "backendai-default", HostCapabilities())
+    assert [file.content for file in desired.files if file.path.name == "derived"] == ["", "MASTER_ADDR\n"]
 
 
 SIZE_2 = {
@@ -526,17 +528,17 @@ def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def waited(_client: object, names: list[str], until: float) -> None:
-        seen.append((sorted(names), store.is_busy(SESSION_ID), until > time.monotonic() + 20))
+        calls.append((sorted(names), store.is_busy(SESSION_ID), until > time.monotonic() + 20))
 
-    seen: list[tuple[list[str], bool, bool]] = []
+    calls: list[tuple[list[str], bool, bool]] = []
     monkeypatch.setattr(slicing, "await_ready", waited)
     store.save(held(MADE, expires_at=time.time() + 1))
     apply(engine, store)
-    assert seen == [(["backendai-train-llm-main1", "backendai-train-llm-sub1"], False, True)]
-    left = store.session(SESSION_ID)
-    assert left is not None
-    assert left.expires_at is not None
-    assert left.expires_at > time.time() + 50
+    assert calls == [(["backendai-train-llm-main1", "backendai-train-llm-sub1"], False, True)]
+    stored = store.session(SESSION_ID)
+    assert stored is not None
+    assert stored.expires_at is not None
+    assert stored.expires_at > time.time() + 50
 
 
 def test_session_removed_during_its_start_loses_the_claim(
@@ -553,14 +555,14 @@ WAYS = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001), PublishedPort("web"
 
 def ports_of(engine: Engine) -> dict[str, Any]:
     """Return what containers publish, by hostname."""
-    return {one["hostname"]: one["host_config"]["port_bindings"] for one in engine.asked if "hostname" in one}
+    return {call["hostname"]: call["host_config"]["port_bindings"] for call in engine.asked if "hostname" in call}
 
 
 def test_only_main1_publishes_ports(engine: Engine, store: Store, kernel: Kernel) -> None:
-    made = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
-    store.save(held(made, expires_at=9e12))
+    published_plan = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
+    store.save(held(published_plan, expires_at=9e12))
     client: Any = engine
-    apply_claimed(client, store, ApplyRequest(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    apply_claimed(client, store, ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
     assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
-    assert kernel.table == render(build_isolation_policy([(made, "agent1")], ()), None, ["eth0"])
+    assert kernel.table == render(build_isolation_policy([(published_plan, "agent1")], ()), None, ["eth0"])
     assert "192.0.2.1 . 30000" in kernel.table

@@ -33,15 +33,15 @@ Probing = Callable[..., list[tuple[Any, ...]]]
 @pytest.fixture
 def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
     """Return what lets containers meet like this, and returns what was probed."""
-    asked: list[tuple[Any, ...]] = []
+    probed: list[tuple[Any, ...]] = []
 
     def let_meet(*met: Reachability) -> list[tuple[Any, ...]]:
         def meetings(*probe: Any) -> list[Reachability]:
-            asked.append(probe)
+            probed.append(probe)
             return list(met)
 
         monkeypatch.setattr(check, "check_reachability", meetings)
-        return asked
+        return probed
 
     let_meet(Reachability("main1", "sub1", True, True))
     return let_meet
@@ -50,19 +50,19 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
 @pytest.fixture(autouse=True)
 def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
     """Return what logins from a container to a peer say that fail; those that are not in it succeed."""
-    said: dict[tuple[str, str], str] = {}
+    errors: dict[tuple[str, str], str] = {}
 
     def ask(_client: Engine, container: str, peers: list[str]) -> LoginReport:
         hostname = container.rpartition("-")[2]
-        return LoginReport({}, {peer: said[hostname, peer] for peer in peers if (hostname, peer) in said})
+        return LoginReport({}, {peer: errors[hostname, peer] for peer in peers if (hostname, peer) in errors})
 
     def passes(_client: Engine, container: str, peers: list[str]) -> bool:
         chain = [container.rpartition("-")[2], *peers]
-        return not {*zip(chain, peers, strict=False)} & said.keys()
+        return not {*zip(chain, peers, strict=False)} & errors.keys()
 
     monkeypatch.setattr(check, "check_logins", ask)
     monkeypatch.setattr(check, "passes", passes)
-    return said
+    return errors
 
 
 def run_containers(engine: Engine, *hostnames: str, state: str = "running") -> None:
@@ -73,8 +73,8 @@ def run_containers(engine: Engine, *hostnames: str, state: str = "running") -> N
             labels.HOSTNAME: hostname,
             labels.IMAGE_DIGEST: "sha256:1",
         }
-        there = {"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state}
-        engine.made.append({**there, "Pid": PIDS[hostname]})
+        container = {"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state}
+        engine.made.append({**container, "Pid": PIDS[hostname]})
 
 
 @pytest.mark.usefixtures("probing")
@@ -85,12 +85,12 @@ def test_a_healthy_slice_has_no_findings(engine: Any) -> None:
 
 def test_every_container_here_is_probed_towards_every_container_anywhere(engine: Any, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
-    asked = probing()
+    probed = probing()
     findings(engine, held(MADE), 1)
-    assert asked == [
+    assert probed == [
         (
             [ProbeSource("main1", 101), ProbeSource("sub1", 102)],
-            [PeerTarget(one.hostname, one.address or "") for one in MADE.kernels],
+            [PeerTarget(kernel.hostname, kernel.address or "") for kernel in MADE.kernels],
             1450,
             1,
         )
@@ -135,20 +135,20 @@ def test_single_container_session_only_logs_in_to_itself(
     engine: Any, probing: Probing, logins: dict[tuple[str, str], str]
 ) -> None:
     run_containers(engine, "main1")
-    asked = probing()
+    probed = probing()
     logins["main1", "main1"] = "no"
     assert findings(engine, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
-    assert asked == []
+    assert probed == []
 
 
 @pytest.mark.usefixtures("probing")
 def test_failed_login_is_retried(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run_containers(engine, "main1")
-    said = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
+    answers = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
     monkeypatch.setattr(check, "passes", lambda *_login: False)
-    monkeypatch.setattr(check, "check_logins", lambda *_login: LoginReport({}, said.pop(0)))
+    monkeypatch.setattr(check, "check_logins", lambda *_login: LoginReport({}, answers.pop(0)))
     assert findings(engine, held(plan({"agent1": 1})), 5) == []
-    assert said == []
+    assert answers == []
 
 
 @pytest.mark.usefixtures("probing")
@@ -162,7 +162,7 @@ def test_agent_without_containers_passes(engine: Any, monkeypatch: pytest.Monkey
 def test_logins_of_all_agents_form_one_ring_in_few_commands(
     agents: dict[str, int], engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = plan(agents)
+    session_plan = plan(agents)
     taken: list[tuple[str, str]] = []
     commands: list[str] = []
 
@@ -172,17 +172,17 @@ def test_logins_of_all_agents_form_one_ring_in_few_commands(
         return True
 
     monkeypatch.setattr(check, "passes", passes)
-    for kernel in made.kernels:
+    for kernel in session_plan.kernels:
         monkeypatch.setitem(PIDS, kernel.hostname, 100)
-    run_containers(engine, *(kernel.hostname for kernel in made.kernels))
+    run_containers(engine, *(kernel.hostname for kernel in session_plan.kernels))
     for agent in agents:
-        assert findings(engine, held(made, agent), 1) == []
+        assert findings(engine, held(session_plan, agent), 1) == []
     following = dict(taken)
-    assert len(taken) == len(following) == len(made.kernels)
+    assert len(taken) == len(following) == len(session_plan.kernels)
     way = ["main1"]
     while following[way[-1]] != "main1":
         way.append(following[way[-1]])
-    assert sorted(way) == sorted(kernel.hostname for kernel in made.kernels)
+    assert sorted(way) == sorted(kernel.hostname for kernel in session_plan.kernels)
     assert len(commands) == sum(-(-count // check.CHAIN) for count in agents.values())
 
 

@@ -56,8 +56,8 @@ def labels_of(session_id: str) -> dict[str, str]:
 def claimed(
     engine: Any, store: Store, of: SessionPlan = MADE, *, clear: Sequence[str] = (), dry: bool = False
 ) -> ClaimResult:
-    wanted = ClaimRequest(of, {"name": "train-llm"}, "agent1", "nonce-1", 600, clear)
-    return claim(engine, store, SETTINGS, wanted, dry=dry)
+    request = ClaimRequest(of, {"name": "train-llm"}, "agent1", "nonce-1", 600, clear)
+    return claim(engine, store, SETTINGS, request, dry=dry)
 
 
 def pinned(store: Store) -> dict[str, PinnedResources]:
@@ -102,9 +102,9 @@ def test_claim_is_stored_with_cores_and_a_time_limit(engine: Any, store: Store) 
 
 @pytest.mark.usefixtures("facts")
 def test_check_mode_stores_no_claim_and_creates_no_key(engine: Any, store: Store) -> None:
-    made = claimed(engine, store, dry=True)
-    assert made.changes == CHANGES
-    assert set(made.keys.values()) == {PublicKeys("(created by the agent)", "(created by the agent)")}
+    result = claimed(engine, store, dry=True)
+    assert result.changes == CHANGES
+    assert set(result.keys.values()) == {PublicKeys("(created by the agent)", "(created by the agent)")}
     assert store.sessions() == []
 
 
@@ -125,12 +125,12 @@ def test_claim_with_another_plan_is_replaced(engine: Any, store: Store, dry: boo
     before = dataclasses.replace(MADE, kernels=MADE.kernels[:1])
     store.save(held(before, nonce="nonce-0", expires_at=time.time() + 60, pinned={"main1": PinnedResources([6, 7])}))
     assert claimed(engine, store, dry=dry).changes == CHANGES
-    given = (
+    claim_options = (
         {"main1": PinnedResources([6, 7])}
         if dry
         else {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
     )
-    assert pinned(store) == given
+    assert pinned(store) == claim_options
 
 
 @pytest.mark.usefixtures("facts")
@@ -168,8 +168,8 @@ def test_committed_session_is_not_changed(engine: Any, store: Store) -> None:
 def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store, dry: bool) -> None:
     before = held(MADE, nonce="nonce-0")
     store.save(before)
-    wanted = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, never_completed=True)
-    assert claim(engine, store, SETTINGS, wanted, dry=dry) == ClaimResult([], before.keys)
+    request = ClaimRequest(MADE, {"name": "train-llm"}, "agent1", "nonce-1", 600, never_completed=True)
+    assert claim(engine, store, SETTINGS, request, dry=dry) == ClaimResult([], before.keys)
     assert store.session(SESSION_ID) == dataclasses.replace(before, nonce="nonce-0" if dry else "nonce-1")
 
 
@@ -224,9 +224,9 @@ def test_published_port_in_use_is_refused_for_a_single_container(engine: Any, st
 
 def test_ports_published_by_other_agents_are_ignored(engine: Any, store: Store, facts: Facts) -> None:
     facts(tcp_ports=[30005, 30007])
-    moved = tuple(dataclasses.replace(one, agent="agent2") for one in MADE.kernels[:1])
-    away = dataclasses.replace(OPEN, kernels=(*moved, *MADE.kernels[1:]))
-    assert claimed(engine, store, away).changes == [Change("claim train-llm on agent1", None, "1 containers")]
+    moved = tuple(dataclasses.replace(kernel, agent="agent2") for kernel in MADE.kernels[:1])
+    elsewhere = dataclasses.replace(OPEN, kernels=(*moved, *MADE.kernels[1:]))
+    assert claimed(engine, store, elsewhere).changes == [Change("claim train-llm on agent1", None, "1 containers")]
 
 
 def test_ports_that_are_free_are_claimed(engine: Any, store: Store, facts: Facts) -> None:
@@ -235,11 +235,11 @@ def test_ports_that_are_free_are_claimed(engine: Any, store: Store, facts: Facts
 
 
 def test_missing_infiniband_is_refused(engine: Any, store: Store, facts: Facts) -> None:
-    asked = dataclasses.replace(MADE, infiniband=True)
+    infiniband_plan = dataclasses.replace(MADE, infiniband=True)
     facts(infiniband=False)
-    assert refusal(engine, store, asked) == "session_infiniband: agent1 no longer has /dev/infiniband"
+    assert refusal(engine, store, infiniband_plan) == "session_infiniband: agent1 no longer has /dev/infiniband"
     facts(infiniband=True)
-    assert claimed(engine, store, asked).changes == CHANGES
+    assert claimed(engine, store, infiniband_plan).changes == CHANGES
 
 
 def test_refusal_lists_containers_by_their_slots(engine: Any, store: Store, facts: Facts) -> None:
@@ -278,14 +278,14 @@ def test_orphaned_containers_of_the_session_are_removed(engine: Any, store: Stor
 def test_expired_claim_of_another_session_is_removed(engine: Any, store: Store) -> None:
     store.save(held(another(), nonce="theirs", expires_at=1.0))
     claimed(engine, store)
-    assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
+    assert [session.plan.id for session in store.sessions()] == [SESSION_ID]
 
 
 @pytest.mark.usefixtures("facts")
 def test_check_mode_keeps_expired_claims(engine: Any, store: Store) -> None:
     store.save(held(another(), expires_at=1.0))
     claimed(engine, store, dry=True)
-    assert [one.plan.name for one in store.sessions()] == ["other"]
+    assert [session.plan.name for session in store.sessions()] == ["other"]
 
 
 @pytest.mark.usefixtures("facts")
@@ -294,16 +294,16 @@ def test_stale_sessions_are_removed_first(engine: Any, store: Store) -> None:
     engine.made = [{"Id": "a", "Names": ["/old"], "Labels": labels_of(OTHER_ID), "State": "running"}]
     changes = [Change("container old", "running", None), Change("session train-llm", "held", None), *CHANGES]
     assert claimed(engine, store, clear=[OTHER_ID]) == ClaimResult(changes, KEYS)
-    assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
+    assert [session.plan.id for session in store.sessions()] == [SESSION_ID]
     assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([2, 3])}
 
 
 @pytest.mark.usefixtures("facts")
 def test_stale_sessions_are_removed_for_a_committed_session_too(engine: Any, store: Store) -> None:
-    for one in (held(MADE), held(another())):
-        store.save(one)
+    for session in (held(MADE), held(another())):
+        store.save(session)
     assert claimed(engine, store, clear=[OTHER_ID]).changes == [Change("session other", "held", None)]
-    assert [one.plan.id for one in store.sessions()] == [SESSION_ID]
+    assert [session.plan.id for session in store.sessions()] == [SESSION_ID]
 
 
 @pytest.mark.usefixtures("facts")
@@ -313,7 +313,7 @@ def test_check_mode_returns_but_keeps_stale_sessions(engine: Any, store: Store) 
         Change("session train-llm", "held", None),
         *CHANGES,
     ]
-    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+    assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
 
 
 @pytest.mark.usefixtures("facts")
@@ -321,22 +321,22 @@ def test_invalid_id_removes_nothing(engine: Any, store: Store) -> None:
     store.save(held(another()))
     with pytest.raises(ValueError, match=r"^session_id: '' is not the id of a session$"):
         claimed(engine, store, clear=[""])
-    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+    assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
 
 
 def test_sessions_to_be_removed_are_excluded_from_the_facts(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
-    asked: list[FactsQuery] = []
+    queries: list[FactsQuery] = []
 
     def survey(*reading: Any) -> AgentFacts:
-        asked.append(reading[3])
+        queries.append(reading[3])
         return agent_facts("agent1")
 
     monkeypatch.setattr(claiming, "collect_facts", survey)
     claimed(engine, store, clear=[OTHER_ID])
-    assert asked == [FactsQuery(paths=[], excluded=[OTHER_ID, SESSION_ID])]
+    assert queries == [FactsQuery(paths=[], excluded=[OTHER_ID, SESSION_ID])]
 
 
 @pytest.mark.usefixtures("facts")
@@ -358,6 +358,6 @@ def test_cores_and_devices_are_on_one_numa_node(
 def test_cores_are_shared_up_to_the_overcommit(engine: Any, store: Store, facts: Facts) -> None:
     facts(online_cpus=[0, 1, 2], capacity={"cpu": 6, "mem": 16 * GIB})
     store.save(held(another(), pinned={"main1": PinnedResources([0]), "sub1": PinnedResources([0])}))
-    wanted = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
-    claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), wanted, dry=False)
+    request = ClaimRequest(MADE, {}, "agent1", "nonce-1", 600)
+    claim(engine, store, dataclasses.replace(SETTINGS, cpu_overcommit=2), request, dry=False)
     assert pinned(store) == {"main1": PinnedResources([1, 2]), "sub1": PinnedResources([1, 2])}

@@ -30,9 +30,9 @@ def test_claim_is_renewed_from_now(store: Store) -> None:
     store.save(held(MADE, expires_at=time.time() - 5))
     before = time.time()
     assert renew_claim(store, SESSION_ID, "nonce-1", 60) == store.session(SESSION_ID)
-    there = store.session(SESSION_ID)
-    assert there is not None
-    assert before + 60 <= (there.expires_at or 0) <= time.time() + 60
+    session = store.session(SESSION_ID)
+    assert session is not None
+    assert before + 60 <= (session.expires_at or 0) <= time.time() + 60
 
 
 @pytest.mark.parametrize("state", [{"expires_at": 9e12}, {}], ids=["a long claim", "committed"])

@@ -38,9 +38,9 @@ class World:
         self.timed: list[tuple[str, str]] = []
         self.asked: dict[str, list[str]] = {}
 
-    def check_reachability(self, *asked: Any) -> list[Reachability]:
-        self.probed.append(asked)
-        return [one for one in self.met if one.source in {source.hostname for source in asked[0]}]
+    def check_reachability(self, *arguments: Any) -> list[Reachability]:
+        self.probed.append(arguments)
+        return [result for result in self.met if result.source in {source.hostname for source in arguments[0]}]
 
     def latencies(self, listed: Any) -> dict[tuple[str, str], float]:
         self.timed = [(source.hostname, target.hostname) for source, target in listed]
@@ -54,10 +54,10 @@ class World:
 @pytest.fixture(autouse=True)
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Return what stands between the containers."""
-    made = World()
+    world = World()
     for name in ("check_reachability", "latencies", "check_logins"):
-        monkeypatch.setattr(connectivity, name, getattr(made, name))
-    return made
+        monkeypatch.setattr(connectivity, name, getattr(world, name))
+    return world
 
 
 def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def test_each_local_container_is_checked_towards_all_containers(world: World) ->
 
 def test_no_login_without_tcp_and_no_latency_without_an_answer(world: World) -> None:
     world.met = [Reachability("main1", "sub1", False, True), Reachability("main1", "sub2", False, False)]
-    here = [one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if one["to"] != "main1"]
-    assert here == [
+    others = [entry for entry in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if entry["to"] != "main1"]
+    assert others == [
         pair("main1", "sub1", tcp=False, ssh=None),
         pair("main1", "sub2", tcp=False, frame=False, ssh=None, latency_ms=None),
     ]
@@ -90,7 +90,7 @@ def test_no_login_without_tcp_and_no_latency_without_an_answer(world: World) -> 
 
 def test_failed_login_is_reported_with_its_output(world: World) -> None:
     world.said = LoginReport(ADDRESSES, {"sub2": "Permission denied"})
-    (failed,) = (one for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if not one["ssh"])
+    (failed,) = (entry for entry in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3) if not entry["ssh"])
     assert failed == pair("main1", "sub2", ssh=False, ssh_error="Permission denied")
 
 
@@ -106,10 +106,10 @@ def test_failed_login_is_reported_with_its_output(world: World) -> None:
     ids=["unknown", "another first", "the right one first", "IPv6 does not count", "IPv6 alone"],
 )
 def test_name_resolves_to_its_first_address(world: World, addresses: list[str], leads: bool) -> None:
-    listed = [str(MADE.kernels[2].address) if one == "ADDRESS" else one for one in addresses]
+    listed = [str(MADE.kernels[2].address) if address == "ADDRESS" else address for address in addresses]
     world.said = LoginReport({**ADDRESSES, "sub2": listed}, {})
-    named = {one["to"]: one["name"] for one in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3)}
-    assert named == {"main1": True, "sub1": True, "sub2": leads}
+    resolved = {entry["to"]: entry["name"] for entry in pairs_of(ENGINE, held(MADE), {"main1": 101}, 3)}
+    assert resolved == {"main1": True, "sub1": True, "sub2": leads}
 
 
 def test_single_container_session_checks_name_and_login_to_itself(world: World) -> None:

@@ -25,19 +25,19 @@ MADE = plan({"agent1": 2, "agent2": 1})
 @pytest.fixture
 def slice_here(engine: Any, store: Store) -> LocalSession:
     """Return a session that is on this agent as it should be."""
-    here = held(MADE)
-    store.save(here)
-    wanted = networks.desired_network(MADE)
-    assert wanted is not None
-    networks.create_network(engine, wanted)
-    for kernel in here.kernels:
+    session = held(MADE)
+    store.save(session)
+    desired = networks.desired_network(MADE)
+    assert desired is not None
+    networks.create_network(engine, desired)
+    for kernel in session.kernels:
         bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: kernel.hostname}
         engine.made.append(
             {"Id": kernel.hostname, "Names": [f"/{kernel.container}"], "Labels": bears, "State": "running"}
         )
     sync_ruleset(store, dry=False)
     iproute.apply_operations(plan_links(MADE, "agent1", iproute.LinkState()))
-    return here
+    return session
 
 
 def test_a_healthy_slice_has_no_drift(engine: Any, store: Store, slice_here: LocalSession) -> None:

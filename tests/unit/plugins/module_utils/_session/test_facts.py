@@ -102,11 +102,11 @@ def test_ports_of_host_network_sessions_are_in_use(engine: Any, store: Store) ->
 
 def test_published_ports_are_in_use_on_the_agent_of_main1(engine: Any, store: Store) -> None:
     ways = tuple(PublishedPort("app", "tcp", 80, "192.0.2.1", port) for port in (30009, 30000))
-    here = dataclasses.replace(MADE, published=ways)
-    away = dataclasses.replace(plan({"agent2": 1, "agent1": 1}), id=OTHER_ID, published=(ways[0],))
-    store.save(held(away, "agent1"))
+    local = dataclasses.replace(MADE, published=ways)
+    remote = dataclasses.replace(plan({"agent2": 1, "agent1": 1}), id=OTHER_ID, published=(ways[0],))
+    store.save(held(remote, "agent1"))
     assert read(engine, store)["tcp_ports"] == [22, 30000]
-    store.save(held(here))
+    store.save(held(local))
     assert read(engine, store)["tcp_ports"] == [22, 30000, 30009]
     assert read(engine, store, FactsQuery(excluded=[SESSION_ID]))["tcp_ports"] == [22, 30000]
 
@@ -164,8 +164,8 @@ def test_capacity_excludes_reserved_slots(
 
 def has(monkeypatch: pytest.MonkeyPatch, *devices: Device, warnings: tuple[str, ...] = ()) -> None:
     """Give the host these devices."""
-    found = Accelerators(list(devices), list(warnings))
-    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: found)
+    accelerators = Accelerators(list(devices), list(warnings))
+    monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: accelerators)
 
 
 def test_device_capacity_excludes_reserved_devices(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +183,10 @@ def test_declared_devices_come_from_the_settings(engine: Any, store: Store, monk
     monkeypatch.setattr(
         surveying,
         "find_accelerators",
-        lambda slots, cdi_folders: Accelerators([Device(one["name"], "x") for one in [*slots, *cdi_folders]], []),
+        lambda slots, cdi_folders: Accelerators([Device(device["name"], "x") for device in [*slots, *cdi_folders]], []),
     )
     slots = [{"name": "tpu", "devices": ["/dev/accel0"]}]
-    assert [one["slot"] for one in read(engine, store, slots=slots)["devices"]] == ["tpu"]
+    assert [device["slot"] for device in read(engine, store, slots=slots)["devices"]] == ["tpu"]
 
 
 def test_gpus_are_read_from_the_cdi_folders_of_the_engine(
@@ -226,7 +226,7 @@ def test_devices_of_active_sessions_and_orphans_are_not_free(
         container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
     ]
     facts = read(engine, store, FactsQuery(excluded=[f"00000003{OTHER_ID[8:]}"]))
-    assert {one["id"] for one in facts["devices"] if one["free"]} == {"given-up", "stale_sessions", "free"}
+    assert {device["id"] for device in facts["devices"] if device["free"]} == {"given-up", "stale_sessions", "free"}
 
 
 @pytest.mark.parametrize(

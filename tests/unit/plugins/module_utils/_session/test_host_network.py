@@ -39,8 +39,8 @@ CONTENTS = RenderedFiles(
 
 def apply(engine: Engine, store: Store) -> list[str]:
     client: Any = engine
-    asked = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
-    return [change.subject for change in apply_claimed(client, store, asked, dry=False)]
+    request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
+    return [change.subject for change in apply_claimed(client, store, request, dry=False)]
 
 
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
@@ -55,9 +55,9 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
 
 def test_slice_has_files_rules_and_containers_but_no_links(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, expires_at=9e12))
-    made = [subject.rpartition("/")[2] for subject in apply(engine, store)]
+    files = [subject.rpartition("/")[2] for subject in apply(engine, store)]
     of_each = ["hosts", "environment", "derived", "config", "known_hosts", "authorized_keys", "ports"]
-    assert made == [
+    assert files == [
         *of_each * 2,
         "firewall table inet backendai",
         "container backendai-train-llm-main1",
@@ -73,21 +73,23 @@ def test_slice_has_files_rules_and_containers_but_no_links(engine: Engine, store
 def test_containers_use_only_the_host_network_with_their_hostnames(engine: Engine, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
-    assert sorted(one["hostname"] for one in engine.asked) == ["main1", "sub1"]
-    for one in engine.asked:
-        assert (one["networking_config"], one["mac_address"]) == (None, None)
-        assert one["host_config"]["network_mode"] == "host"
-        assert one["environment"]["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert sorted(call["hostname"] for call in engine.asked) == ["main1", "sub1"]
+    for call in engine.asked:
+        assert (call["networking_config"], call["mac_address"]) == (None, None)
+        assert call["host_config"]["network_mode"] == "host"
+        assert call["environment"]["NCCL_SOCKET_IFNAME"] == "eth0"
     assert [call for call in engine.calls if call.startswith("connect")] == []
 
 
 def test_no_ports_are_published_on_the_host_network(engine: Engine, store: Store) -> None:
     ways = (PublishedPort("ssh", "tcp", FIRST, "192.0.2.1", FIRST),)
-    made = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
-    store.save(held(made, expires_at=9e12))
+    published_plan = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
+    store.save(held(published_plan, expires_at=9e12))
     client: Any = engine
-    apply_claimed(client, store, ApplyRequest(made, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
-    assert [(one["ports"], one["host_config"]["port_bindings"]) for one in engine.asked] == [([], {})] * 2
+    apply_claimed(
+        client, store, ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False
+    )
+    assert [(call["ports"], call["host_config"]["port_bindings"]) for call in engine.asked] == [([], {})] * 2
 
 
 def test_firewall_accepts_the_other_agents(engine: Engine, store: Store, kernel: Kernel) -> None:

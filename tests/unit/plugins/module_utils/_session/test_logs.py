@@ -29,13 +29,13 @@ def test_logs_of_containers_and_of_apps_in_main1_are_read(engine: Any) -> None:
     add(engine, "main1", Log=[(TIME, b"one\n"), (TIME, b"two\n")], Files=FILES)
     ended = {"ExitCode": 3, "FinishedAt": "2026-03-01T03:00:00.5Z"}
     add(engine, "sub1", state="exited", Log=[(TIME, b"out of memory\n")], Files=FILES, **ended)
-    told = logs_of(engine, held(MADE, expires_at=1.0), "", 1)
-    assert told["plan"] == MADE.to_dict()
-    assert {name: (one["status"], one["exit_code"]) for name, one in told["containers"].items()} == {
+    part = logs_of(engine, held(MADE, expires_at=1.0), "", 1)
+    assert part["plan"] == MADE.to_dict()
+    assert {name: (state["status"], state["exit_code"]) for name, state in part["containers"].items()} == {
         "main1": ("running", None),
         "sub1": ("exited", 3),
     }
-    assert told["logs"] == {
+    assert part["logs"] == {
         "main1": {"log": [f"{TIME.decode()}two"], "apps": {"jupyter": ["served"]}, "error": None},
         "sub1": {"log": [f"{TIME.decode()}out of memory"], "apps": {}, "error": None},
     }

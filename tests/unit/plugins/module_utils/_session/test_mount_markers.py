@@ -28,12 +28,12 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Run what is meant for a container on this host; return the containers, in order."""
     ran: list[str] = []
 
-    def here(_client: Any, container: str, line: str) -> str:
+    def run_here(_client: Any, container: str, line: str) -> str:
         ran.append(container)
         words = [word for word in shlex.split(line) if word != mount_markers.BUSYBOX]
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
-    monkeypatch.setattr(mount_markers, "run_as_work", here)
+    monkeypatch.setattr(mount_markers, "run_as_work", run_here)
     return ran
 
 
@@ -85,13 +85,13 @@ def test_each_running_container_reports_each_mount(
 ) -> None:
     runs(engine, main1="running", sub1="exited")
     create_marker(engine, made, MARK)
-    seen = find_markers(engine, made, MARK)
-    data, read_only = seen["main1"][str(tmp_path / "data")], seen["main1"][str(tmp_path / "read only")]
-    assert list(seen) == ["main1"]
+    observed = find_markers(engine, made, MARK)
+    data, read_only = observed["main1"][str(tmp_path / "data")], observed["main1"][str(tmp_path / "read only")]
+    assert list(observed) == ["main1"]
     assert commands == ["backendai-train-llm-main1", "id-main1"]
     assert (data["mark"], read_only["mark"]) == (True, False)
-    there = (tmp_path / "data").stat()
-    assert data["folder"] == f"{there.st_dev}:{there.st_ino}"
+    status = (tmp_path / "data").stat()
+    assert data["folder"] == f"{status.st_dev}:{status.st_ino}"
 
 
 def test_names_in_a_folder_are_compared_without_markers(engine: Any, made: SessionPlan, tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ REMOVED = Change(f"overlay {NAME}", f"id-{NAME}"[:12], None)
 @pytest.fixture
 def engine() -> Engine:
     """Return the engine of the manager."""
-    made = Engine()
-    made.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
-    return made
+    engine = Engine()
+    engine.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
+    return engine
 
 
 def make(engine: Any, store: Store, nonce: str = "nonce-1", *, dry: bool = False) -> list[Change]:
@@ -94,8 +94,8 @@ def test_session_without_an_overlay_creates_none(engine: Any, store: Store) -> N
 
 def applied(engine: Any, store: Store, agent: str) -> list[str]:
     """Make an agent's slice true and return what changed, files left out."""
-    here = [kernel.hostname for kernel in MADE.kernels_on(agent)]
-    environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in here}
+    hostnames = [kernel.hostname for kernel in MADE.kernels_on(agent)]
+    environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in hostnames}
     contents = RenderedFiles("hosts\n", "Host *\n", environments, public_keys(MADE), ())
     changes = apply_claimed(
         engine, store, ApplyRequest(MADE, agent, "nonce-1", contents, "backendai-default"), dry=False
@@ -106,9 +106,9 @@ def applied(engine: Any, store: Store, agent: str) -> list[str]:
 def test_slice_attaches_containers_and_creates_no_network(engine: Engine, store: Store, kernel: Kernel) -> None:
     store.save(held(MADE, "agent2"))
     assert applied(engine, store, "agent2") == ["firewall table inet backendai", f"container {NAME}-main1"]
-    (asked,) = engine.asked
-    assert asked["host_config"]["network_mode"] == "backendai-default"
-    assert (asked["networking_config"], asked["mac_address"]) == (None, None)
+    (call,) = engine.asked
+    assert call["host_config"]["network_mode"] == "backendai-default"
+    assert (call["networking_config"], call["mac_address"]) == (None, None)
     assert f"connect id-{NAME}-main1 to {NAME} as {MADE.kernels[0].address}" in engine.calls
     assert kernel.links == set()
     assert [port.bridge for port in kernel.plugged] == ["backendai0"]
@@ -125,8 +125,8 @@ def test_overlay_is_removed_with_the_slice_of_the_manager(engine: Any, store: St
     store.save(held(MADE, "agent1"))
     make(engine, store)
     ended = Change("session train-llm", "held", None)
-    there = [Change(f"network {NAME}", f"id-{NAME}"[:12], None), ended]
-    assert remove_claimed(engine, store, SESSION_ID, None, dry=True) == there
+    changes = [Change(f"network {NAME}", f"id-{NAME}"[:12], None), ended]
+    assert remove_claimed(engine, store, SESSION_ID, None, dry=True) == changes
     assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == [REMOVED, ended]
     assert (engine.joined, store.sessions()) == ([], [])
 
@@ -142,4 +142,4 @@ def test_slice_stays_stored_while_its_overlay_is_in_use(
     monkeypatch.setattr(remove.overlay, "remove_overlays", remove_overlays)
     with pytest.raises(OverlayInUseError):
         remove_claimed(engine, store, SESSION_ID, None, dry=False)
-    assert [one.plan for one in store.sessions()] == [dataclasses.replace(MADE)]
+    assert [session.plan for session in store.sessions()] == [dataclasses.replace(MADE)]

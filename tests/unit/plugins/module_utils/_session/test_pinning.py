@@ -28,7 +28,7 @@ def gpus(*numas: int | None) -> list[Device]:
 
 
 def cpus_of(pinned: Sequence[PinnedResources]) -> list[list[int]]:
-    return [one.cpus for one in pinned]
+    return [resources.cpus for resources in pinned]
 
 
 def test_cores_are_on_the_node_of_the_devices() -> None:
@@ -143,7 +143,7 @@ machines = st.dictionaries(st.integers(0, 11), st.integers(0, 2), min_size=1, ma
 loads = st.dictionaries(st.integers(0, 11), st.integers(0, 3))
 free_devices = st.lists(
     st.builds(Device, st.sampled_from([GPU, FPGA]), st.just(""), st.sampled_from([None, 0, 1, 2])), max_size=6
-).map(lambda drawn: [Device(one.slot, f"d{number}", one.numa) for number, one in enumerate(drawn)])
+).map(lambda drawn: [Device(device.slot, f"d{number}", device.numa) for number, device in enumerate(drawn)])
 containers = st.lists(
     st.fixed_dictionaries(
         {"cpu": st.integers(1, 4), "mem": st.just(1)}, optional={GPU: st.integers(0, 2), FPGA: st.integers(1, 2)}
@@ -155,12 +155,12 @@ containers = st.lists(
 
 def cut(requests: Sequence[Mapping[str, int]], cores: int, free: Sequence[Device]) -> list[dict[str, int]]:
     """Return the requests cut down to what there is."""
-    left = {slot: sum(one.slot == slot for one in free) for slot in (GPU, FPGA)}
+    remaining = {slot: sum(device.slot == slot for device in free) for slot in (GPU, FPGA)}
     fitting = []
     for request in requests:
-        given = {slot: min(amount, left.get(slot, cores)) for slot, amount in request.items()}
-        left = {slot: count - given.get(slot, 0) for slot, count in left.items()}
-        fitting.append(given)
+        granted = {slot: min(amount, remaining.get(slot, cores)) for slot, amount in request.items()}
+        remaining = {slot: count - granted.get(slot, 0) for slot, count in remaining.items()}
+        fitting.append(granted)
     return fitting
 
 
@@ -168,93 +168,93 @@ def could_hold(
     node: int, request: Mapping[str, int], open_cores: Collection[int], nodes: Mapping[int, int], free: list[Device]
 ) -> tuple[bool, bool]:
     """Say whether one node has the open cores, and whether it has the devices, of a container."""
-    near = [one.slot for one in free if one.numa in (node, None)]
+    near = [device.slot for device in free if device.numa in (node, None)]
     devices = all(near.count(slot) >= amount for slot, amount in request.items() if slot in (GPU, FPGA))
     return sum(nodes[cpu] == node for cpu in open_cores) >= request["cpu"], devices
 
 
-@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, drawn=containers)
 def test_cores_are_distinct_and_devices_are_not_shared(
-    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], drawn: list[dict[str, int]]
 ) -> None:
-    requests = cut(asked, len(nodes), free)
+    requests = cut(drawn, len(nodes), free)
     pinned = pin_containers(nodes, load, overcommit, free, requests)
-    slots = {one.id: one.slot for one in free}
-    for one, request in zip(pinned, requests, strict=True):
-        assert len(set(one.cpus)) == request["cpu"]
-        assert set(one.cpus) <= set(nodes)
-        assert one.cpus == sorted(one.cpus)
-        counts = {slot: len(ids) for slot, ids in one.devices.items()}
+    slots = {device.id: device.slot for device in free}
+    for resources, request in zip(pinned, requests, strict=True):
+        assert len(set(resources.cpus)) == request["cpu"]
+        assert set(resources.cpus) <= set(nodes)
+        assert resources.cpus == sorted(resources.cpus)
+        counts = {slot: len(ids) for slot, ids in resources.devices.items()}
         assert counts == {slot: request[slot] for slot in (GPU, FPGA) if request.get(slot)}
-        assert all(slots[device] == slot for slot, ids in one.devices.items() for device in ids)
-    given_away = [device for one in pinned for device in one.device_ids]
+        assert all(slots[device] == slot for slot, ids in resources.devices.items() for device in ids)
+    given_away = [device for resources in pinned for device in resources.device_ids]
     assert len(set(given_away)) == len(given_away)
 
 
-@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, drawn=containers)
 def test_container_is_on_one_node_if_any_node_fits(
-    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], drawn: list[dict[str, int]]
 ) -> None:
-    numas = {one.id: one.numa for one in free}
-    left, busy = free, {cpu: load.get(cpu, 0) for cpu in nodes}
-    requests = cut(asked, len(nodes), free)
-    for one, request in zip(pin_containers(nodes, load, overcommit, free, requests), requests, strict=True):
+    numas = {device.id: device.numa for device in free}
+    remaining, busy = free, {cpu: load.get(cpu, 0) for cpu in nodes}
+    requests = cut(drawn, len(nodes), free)
+    for resources, request in zip(pin_containers(nodes, load, overcommit, free, requests), requests, strict=True):
         open_cores = [cpu for cpu in nodes if busy[cpu] < overcommit]
-        everywhere = set(nodes.values()) | {device.numa for device in left if device.numa is not None}
-        can = [could_hold(node, request, open_cores, nodes, left) for node in everywhere]
-        of_cores = {nodes[cpu] for cpu in one.cpus}
-        of_devices = {numas[device] for device in one.device_ids} - {None}
+        everywhere = set(nodes.values()) | {device.numa for device in remaining if device.numa is not None}
+        can = [could_hold(node, request, open_cores, nodes, remaining) for node in everywhere]
+        of_cores = {nodes[cpu] for cpu in resources.cpus}
+        of_devices = {numas[device] for device in resources.device_ids} - {None}
         if any(cores for cores, _devices in can):
             assert len(of_cores) == 1
         if any(devices for _cores, devices in can):
             assert len(of_devices) <= 1
         if (True, True) in can:
             assert len(of_cores | of_devices) == 1
-        left = [device for device in left if device.id not in one.device_ids]
-        for cpu in one.cpus:
+        remaining = [device for device in remaining if device.id not in resources.device_ids]
+        for cpu in resources.cpus:
             busy[cpu] += 1
 
 
-@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), wanted=st.integers(1, 9))
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), requested=st.integers(1, 9))
 def test_container_spans_as_few_nodes_as_possible(
-    nodes: dict[int, int], load: dict[int, int], overcommit: int, wanted: int
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, requested: int
 ) -> None:
     open_cores = [cpu for cpu in nodes if load.get(cpu, 0) < overcommit]
-    count = min(wanted, len(open_cores))
+    count = min(requested, len(open_cores))
     if count:
-        (one,) = pin_containers(nodes, load, overcommit, (), [{"cpu": count}])
+        (resources,) = pin_containers(nodes, load, overcommit, (), [{"cpu": count}])
         sizes = [sum(nodes[cpu] == node for cpu in open_cores) for node in set(nodes.values())]
         fewest = min(
             k for k in range(1, 4) for some in itertools.combinations(sizes, min(k, len(sizes))) if sum(some) >= count
         )
-        assert len({nodes[cpu] for cpu in one.cpus}) == fewest
+        assert len({nodes[cpu] for cpu in resources.cpus}) == fewest
 
 
-@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, asked=containers)
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), free=free_devices, drawn=containers)
 def test_within_a_node_the_least_loaded_cores_are_used_first(
-    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], asked: list[dict[str, int]]
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, free: list[Device], drawn: list[dict[str, int]]
 ) -> None:
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
-    for one in pin_containers(nodes, load, overcommit, free, cut(asked, len(nodes), free)):
-        for taken, left in itertools.product(one.cpus, nodes.keys() - one.cpus):
-            if nodes[taken] == nodes[left]:
-                assert (busy[taken], taken) < (busy[left], left)
-        for cpu in one.cpus:
+    for resources in pin_containers(nodes, load, overcommit, free, cut(drawn, len(nodes), free)):
+        for used, unused in itertools.product(resources.cpus, nodes.keys() - resources.cpus):
+            if nodes[used] == nodes[unused]:
+                assert (busy[used], used) < (busy[unused], unused)
+        for cpu in resources.cpus:
             busy[cpu] += 1
 
 
-@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), asked=containers)
+@given(nodes=machines, load=loads, overcommit=st.integers(1, 3), drawn=containers)
 def test_core_at_the_limit_is_unused_while_others_are_available(
-    nodes: dict[int, int], load: dict[int, int], overcommit: int, asked: list[dict[str, int]]
+    nodes: dict[int, int], load: dict[int, int], overcommit: int, drawn: list[dict[str, int]]
 ) -> None:
     busy = {cpu: load.get(cpu, 0) for cpu in nodes}
-    requests = [{"cpu": min(one["cpu"], len(nodes))} for one in asked]
-    for one in pin_containers(nodes, load, overcommit, (), requests):
+    requests = [{"cpu": min(request["cpu"], len(nodes))} for request in drawn]
+    for resources in pin_containers(nodes, load, overcommit, (), requests):
         open_cores = {cpu for cpu in nodes if busy[cpu] < overcommit}
-        full = set(one.cpus) - open_cores
-        assert not full or open_cores <= set(one.cpus)
-        assert all((busy[cpu], cpu) < (busy[other], other) for cpu in full for other in nodes.keys() - one.cpus)
-        for cpu in one.cpus:
+        full = set(resources.cpus) - open_cores
+        assert not full or open_cores <= set(resources.cpus)
+        assert all((busy[cpu], cpu) < (busy[other], other) for cpu in full for other in nodes.keys() - resources.cpus)
+        for cpu in resources.cpus:
             busy[cpu] += 1
 
 
@@ -263,15 +263,15 @@ def test_without_overcommit_cores_are_exclusive_while_any_is_free(nodes: dict[in
     last = len(nodes)
     fitting = [size for size, total in zip(sizes, itertools.accumulate(sizes), strict=True) if total <= last]
     given_away = [
-        cpu for one in pin_containers(nodes, {}, 1, (), [{"cpu": size} for size in fitting]) for cpu in one.cpus
+        cpu for resources in pin_containers(nodes, {}, 1, (), [{"cpu": size} for size in fitting]) for cpu in resources.cpus
     ]
     assert len(set(given_away)) == len(given_away) == sum(fitting)
 
 
-@given(nodes=machines, load=loads, free=free_devices, asked=containers)
+@given(nodes=machines, load=loads, free=free_devices, drawn=containers)
 def test_pinning_does_not_depend_on_the_order_of_its_inputs(
-    nodes: dict[int, int], load: dict[int, int], free: list[Device], asked: list[dict[str, int]]
+    nodes: dict[int, int], load: dict[int, int], free: list[Device], drawn: list[dict[str, int]]
 ) -> None:
-    requests = cut(asked, len(nodes), free)
+    requests = cut(drawn, len(nodes), free)
     turned = dict(reversed(nodes.items()))
     assert pin_containers(turned, load, 2, free, requests) == pin_containers(nodes, load, 2, free, requests)

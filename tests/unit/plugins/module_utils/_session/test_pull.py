@@ -38,11 +38,11 @@ class Slow(Engine):
         self.registry = {IMAGE: CONTENT}
         self.told, self.go = threading.Event(), threading.Event()
 
-    def pull(self, *what: Any, **how: Any) -> Iterator[dict[str, Any]]:
+    def pull(self, *arguments: Any, **how: Any) -> Iterator[dict[str, Any]]:
         yield DOWNLOADING
         self.told.set()
         assert self.go.wait(60)
-        yield from super().pull(*what, **how)
+        yield from super().pull(*arguments, **how)
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def acts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Acts:
 
 def claim(store: Store, **changes: Any) -> LocalSession:
     """Note that the session is claimed."""
-    there = held(MADE, **{"expires_at": time.time() + 600, **changes})
-    store.save(there)
-    return there
+    session = held(MADE, **{"expires_at": time.time() + 600, **changes})
+    store.save(session)
+    return session
 
 
-def seen(engine: Any, store: Store, there: LocalSession | None = None, wanted: Pull = WANTED) -> PullStatus:
-    return ensure_pull(engine, "unix:///nowhere", store, there or claim(store), wanted)
+def pull_status(engine: Any, store: Store, session: LocalSession | None = None, pull: Pull = WANTED) -> PullStatus:
+    return ensure_pull(engine, "unix:///nowhere", store, session or claim(store), pull)
 
 
 def file_of(store: Store, kind: str) -> Path:
@@ -83,33 +83,33 @@ def file_of(store: Store, kind: str) -> Path:
 
 
 def test_present_image_is_not_pulled(store: Store, acts: Acts) -> None:
-    assert seen(Engine(), store) == HERE
+    assert pull_status(Engine(), store) == HERE
     assert acts == []
 
 
 def test_missing_image_is_pulled_in_the_background(engine: Engine, store: Store, acts: Acts) -> None:
-    assert seen(engine, store) == PullStatus(None, Progress(), started=True)
+    assert pull_status(engine, store) == PullStatus(None, Progress(), started=True)
     (work,) = acts
     work()
     assert engine.calls == [f"pull {IMAGE}"]
-    assert seen(engine, store) == HERE
+    assert pull_status(engine, store) == HERE
 
 
 def test_digest_is_pulled_with_the_registry_password(engine: Engine, store: Store, acts: Acts) -> None:
     engine.registry = {"lab/python@sha256:a": {**CONTENT, "RepoDigests": ["lab/python@sha256:a"]}}
-    wanted = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
-    seen(engine, store, wanted=wanted)
+    pull = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
+    pull_status(engine, store, pull=pull)
     acts[0]()
     assert engine.calls == [
         "pull lab/python@sha256:a as {'username': 'reader', 'password': 'hunter2'}",
         "tag lab/python@sha256:a lab/python:1",
     ]
-    assert seen(engine, store).image == ImageIdentity("sha256:1", "sha256:a", "lab/python@sha256:a")
+    assert pull_status(engine, store).image == ImageIdentity("sha256:1", "sha256:a", "lab/python@sha256:a")
     assert "hunter2" not in "".join(path.read_text() for path in store.folder(SESSION_ID).rglob("*.*"))
 
 
 def test_running_pull_is_not_started_again(engine: Engine, store: Store, acts: Acts) -> None:
-    seen(engine, store)
+    pull_status(engine, store)
     handle = os.open(file_of(store, "lock"), os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     # A later run takes the session over.
@@ -117,28 +117,28 @@ def test_running_pull_is_not_started_again(engine: Engine, store: Store, acts: A
     note = json.loads(file_of(store, "json").read_text())
     progress = {"bytes_done": 10, "bytes_total": 30, "layers_done": 0, "layers_total": 1, "more": False}
     file_of(store, "json").write_text(json.dumps({**note, "progress": progress}))
-    assert seen(engine, store, later) == PullStatus(None, Progress(10, 30, 0, 1))
+    assert pull_status(engine, store, later) == PullStatus(None, Progress(10, 30, 0, 1))
     assert len(acts) == 1
     os.close(handle)
 
 
 def test_two_images_of_a_session_are_two_pulls(engine: Engine, store: Store, acts: Acts) -> None:
-    seen(engine, store)
+    pull_status(engine, store)
     handle = os.open(file_of(store, "lock"), os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    assert seen(engine, store, wanted=Pull("other:1", "other:1")).started
+    assert pull_status(engine, store, pull=Pull("other:1", "other:1")).started
     assert len(acts) == 2
     os.close(handle)
 
 
 def test_registry_error_is_raised_once_and_then_retried(engine: Engine, store: Store, acts: Acts) -> None:
     engine.registry = {IMAGE: {"error": "unauthorized"}}
-    seen(engine, store)
+    pull_status(engine, store)
     acts[0]()
     with pytest.raises(ImagePullError) as refused:
-        seen(engine, store)
+        pull_status(engine, store)
     assert str(refused.value) == FAILED.format("unauthorized")
-    assert seen(engine, store).started
+    assert pull_status(engine, store).started
 
 
 def test_unexpected_error_is_stored(engine: Engine, store: Store, acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,38 +146,38 @@ def test_unexpected_error_is_stored(engine: Engine, store: Store, acts: Acts, mo
         raise ConnectionError("the engine\nwent away")
 
     monkeypatch.setattr(engine, "pull", fail)
-    seen(engine, store)
+    pull_status(engine, store)
     acts[0]()
     with pytest.raises(ImagePullError) as refused:
-        seen(engine, store)
+        pull_status(engine, store)
     assert str(refused.value) == FAILED.format("the engine went away")
 
 
 def test_process_that_ended_without_a_result_was_killed(engine: Engine, store: Store) -> None:
-    seen(engine, store)
+    pull_status(engine, store)
     with pytest.raises(ImagePullError) as refused:
-        seen(engine, store)
+        pull_status(engine, store)
     assert str(refused.value) == FAILED.format("the pulling process was killed")
 
 
 @pytest.mark.parametrize("failed", [None, "unauthorized"], ids=["killed", "failed"])
 def test_failure_of_an_earlier_run_is_ignored(engine: Engine, store: Store, acts: Acts, failed: str | None) -> None:
     engine.registry = {IMAGE: {"error": failed}}
-    seen(engine, store)
+    pull_status(engine, store)
     if failed:
         acts[0]()
-    assert seen(engine, store, claim(store, nonce="nonce-2")).started
+    assert pull_status(engine, store, claim(store, nonce="nonce-2")).started
 
 
 def test_image_removed_after_its_pull_is_pulled_again(engine: Engine, store: Store, acts: Acts) -> None:
-    seen(engine, store)
+    pull_status(engine, store)
     acts[0]()
     engine.images.clear()
-    assert seen(engine, store).started
+    assert pull_status(engine, store).started
 
 
 def test_state_is_readable_by_root_alone(engine: Engine, store: Store) -> None:
-    seen(engine, store)
+    pull_status(engine, store)
     folder = store.folder(SESSION_ID) / "pulls"
     assert {path.name.partition(".")[2]: path.stat().st_mode & 0o777 for path in (*folder.iterdir(), folder)} == {
         "json": 0o600,
@@ -209,7 +209,7 @@ def noted(store: Store) -> dict[str, Any]:
 
 
 def test_progress_and_result_are_stored(slow: Slow, store: Store, acts: Acts) -> None:
-    seen(slow, store)
+    pull_status(slow, store)
     work = at_work(acts[0])
     assert slow.told.wait(60)
     while noted(store)["progress"]["bytes_done"] != 10:
@@ -218,12 +218,12 @@ def test_progress_and_result_are_stored(slow: Slow, store: Store, acts: Acts) ->
     slow.go.set()
     work.join(60)
     assert noted(store)["failed"] == ""
-    assert seen(slow, store) == HERE
+    assert pull_status(slow, store) == HERE
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["removed", "expired"])
 def test_pull_ends_when_the_session_is_no_longer_claimed(slow: Slow, store: Store, acts: Acts, gone: bool) -> None:
-    seen(slow, store)
+    pull_status(slow, store)
     work = at_work(acts[0])
     assert slow.told.wait(60)
     if gone:
@@ -237,7 +237,7 @@ def test_pull_ends_when_the_session_is_no_longer_claimed(slow: Slow, store: Stor
 
 
 def test_pull_continues_for_a_later_run(slow: Slow, store: Store, acts: Acts) -> None:
-    seen(slow, store)
+    pull_status(slow, store)
     work = at_work(acts[0])
     assert slow.told.wait(60)
     claim(store, nonce="nonce-2")
@@ -245,7 +245,7 @@ def test_pull_continues_for_a_later_run(slow: Slow, store: Store, acts: Acts) ->
         assert work.is_alive()
     slow.go.set()
     work.join(60)
-    assert seen(slow, store, claim(store, nonce="nonce-2")) == HERE
+    assert pull_status(slow, store, claim(store, nonce="nonce-2")) == HERE
 
 
 def test_real_process_holds_the_lock_until_it_ends(
@@ -254,10 +254,10 @@ def test_real_process_holds_the_lock_until_it_ends(
     monkeypatch.undo()
     monkeypatch.setattr(pulling, "connect", lambda _address: engine)
     engine.registry = {IMAGE: {"error": "unauthorized"}}
-    assert seen(engine, store).started
+    assert pull_status(engine, store).started
     handle = os.open(file_of(store, "lock"), os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.close(handle)
     with pytest.raises(ImagePullError) as refused:
-        seen(engine, store)
+        pull_status(engine, store)
     assert str(refused.value) == FAILED.format("unauthorized")

@@ -63,20 +63,20 @@ def test_container_that_ends_during_the_wait_is_an_error(monkeypatch: pytest.Mon
     with subprocess.Popen(["sleep", "60"]) as process:
 
         def slept(_seconds: float) -> None:
-            monkeypatch.setitem(there, "backendai-a-sub1", 0)
+            monkeypatch.setitem(pids, "backendai-a-sub1", 0)
             process.kill()
             process.wait()
 
-        there = {"backendai-a-main1": ME, "backendai-a-sub1": process.pid}
+        pids = {"backendai-a-main1": ME, "backendai-a-sub1": process.pid}
         monkeypatch.setattr(readiness.time, "sleep", slept)
-        monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
+        monkeypatch.setattr(readiness, "pid_of", lambda _client, name: pids[name])
         with pytest.raises(NotReadyError, match=r"^container backendai-a-sub1 ended while it started"):
             wait(seconds=60)
 
 
 def test_ended_container_is_reported_before_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {"backendai-a-main1": ME, "backendai-a-sub1": 0}
-    monkeypatch.setattr(readiness, "pid_of", lambda _client, name: there[name])
+    pids = {"backendai-a-main1": ME, "backendai-a-sub1": 0}
+    monkeypatch.setattr(readiness, "pid_of", lambda _client, name: pids[name])
     with pytest.raises(NotReadyError, match=r"^container backendai-a-sub1 ended while it started"):
         wait(seconds=60)
 
@@ -112,9 +112,9 @@ def test_missing_container_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ended_container_is_reported_with_its_log_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "pid_of", lambda _client, _name: 0)
-    with pytest.raises(NotReadyError) as told:
+    with pytest.raises(NotReadyError) as raised:
         wait(seconds=60)
-    assert str(told.value) == "container backendai-a-main1 ended while it started; its log ends with: one / two"
+    assert str(raised.value) == "container backendai-a-main1 ended while it started; its log ends with: one / two"
 
 
 def test_unreadable_log_is_part_of_the_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,9 +109,9 @@ def test_command_file_exists_only_where_the_command_runs(
 ) -> None:
     hostnames = [kernel.hostname for kernel in MADE.kernels]
     contents = RenderedFiles("", "", {name: {} for name in hostnames}, public_keys(MADE), ())
-    wanted = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities())
-    commands = [file for file in wanted.files if file.path.name == "command"]
-    assert [(one.path.parent.name, one.content, one.mode) for one in commands] == files
+    desired = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities())
+    commands = [file for file in desired.files if file.path.name == "command"]
+    assert [(file.path.parent.name, file.content, file.mode) for file in commands] == files
 
 
 def test_a_command_is_started_once(store: Store) -> None:
@@ -212,10 +212,10 @@ def test_container_removed_during_a_read_has_ended(engine: Any, monkeypatch: pyt
     engine.run(BATCH, "main1", state="exited")
     listed = engine.containers
 
-    def list_and_lose(**asked: Any) -> Any:
-        found = listed(**asked)
+    def list_and_lose(**filters: Any) -> Any:
+        containers = listed(**filters)
         engine.made.clear()
-        return found
+        return containers
 
     monkeypatch.setattr(engine, "containers", list_and_lose)
     assert wait_for_end(engine, SESSION_ID, 60) == (True, None)
@@ -228,7 +228,7 @@ def test_sessions_to_end_are_removed_in_any_state(engine: Any, store: Store, sta
     engine.run(MADE, "main1", "sub1")
     engine.run(OTHER, "main1", "sub1")
     assert reaped(engine, store, (SESSION_ID,)) == ReapResult(REMOVED, {})
-    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+    assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
     assert len(engine.made) == 2
     assert reaped(engine, store, (SESSION_ID,)) == ReapResult([], {})
 
@@ -239,16 +239,16 @@ def test_only_expired_claims_are_removed_without_request(engine: Any, store: Sto
     engine.run(MADE, "main1", "sub1")
     assert reaped(engine, store, expired=False) == ReapResult([], {})
     assert reaped(engine, store) == ReapResult(REMOVED, {})
-    assert [one.plan.id for one in store.sessions()] == [OTHER_ID]
+    assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
 
 
 @pytest.mark.parametrize("state", [{}, {"nonce": "nonce-2", "expires_at": 9e12}], ids=["committed", "claimed anew"])
 def test_claim_renewed_meanwhile_is_kept(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]
 ) -> None:
-    seen = [held(MADE, expires_at=1.0)]
+    sessions = [held(MADE, expires_at=1.0)]
     store.save(held(MADE, **state))
-    monkeypatch.setattr(store, "sessions", lambda: seen)
+    monkeypatch.setattr(store, "sessions", lambda: sessions)
     assert reaped(engine, store) == ReapResult([], {})
     assert store.session(SESSION_ID) == held(MADE, **state)
 
@@ -325,9 +325,9 @@ def test_no_container_starts_if_its_link_fails(
 def test_unknown_session_is_a_failure_of_its_own(engine: Any, store: Store, wrong: str, sentence: str) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1", state="exited")
-    done = reaped(engine, store, restart=(wrong, SESSION_ID))
-    assert done.failures == {wrong: sentence}
-    assert [one["State"] for one in engine.made] == ["running", "running"]
+    result = reaped(engine, store, restart=(wrong, SESSION_ID))
+    assert result.failures == {wrong: sentence}
+    assert [container["State"] for container in engine.made] == ["running", "running"]
 
 
 def test_no_id_ends_no_session(engine: Any, store: Store) -> None:
@@ -342,11 +342,11 @@ def test_corrupt_session_stops_no_other(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     store.folder(OTHER_ID).mkdir()
     (store.folder(OTHER_ID) / "session.json").write_text("{")
-    done = reaped(engine, store, (OTHER_ID, SESSION_ID))
-    assert done.changes == [Change("session train-llm", "held", None)]
-    assert list(done.failures) == ["expired", OTHER_ID]
-    assert done.failures["expired"] == done.failures[OTHER_ID]
-    assert done.failures[OTHER_ID].startswith(f"{store.folder(OTHER_ID)}/session.json is damaged (")
+    result = reaped(engine, store, (OTHER_ID, SESSION_ID))
+    assert result.changes == [Change("session train-llm", "held", None)]
+    assert list(result.failures) == ["expired", OTHER_ID]
+    assert result.failures["expired"] == result.failures[OTHER_ID]
+    assert result.failures[OTHER_ID].startswith(f"{store.folder(OTHER_ID)}/session.json is damaged (")
 
 
 def test_unprovisioned_agent_is_reported(engine: Any, store: Store) -> None:
@@ -367,13 +367,13 @@ def test_unexpected_error_is_raised(engine: Any, store: Store, monkeypatch: pyte
 
 
 def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Store, kernel: Kernel) -> None:
-    ended, over = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+    ended, expired = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     store.save(held(MADE))
     store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))
-    store.save(held(dataclasses.replace(OTHER, id=over, name="train-over"), expires_at=1.0))
+    store.save(held(dataclasses.replace(OTHER, id=expired, name="train-over"), expires_at=1.0))
     engine.run(MADE, "sub1", state="exited")
-    told = reaped(engine, store, (ended,), (SESSION_ID,), dry=True)
-    assert told == ReapResult(
+    result = reaped(engine, store, (ended,), (SESSION_ID,), dry=True)
+    assert result == ReapResult(
         [
             Change("session train-ended", "held", None),
             Change("session train-over", "held", None),
@@ -386,5 +386,5 @@ def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Sto
     assert (engine.calls, kernel.links) == ([], set())
     assert len(store.sessions()) == 3
     # What is removed makes the rules true, before what died is started.
-    done = [change for change in told.changes if change != RULES]
-    assert reaped(engine, store, (ended,), (SESSION_ID,)) == ReapResult(done, told.failures)
+    changes = [change for change in result.changes if change != RULES]
+    assert reaped(engine, store, (ended,), (SESSION_ID,)) == ReapResult(changes, result.failures)

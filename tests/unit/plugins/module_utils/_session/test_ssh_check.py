@@ -33,35 +33,35 @@ esac
 """
 
 
-def told(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> LoginReport:
+def report_of(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> LoginReport:
     """Return what is made of what a container prints."""
     monkeypatch.setattr(ssh_check, "run_as_work", lambda _client, _container, _line: printed)
     return check_logins(ENGINE, "backendai-x-main1", list(peers))
 
 
 def test_names_and_logins_are_read_from_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"sub1 sub1\nmain1 main1\n\n{HOSTS}", "main1", "sub1") == LoginReport(KNOWN, {})
+    assert report_of(monkeypatch, f"sub1 sub1\nmain1 main1\n\n{HOSTS}", "main1", "sub1") == LoginReport(KNOWN, {})
 
 
 def test_failed_login_is_reported_with_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     printed = f"main1 main1\nsub1 Host key verification failed.\n\n{HOSTS}"
-    assert told(monkeypatch, printed, "main1", "sub1").failures == {"sub1": "Host key verification failed."}
+    assert report_of(monkeypatch, printed, "main1", "sub1").failures == {"sub1": "Host key verification failed."}
 
 
 def test_login_to_another_host_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"sub1 sub2\n\n{HOSTS}", "sub1").failures == {"sub1": "sub2"}
+    assert report_of(monkeypatch, f"sub1 sub2\n\n{HOSTS}", "sub1").failures == {"sub1": "sub2"}
 
 
 def test_login_without_output_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"sub1\n\n{HOSTS}", "sub1", "sub2").failures == {"sub1": "", "sub2": ""}
+    assert report_of(monkeypatch, f"sub1\n\n{HOSTS}", "sub1", "sub2").failures == {"sub1": "", "sub2": ""}
 
 
 def test_names_are_read_without_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, f"\n{HOSTS}") == LoginReport(KNOWN, {})
+    assert report_of(monkeypatch, f"\n{HOSTS}") == LoginReport(KNOWN, {})
 
 
 def test_failed_command_fails_all_logins(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, "OCI runtime exec failed", "main1") == LoginReport({}, {"main1": ""})
+    assert report_of(monkeypatch, "OCI runtime exec failed", "main1") == LoginReport({}, {"main1": ""})
 
 
 def test_command_logs_in_to_all_peers_without_shell_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -69,26 +69,26 @@ def test_command_logs_in_to_all_peers_without_shell_expansion(monkeypatch: pytes
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setattr(ssh_check, "_SCRIPT", ssh_check._SCRIPT.replace("/opt/backendai/bin/busybox ", ""))
 
-    def here(_client: Any, _container: str, line: str) -> str:
+    def run_here(_client: Any, _container: str, line: str) -> str:
         words = ["sh", *shlex.split(line)[2:]]
         environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
         return subprocess.run(words, capture_output=True, text=True, check=True, env=environment, cwd="/").stdout
 
-    monkeypatch.setattr(ssh_check, "run_as_work", here)
+    monkeypatch.setattr(ssh_check, "run_as_work", run_here)
     peers = [f"sub{number}" for number in range(1, 10)]
-    said = check_logins(ENGINE, "backendai-x-main1", peers)
-    assert said.failures == {"sub9": "* no"}
-    assert "localhost" in said.addresses
+    report = check_logins(ENGINE, "backendai-x-main1", peers)
+    assert report.failures == {"sub9": "* no"}
+    assert "localhost" in report.addresses
 
 
 @pytest.mark.parametrize(("printed", "well"), [("sub2\n", True), ("sub1\n", False), ("", False), ("ssh: no\n", False)])
 def test_chain_passes_if_the_last_peer_answers(monkeypatch: pytest.MonkeyPatch, printed: str, well: bool) -> None:
-    def here(_client: Any, container: str, line: str) -> str:
+    def run_here(_client: Any, container: str, line: str) -> str:
         words = shlex.split(line)
         options = shlex.split(ssh_check.SSH)
         assert container == "backendai-x-main1"
         assert words == [BUSYBOX, "timeout", "10", *options, "sub1", *options, "sub2", BUSYBOX, "hostname"]
         return printed
 
-    monkeypatch.setattr(ssh_check, "run_as_work", here)
+    monkeypatch.setattr(ssh_check, "run_as_work", run_here)
     assert passes(ENGINE, "backendai-x-main1", ["sub1", "sub2"]) is well

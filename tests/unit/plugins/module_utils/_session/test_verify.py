@@ -20,7 +20,7 @@ OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 @pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("other", SESSION_ID)])
 def test_a_session_is_found_by_its_id_or_else_by_its_name(store: Store, named: tuple[str, str]) -> None:
     store.save(held(MADE))
-    assert [one.plan for one in find_local_sessions(store, *named)] == [MADE]
+    assert [session.plan for session in find_local_sessions(store, *named)] == [MADE]
 
 
 @pytest.mark.parametrize("named", [("other", ""), ("train-llm", OTHER_ID), ("", OTHER_ID)])
@@ -33,7 +33,7 @@ def test_unreadable_session_is_an_error_if_none_matches(store: Store) -> None:
     store.save(held(MADE))
     (store.folder(OTHER_ID)).mkdir()
     (store.folder(OTHER_ID) / "session.json").write_text("{")
-    assert [one.plan for one in find_local_sessions(store, "train-llm", "")] == [MADE]
+    assert [session.plan for session in find_local_sessions(store, "train-llm", "")] == [MADE]
     with pytest.raises(CorruptStateError):
         find_local_sessions(store, "other", "")
     with pytest.raises(CorruptStateError):
@@ -41,23 +41,26 @@ def test_unreadable_session_is_an_error_if_none_matches(store: Store) -> None:
 
 
 def test_drift_and_pairs_are_plain_data(engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = held(MADE)
-    store.save(here)
+    session = held(MADE)
+    store.save(session)
     for hostname, pid in (("main1", 101), ("sub1", 0)):
         bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
         state = {"State": "running" if pid else "created", "Pid": pid, "Names": [f"/{hostname}"], "Id": hostname}
         engine.made.append({"Labels": {**bears, labels.IMAGE_DIGEST: "sha256:1"}, **state})
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def pairs_of(_client: Any, *of: Any) -> list[dict[str, Any]]:
-        asked.append(of)
+        calls.append(of)
         return [{"from": "main1"}]
 
     monkeypatch.setattr(verifying, "drift_of", lambda *_slice: [Change("link bax-1", None, "mtu 1450")])
     monkeypatch.setattr(verifying, "pairs_of", pairs_of)
-    told = verify(engine, store, here, 3)
-    assert asked == [(here, {"main1": 101}, 3)]
-    assert (told["plan"], told["committed"], told["expired"]) == (MADE.to_dict(), True, False)
-    assert {name: one["status"] for name, one in told["containers"].items()} == {"main1": "running", "sub1": "created"}
-    assert told["drift"] == [{"subject": "link bax-1", "actual": None, "expected": "mtu 1450"}]
-    assert told["pairs"] == [{"from": "main1"}]
+    part = verify(engine, store, session, 3)
+    assert calls == [(session, {"main1": 101}, 3)]
+    assert (part["plan"], part["committed"], part["expired"]) == (MADE.to_dict(), True, False)
+    assert {name: state["status"] for name, state in part["containers"].items()} == {
+        "main1": "running",
+        "sub1": "created",
+    }
+    assert part["drift"] == [{"subject": "link bax-1", "actual": None, "expected": "mtu 1450"}]
+    assert part["pairs"] == [{"from": "main1"}]

@@ -54,17 +54,17 @@ class Host:
         if command[:3] != ("wg", "show", "baiwg0"):
             return subprocess.CompletedProcess(command, 0, "", "")
         answer = self.said.get(command[3])
-        wrong = "Unable to access interface:\nProtocol not supported\n"
-        return subprocess.CompletedProcess(command, 0 if answer is not None else 1, answer or "", wrong)
+        error = "Unable to access interface:\nProtocol not supported\n"
+        return subprocess.CompletedProcess(command, 0 if answer is not None else 1, answer or "", error)
 
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     """Return a host whose device and peers are as they should be."""
-    made = Host()
-    monkeypatch.setattr(device, "show", made.show)
-    monkeypatch.setattr(device.subprocess, "run", made.run)
-    return made
+    host = Host()
+    monkeypatch.setattr(device, "show", host.show)
+    monkeypatch.setattr(device.subprocess, "run", host.run)
+    return host
 
 
 def test_a_device_is_read_without_its_private_key(host: Host) -> None:
@@ -130,8 +130,8 @@ def test_missing_or_wrong_peer_is_set(host: Host, what: str, listing: str, befor
 
 @pytest.mark.usefixtures("host")
 def test_peer_in_no_plan_is_removed() -> None:
-    gone = DeviceStep(Change("peer KEY3 on baiwg0", "fd62:6169::3/128", None), ("peer", "KEY3", "remove"))
-    assert plan_device(WireGuardConfig(OWN, (TWO,))) == [gone]
+    removal = DeviceStep(Change("peer KEY3 on baiwg0", "fd62:6169::3/128", None), ("peer", "KEY3", "remove"))
+    assert plan_device(WireGuardConfig(OWN, (TWO,))) == [removal]
 
 
 @pytest.mark.usefixtures("host")
@@ -172,8 +172,8 @@ def test_nothing_to_change_runs_nothing(host: Host) -> None:
 
 def test_failed_command_is_an_error_with_its_output(host: Host) -> None:
     del host.said["endpoints"]
-    said = r"^wg show baiwg0 endpoints: Unable to access interface: Protocol not supported$"
-    with pytest.raises(WireGuardError, match=said):
+    message = r"^wg show baiwg0 endpoints: Unable to access interface: Protocol not supported$"
+    with pytest.raises(WireGuardError, match=message):
         plan_device(MESH)
 
 

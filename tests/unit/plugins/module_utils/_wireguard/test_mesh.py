@@ -38,15 +38,15 @@ def by_address(*numbers: int) -> tuple[Underlay, ...]:
     ids=["IPv4", "IPv6"],
 )
 def test_encrypted_underlay_has_a_smaller_mtu_and_an_endpoint(address: str, mtu: int, endpoint: str) -> None:
-    found = wireguard_underlay(Underlay(address, "eth0", 1500, "02:00:00:00:00:01"), KEYS[1], 51820)
-    assert found == Underlay(inner_address(KEYS[1]), DEVICE, mtu, "", KEYS[1], endpoint)
-    assert endpoint_port(found) == 51820
+    underlay = wireguard_underlay(Underlay(address, "eth0", 1500, "02:00:00:00:00:01"), KEYS[1], 51820)
+    assert underlay == Underlay(inner_address(KEYS[1]), DEVICE, mtu, "", KEYS[1], endpoint)
+    assert endpoint_port(underlay) == 51820
 
 
 def test_the_vxlan_of_an_encrypted_underlay_of_1500_bytes_has_1370() -> None:
-    made = plan({"agent1": 1, "agent2": 1}, AGENTS)
-    assert made.network is not None
-    assert made.network.mtu == 1370
+    session_plan = plan({"agent1": 1, "agent2": 1}, AGENTS)
+    assert session_plan.network is not None
+    assert session_plan.network.mtu == 1370
 
 
 def test_the_device_is_no_bridge_of_a_session() -> None:
@@ -71,8 +71,8 @@ def test_invalid_key_has_no_address(text: str) -> None:
 
 
 def test_peers_of_all_sessions_are_listed_once() -> None:
-    one, two = plan({"agent1": 1, "agent2": 1}, AGENTS), plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
-    assert build_wireguard_config([(one, "agent1"), (two, "agent1")], KEYS[1]) == WireGuardConfig(
+    first, two = plan({"agent1": 1, "agent2": 1}, AGENTS), plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
+    assert build_wireguard_config([(first, "agent1"), (two, "agent1")], KEYS[1]) == WireGuardConfig(
         SECRET[1], by_address(2, 3)
     )
 
@@ -82,7 +82,7 @@ def test_newest_plan_has_the_endpoint_of_an_agent() -> None:
     old = plan({"agent1": 1, "agent2": 1}, AGENTS)
     new = dataclasses.replace(old, created_at=old.created_at + 1, underlays={**old.underlays, "agent2": moved})
     for order in ([old, new], [new, old]):
-        assert build_wireguard_config([(made, "agent1") for made in order], KEYS[1]) == WireGuardConfig(
+        assert build_wireguard_config([(session_plan, "agent1") for session_plan in order], KEYS[1]) == WireGuardConfig(
             SECRET[1], (moved,)
         )
 

@@ -32,7 +32,7 @@ from tests.unit.kernel import Kernel
 KEYS = {1: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", 2: "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="}
 PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{number}") for number in KEYS}
 SECRET = {number: wireguard_underlay(plain, KEYS[number], 51820) for number, plain in PLAIN.items()}
-AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(found)) for number, found in SECRET.items()]
+AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(underlay)) for number, underlay in SECRET.items()]
 MADE = plan({"agent1": 1, "agent2": 1}, AGENTS)
 STEP = DeviceStep(Change("peer KEY2 on baiwg0", None, "present"), ("peer", "KEY2"))
 DEVICE = WireGuardDevice(True, (SECRET[1].address,), 1440, KEYS[1], 51820)
@@ -45,18 +45,18 @@ class Adapter:
         self.wanted: list[WireGuardConfig | None] = []
         self.taken: list[DeviceStep] = []
 
-    def plan_mesh(self, wanted: WireGuardConfig | None) -> list[DeviceStep]:
-        self.wanted.append(wanted)
+    def plan_mesh(self, config: WireGuardConfig | None) -> list[DeviceStep]:
+        self.wanted.append(config)
         return [STEP]
 
 
 @pytest.fixture
 def adapter(monkeypatch: pytest.MonkeyPatch) -> Adapter:
     """Return an adapter that always finds one step to take."""
-    made = Adapter()
-    monkeypatch.setattr(wireguard, "plan_device", made.plan_mesh)
-    monkeypatch.setattr(wireguard, "apply_device", made.taken.extend)
-    return made
+    adapter = Adapter()
+    monkeypatch.setattr(wireguard, "plan_device", adapter.plan_mesh)
+    monkeypatch.setattr(wireguard, "apply_device", adapter.taken.extend)
+    return adapter
 
 
 def give_key(store: Store) -> None:
@@ -141,8 +141,8 @@ def test_broken_encryption_gives_no_underlay_and_a_warning(
     if key:
         give_key(store)
     monkeypatch.setattr(wireguard, "read_device", lambda: device)
-    found, (warning,) = underlay_in_use(store, PLAIN[1], "wireguard")
-    assert found is None
+    underlay, (warning,) = underlay_in_use(store, PLAIN[1], "wireguard")
+    assert underlay is None
     assert warning == f"agent_underlay_encryption: {why}; run backendai.cluster.provision_agents on this host."
 
 

@@ -25,7 +25,9 @@ OWN, PEER = (
     wireguard_underlay(PLAIN, KEY, 51820),
     wireguard_underlay(Underlay("192.0.2.2", "eth0", 1500), OTHER_KEY, 51820),
 )
-AGENTS = [agent_facts(f"agent{number}", underlay=dataclasses.asdict(it)) for number, it in ((1, OWN), (2, PEER))]
+AGENTS = [
+    agent_facts(f"agent{number}", underlay=dataclasses.asdict(underlay)) for number, underlay in ((1, OWN), (2, PEER))
+]
 ENCRYPTED = held(plan({"agent1": 1, "agent2": 1}, AGENTS))
 ON, OFF = DesiredEncryption("wireguard", 51820, ""), DesiredEncryption("", 51820, "")
 
@@ -55,10 +57,10 @@ def test_dry_run_only_returns_changes(store: Store) -> None:
 
 def test_without_encryption_the_key_is_removed(store: Store) -> None:
     ensure_key(store, ON, dry=False)
-    gone = [Change("wireguard key", "present", None)]
-    assert ensure_key(store, OFF, dry=True) == (gone, None)
+    removal = [Change("wireguard key", "present", None)]
+    assert ensure_key(store, OFF, dry=True) == (removal, None)
     assert store.wireguard_folder.exists()
-    assert ensure_key(store, OFF, dry=False) == (gone, None)
+    assert ensure_key(store, OFF, dry=False) == (removal, None)
     assert not store.wireguard_folder.exists()
     assert ensure_key(store, OFF, dry=False) == ([], None)
 
