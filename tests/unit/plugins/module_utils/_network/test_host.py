@@ -72,7 +72,7 @@ def test_vnis_of_all_links_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", [], "UNKNOWN 65535 UNKNOWN 65535", None),
         ("", [], "203.0.113.7 51234 198.51.100.1", None),
         ("", [], "", None),
-        ("", [{"dst": "default", "dev": "stale_sessions"}], "", None),
+        ("", [{"dst": "default", "dev": "missing"}], "", None),
     ],
     ids=[
         "asked for",

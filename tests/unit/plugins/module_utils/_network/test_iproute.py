@@ -61,12 +61,12 @@ def test_other_errors_are_raised_with_the_command(monkeypatch: pytest.MonkeyPatc
         show("ip", "-j", "link")
 
 
-@pytest.mark.parametrize(("pid", "gone"), [(0, True), (os.getpid(), False), (None, False)])
-def test_ended_container_raises_its_own_error(monkeypatch: pytest.MonkeyPatch, pid: int | None, gone: bool) -> None:
+@pytest.mark.parametrize(("pid", "ended"), [(0, True), (os.getpid(), False), (None, False)])
+def test_ended_container_raises_its_own_error(monkeypatch: pytest.MonkeyPatch, pid: int | None, ended: bool) -> None:
     ran(monkeypatch, code=1, err="nsenter: cannot open\n")
     with pytest.raises(NetworkError, match=r"^ip -j link: nsenter: cannot open$") as raised:
         show("ip", "-j", "link", pid=pid)
-    assert isinstance(raised.value, ProcessExitedError) is gone
+    assert isinstance(raised.value, ProcessExitedError) is ended
 
 
 def test_listing_can_be_read_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_container_is_not_probed_towards_itself() -> None:
 
 
 @contextmanager
-def asked(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
+def probing(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
     """Have a container met whose sshd does this with its socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=[server])
@@ -101,7 +101,7 @@ def test_established_connection_is_kept_between_rounds() -> None:
             time.sleep(1.3)
             client.sendall(b"SSH-2.0-test\r\n")
 
-    with asked(serve) as server:
+    with probing(serve) as server:
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
@@ -113,5 +113,5 @@ def test_connection_closed_without_a_banner_is_retried() -> None:
         with server.accept()[0] as client:
             client.sendall(b"SSH-2.0-test\r\n")
 
-    with asked(serve):
+    with probing(serve):
         pass

@@ -43,12 +43,12 @@ def test_own_variable_is_used(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> No
     assert ssh_connection() == CONNECTION
 
 
-@pytest.mark.parametrize("own", [None, ""], ids=["dropped", "emptied"])
+@pytest.mark.parametrize("own_variable", [None, ""], ids=["dropped", "emptied"])
 def test_variable_dropped_by_sudo_is_read_from_an_ancestor(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch, own: str | None
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, own_variable: str | None
 ) -> None:
-    if own is not None:
-        monkeypatch.setenv("SSH_CONNECTION", own)
+    if own_variable is not None:
+        monkeypatch.setenv("SSH_CONNECTION", own_variable)
     runs(OURS, SUDO)
     runs(SUDO, SHELL, "LANG=C.UTF-8", "SUDO_USER=alice", name="sudo")
     runs(SHELL, SSHD, "LANG=C.UTF-8", FOUND, "HOME=/home/alice", name="sh")
@@ -96,35 +96,35 @@ def test_variables_that_are_no_text_are_ignored(runs: Runs) -> None:
     assert ssh_connection() == CONNECTION
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["stale_sessions", "unreadable"])
-def test_process_with_unreadable_variables_is_skipped(runs: Runs, there: bool) -> None:
+@pytest.mark.parametrize("exists", [False, True], ids=["missing", "unreadable"])
+def test_process_with_unreadable_variables_is_skipped(runs: Runs, exists: bool) -> None:
     runs(OURS, SUDO)
     hidden = runs(SUDO, SHELL) / "environ"
     hidden.unlink()
-    if there:
+    if exists:
         hidden.mkdir()
     runs(SHELL, SSHD, FOUND)
     assert ssh_connection() == CONNECTION
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["stale_sessions", "unreadable"])
-def test_search_ends_at_a_process_without_known_parent(runs: Runs, there: bool) -> None:
+@pytest.mark.parametrize("exists", [False, True], ids=["missing", "unreadable"])
+def test_search_ends_at_a_process_without_known_parent(runs: Runs, exists: bool) -> None:
     runs(OURS, SUDO)
     hidden = runs(SUDO, SHELL) / "stat"
     hidden.unlink()
-    if there:
+    if exists:
         hidden.mkdir()
     runs(SHELL, SSHD, FOUND)
     assert ssh_connection() == ""
 
 
-@pytest.mark.parametrize(("variables", "found"), [((), ""), ((FOUND,), CONNECTION)], ids=["none", "its own"])
-def test_search_ends_at_the_first_process(runs: Runs, variables: tuple[str, ...], found: str) -> None:
+@pytest.mark.parametrize(("variables", "expected"), [((), ""), ((FOUND,), CONNECTION)], ids=["none", "its own"])
+def test_search_ends_at_the_first_process(runs: Runs, variables: tuple[str, ...], expected: str) -> None:
     runs(OURS, SUDO)
     runs(SUDO, 1, "LANG=C.UTF-8")
     runs(1, SHELL, *variables, name="systemd")
     runs(SHELL, SSHD, f"SSH_CONNECTION={OTHER}")
-    assert ssh_connection() == found
+    assert ssh_connection() == expected
 
 
 def test_second_process_reads_the_first_process(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_missing_link_is_created_with_every_remote_container(planned: Planned) -
 
 
 @pytest.mark.parametrize(
-    ("drift", "why"),
+    ("drift", "differences"),
     [
         ({"id": 99}, "vni 99"),
         ({"local": "192.0.2.9"}, "local address 192.0.2.9"),
@@ -82,10 +82,10 @@ def test_missing_link_is_created_with_every_remote_container(planned: Planned) -
         ({"id": 99, "port": 8472}, "vni 99, port 8472"),
     ],
 )
-def test_immutable_settings_recreate_the_link(planned: Planned, drift: dict[str, Any], why: str) -> None:
+def test_immutable_settings_recreate_the_link(planned: Planned, drift: dict[str, Any], differences: str) -> None:
     link = {**LINK, "linkinfo": {"info_data": {**SETTINGS, **drift}}}
     assert planned(link=link) == [
-        LinkOperation(Change("link bax-1", why, PHRASE), ("link del dev bax-1", *CREATE), FILL)
+        LinkOperation(Change("link bax-1", differences, PHRASE), ("link del dev bax-1", *CREATE), FILL)
     ]
 
 
@@ -196,14 +196,12 @@ def test_a_session_on_one_agent_needs_no_link(counts: dict[str, int]) -> None:
     assert desired_vxlan(plan(counts), "agent1") is None
 
 
-@pytest.mark.parametrize(
-    ("there", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["there", "stale_sessions"]
-)
+@pytest.mark.parametrize(("links", "ran"), [([LINK], [("link del dev bax-1",)]), ([], [])], ids=["present", "missing"])
 def test_removal_of_a_link_is_repeatable(
-    monkeypatch: pytest.MonkeyPatch, there: list[dict[str, Any]], ran: list[tuple[str, ...]]
+    monkeypatch: pytest.MonkeyPatch, links: list[dict[str, Any]], ran: list[tuple[str, ...]]
 ) -> None:
     commands: list[tuple[str, ...]] = []
-    monkeypatch.setattr(vxlan, "show", lambda *_command: there)
+    monkeypatch.setattr(vxlan, "show", lambda *_command: links)
     monkeypatch.setattr(vxlan, "apply_operations", lambda steps: commands.extend(step.ip for step in steps))
     vxlan.remove_link("bax-1")
     assert commands == ran

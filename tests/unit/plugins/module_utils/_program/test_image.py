@@ -37,8 +37,8 @@ def pull(look: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return what is asked of the agent: claims that go on, and looks; a pull is under way."""
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the recorded calls: renewed claims and pulls; a pull is running."""
     calls: list[Any] = []
 
     def renew(_store: Any, *claim: Any) -> LocalSession:
@@ -55,12 +55,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_without_an_image_only_the_claim_is_renewed(asked: list[Any], look: dict[str, Any]) -> None:
+def test_without_an_image_only_the_claim_is_renewed(calls: list[Any], look: dict[str, Any]) -> None:
     assert result_of("pull", look) == {"changed": False, "images": {}, "under_way": []}
-    assert asked == [(SESSION_ID, "nonce-1", 60)]
+    assert calls == [(SESSION_ID, "nonce-1", 60)]
 
 
-def test_running_pull_is_returned(asked: list[Any], pull: dict[str, Any]) -> None:
+def test_running_pull_is_returned(calls: list[Any], pull: dict[str, Any]) -> None:
     assert result_of("pull", {**pull, "username": "reader", "password": "hunter2"}) == {
         "changed": True,
         "diff": PULLED,
@@ -70,12 +70,12 @@ def test_running_pull_is_returned(asked: list[Any], pull: dict[str, Any]) -> Non
         "progress": "10.0 of 30.0 MB, 0 of 1 layers",
     }
     pull_request = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
-    assert asked == [(SESSION_ID, "nonce-1", 60), (NOWHERE, HELD, pull_request)]
+    assert calls == [(SESSION_ID, "nonce-1", 60), (NOWHERE, HELD, pull_request)]
 
 
-def test_without_a_password_no_credential_is_used(asked: list[Any], pull: dict[str, Any]) -> None:
+def test_without_a_password_no_credential_is_used(calls: list[Any], pull: dict[str, Any]) -> None:
     result_of("pull", pull)
-    assert asked[1][2] == Pull(IMAGE, "lab/python@sha256:a", None)
+    assert calls[1][2] == Pull(IMAGE, "lab/python@sha256:a", None)
 
 
 def test_present_image_is_returned(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,11 +106,11 @@ def test_errors_are_one_sentence(
     ids=["there", "missing"],
 )
 def test_check_mode_returns_the_pull_and_needs_no_claim(
-    asked: list[Any], pull: dict[str, Any], name: str, changed: bool, images: dict[str, Any], diff: dict[str, str]
+    calls: list[Any], pull: dict[str, Any], name: str, changed: bool, images: dict[str, Any], diff: dict[str, str]
 ) -> None:
     result = result_of("pull", {**pull, "name": name}, check_mode=True)
     assert (result["changed"], result["images"], result["under_way"]) == (changed, images, [])
-    assert (result["diff"], asked) == (diff, [])
+    assert (result["diff"], calls) == (diff, [])
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])

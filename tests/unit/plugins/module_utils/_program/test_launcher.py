@@ -167,7 +167,7 @@ VERSION = ".".join(map(str, sys.version_info[:2]))
 
 @pytest.mark.parametrize("provision", [False, True])
 @pytest.mark.parametrize(
-    ("trouble", "why"),
+    ("trouble", "reason"),
     [
         (of_another_python, f"{sys.executable} is Python {VERSION}, and 9.9 or later is needed."),
         (home_is_a_file, "[Errno 17] File exists: "),
@@ -176,11 +176,11 @@ VERSION = ".".join(map(str, sys.version_info[:2]))
     ],
 )
 def test_failed_installation_is_one_sentence(
-    host: Host, trouble: Callable[[Host], None], why: str, provision: bool
+    host: Host, trouble: Callable[[Host], None], reason: str, provision: bool
 ) -> None:
     trouble(host)
     sentence = host.ask(ARCHIVE, provision=provision)["failed"]
-    assert sentence.startswith(f"the program of this collection cannot be installed in {host.home}: {why}")
+    assert sentence.startswith(f"the program of this collection cannot be installed in {host.home}: {reason}")
     assert (sentence[-1], sentence.count("\n")) == (".", 0)
     places = (host.cwd, host.home, host.home.parent)
     assert [path for path in host.cwd.parent.rglob("*") if path not in places] == []

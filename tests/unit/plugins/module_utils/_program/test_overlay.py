@@ -20,7 +20,7 @@ MADE = plan().to_dict()
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> dict[str, Any]:
+def options(tmp_path: Path) -> dict[str, Any]:
     """Return a request for the overlays of two sessions."""
     sessions = [{"plan": MADE, "nonce": "n-1"}, {"plan": {**MADE, "id": OTHER_ID, "name": "other"}, "nonce": "n-2"}]
     return {"docker_host": NOWHERE, "state_path": str(tmp_path), "sessions": sessions}
@@ -28,7 +28,7 @@ def asked(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 def test_each_overlay_is_created_with_its_own_nonce(
-    asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_mode: bool
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_mode: bool
 ) -> None:
     calls: list[Any] = []
 
@@ -38,7 +38,7 @@ def test_each_overlay_is_created_with_its_own_nonce(
 
     monkeypatch.setattr(overlay, "connect", lambda address: f"client of {address}")
     monkeypatch.setattr(overlay, "make_overlay", make)
-    assert result_of("overlay", asked, check_mode=check_mode) == {
+    assert result_of("overlay", options, check_mode=check_mode) == {
         "changed": True,
         "diff": {"before": "", "after": "network of other: made\n"},
         "sessions": {SESSION_ID: {}, OTHER_ID: {}},
@@ -50,7 +50,7 @@ def test_each_overlay_is_created_with_its_own_nonce(
     ]
 
 
-def test_failed_overlay_stops_no_other(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_overlay_stops_no_other(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def make(_client: None, _store: Store, of: SessionPlan, _nonce: str, *, dry: bool) -> list[Change]:
         assert not dry
         if of.id == SESSION_ID:
@@ -59,7 +59,7 @@ def test_failed_overlay_stops_no_other(asked: dict[str, Any], monkeypatch: pytes
 
     monkeypatch.setattr(overlay, "connect", lambda _address: None)
     monkeypatch.setattr(overlay, "make_overlay", make)
-    result = result_of("overlay", asked)
+    result = result_of("overlay", options)
     assert (result["changed"], result["sessions"]) == (
         True,
         {SESSION_ID: {"failed": "this one gives way."}, OTHER_ID: {}},
@@ -67,7 +67,7 @@ def test_failed_overlay_stops_no_other(asked: dict[str, Any], monkeypatch: pytes
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
-def test_stopped_engine_fails_with_one_sentence(asked: dict[str, Any], tmp_path: Path, check_mode: bool) -> None:
-    sentence = failure_of("overlay", asked, check_mode=check_mode)
+def test_stopped_engine_fails_with_one_sentence(options: dict[str, Any], tmp_path: Path, check_mode: bool) -> None:
+    sentence = failure_of("overlay", options, check_mode=check_mode)
     assert sentence.startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert list(tmp_path.iterdir()) == []

@@ -52,18 +52,18 @@ CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "c
 
 @CHECK_MODE
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize(("nonce", "goes"), [("nonce-1", True), ("another", False), (None, True)])
+@pytest.mark.parametrize(("nonce", "removed"), [("nonce-1", True), ("another", False), (None, True)])
 def test_part_is_removed_if_the_nonce_matches_or_is_none(
-    agent: dict[str, Any], store: Store, nonce: str | None, goes: bool, check_mode: bool
+    agent: dict[str, Any], store: Store, nonce: str | None, removed: bool, check_mode: bool
 ) -> None:
     store.save(held(BATCH))
     options = {**agent, "sessions": [{"id": SESSION_ID, "nonce": nonce}]}
     assert result_of("remove", options, check_mode=check_mode) == {
-        "changed": goes,
-        "diff": {"before": "session train-llm: held\n" if goes else "", "after": ""},
+        "changed": removed,
+        "diff": {"before": "session train-llm: held\n" if removed else "", "after": ""},
         "sessions": {SESSION_ID: {}},
     }
-    assert (store.session(SESSION_ID) is None) is (goes and not check_mode)
+    assert (store.session(SESSION_ID) is None) is (removed and not check_mode)
 
 
 @pytest.mark.usefixtures("engine")
@@ -122,41 +122,43 @@ def test_wait_uses_the_requested_timeout(
 # ---- looks
 
 
-def parts(phase: str, asked: dict[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
-    return result_of(phase, {"name": "", "session_id": "", "kernel": "", "lines": 100, **asked}, check_mode=check_mode)
+def parts(phase: str, options: dict[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
+    return result_of(
+        phase, {"name": "", "session_id": "", "kernel": "", "lines": 100, **options}, check_mode=check_mode
+    )
 
 
-NAMED = pytest.mark.parametrize("named", [{"name": "train-llm"}, {"session_id": SESSION_ID}], ids=["name", "id"])
+SELECTORS = pytest.mark.parametrize("selector", [{"name": "train-llm"}, {"session_id": SESSION_ID}], ids=["name", "id"])
 
 
-@NAMED
+@SELECTORS
 @CHECK_MODE
 def test_every_part_of_that_name_or_id_is_verified(
     agent: dict[str, Any],
     store: Store,
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
-    named: dict[str, str],
+    selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def verify(client: Engine, there: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
-        assert (client, there.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
+    def verify(client: Engine, agent_store: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
+        assert (client, agent_store.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
         return {"verified": of.plan.name, "seconds": seconds}
 
     store.save(held(BATCH))
     monkeypatch.setattr(session, "verify_part", verify)
     expected = {"verified": "train-llm", "seconds": session.TIMEOUT_SECONDS}
-    assert parts("verify", {**agent, **named}, check_mode=check_mode) == {"parts": [expected], "error": None}
+    assert parts("verify", {**agent, **selector}, check_mode=check_mode) == {"parts": [expected], "error": None}
 
 
-@NAMED
+@SELECTORS
 @CHECK_MODE
 def test_logs_of_every_part_of_that_name_or_id_are_read(
     agent: dict[str, Any],
     store: Store,
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
-    named: dict[str, str],
+    selector: dict[str, str],
     check_mode: bool,
 ) -> None:
     def logs_of(client: Engine, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
@@ -165,7 +167,7 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
 
     store.save(held(BATCH, expires_at=1.0))
     monkeypatch.setattr(session, "logs_of", logs_of)
-    options = {**agent, **named}
+    options = {**agent, **selector}
     assert parts("logs", options, check_mode=check_mode) == {
         "parts": [{"asked": ["train-llm", "", 100]}],
         "error": None,

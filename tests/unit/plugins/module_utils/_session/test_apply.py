@@ -129,12 +129,12 @@ def test_only_drift_is_repaired(engine: Engine, store: Store, kernel: Kernel, hu
     assert apply(engine, store) == []
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["exited", "removed"])
-def test_started_command_never_runs_again(engine: Engine, store: Store, there: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False], ids=["exited", "removed"])
+def test_started_command_never_runs_again(engine: Engine, store: Store, exists: bool) -> None:
     store.save(held(MADE))
     apply(engine, store)
     store.start_marker(SESSION_ID).touch()
-    if there:
+    if exists:
         engine.made[0]["State"] = "exited"
     else:
         del engine.made[0]
@@ -195,7 +195,7 @@ def test_missing_image_fails_before_anything_is_created(store: Store) -> None:
             "session_name: 'train-llm' was taken over by a later run, so this one stops",
         ),
     ],
-    ids=["stale_sessions", "taken over"],
+    ids=["removed", "taken over"],
 )
 def test_run_without_claim_changes_nothing(
     engine: Engine, store: Store, state: dict[str, Any] | None, sentence: str
@@ -360,7 +360,10 @@ def test_infiniband_folder_and_nodes_are_passed_to_containers(store: Store) -> N
     pinned = {"main1": PinnedResources([0], {"lab.device": ["/dev/fuse"]}), "sub1": PinnedResources([3])}
     images = {IMAGE: Image("sha256:1", {})}
     desired = desired_slice(store, held(shared, pinned=pinned), CONTENTS, images, "backendai-default", HOST)
-    assert [container.devices for container in desired.containers] == [("/dev/fuse", "/dev/infiniband"), ("/dev/infiniband",)]
+    assert [container.devices for container in desired.containers] == [
+        ("/dev/fuse", "/dev/infiniband"),
+        ("/dev/infiniband",),
+    ]
     device_files = {file.path.parent.name: file.content for file in desired.files if file.path.name == "devices"}
     assert device_files == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
 
@@ -470,7 +473,11 @@ def test_single_container_session_has_no_network_or_link(store: Store) -> None:
         HOST,
     )
     assert desired.network is None
-    assert (desired.containers[0].network, desired.containers[0].address, desired.containers[0].mac) == (None, None, None)
+    assert (desired.containers[0].network, desired.containers[0].address, desired.containers[0].mac) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_contents_are_read_from_module_options() -> None:
@@ -562,7 +569,9 @@ def test_only_main1_publishes_ports(engine: Engine, store: Store, kernel: Kernel
     published_plan = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
     store.save(held(published_plan, expires_at=9e12))
     client: Any = engine
-    apply_claimed(client, store, ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False)
+    apply_claimed(
+        client, store, ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False
+    )
     assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
     assert kernel.table == render(build_isolation_policy([(published_plan, "agent1")], ()), None, ["eth0"])
     assert "192.0.2.1 . 30000" in kernel.table

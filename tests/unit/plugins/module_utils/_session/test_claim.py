@@ -174,7 +174,7 @@ def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store,
 
 
 @pytest.mark.parametrize(
-    ("seen", "sentence"),
+    ("changed_facts", "sentence"),
     [
         ({"allocated": {"cpu": 5}}, "agent1 no longer has room for 2 containers of cpu 2, mem 1g"),
         (
@@ -198,9 +198,9 @@ def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store,
     ids=["room", "mounts", "identifier", "subnet", "underlay", "encryption"],
 )
 def test_plan_that_no_longer_fits_is_refused(
-    engine: Any, store: Store, facts: Facts, seen: dict[str, Any], sentence: str
+    engine: Any, store: Store, facts: Facts, changed_facts: dict[str, Any], sentence: str
 ) -> None:
-    facts(**seen)
+    facts(**changed_facts)
     assert refusal(engine, store) == sentence
 
 

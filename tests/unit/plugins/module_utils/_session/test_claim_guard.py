@@ -42,9 +42,9 @@ def test_renewal_never_shortens_a_claim(store: Store, state: dict[str, Any]) -> 
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["taken over", "stale_sessions"])
-def test_lost_claim_is_not_renewed(store: Store, there: bool) -> None:
-    if there:
+@pytest.mark.parametrize("exists", [True, False], ids=["taken over", "removed"])
+def test_lost_claim_is_not_renewed(store: Store, exists: bool) -> None:
+    if exists:
         store.save(held(MADE, nonce="nonce-2", expires_at=9e12))
     before = store.session(SESSION_ID)
     with pytest.raises(ClaimLostError):

@@ -214,11 +214,9 @@ def test_accelerator_warnings_are_returned(engine: Any, store: Store, monkeypatc
 def test_devices_of_active_sessions_and_orphans_are_not_free(
     engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("mine", "claimed", "given-up", "orphaned", "stale_sessions", "free")
+    names = ("mine", "claimed", "given-up", "orphaned", "lost", "free")
     has(monkeypatch, *(Device("tpu", name) for name in names))
-    for number, (name, until) in enumerate(
-        [("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("stale_sessions", None)]
-    ):
+    for number, (name, until) in enumerate([("mine", None), ("claimed", 9e12), ("given-up", 1.0), ("lost", None)]):
         of = dataclasses.replace(MADE, id=f"{number:08x}{OTHER_ID[8:]}")
         store.save(held(of, expires_at=until, pinned={"main1": PinnedResources([0], {"tpu": [name]})}))
     engine.made = [
@@ -226,7 +224,7 @@ def test_devices_of_active_sessions_and_orphans_are_not_free(
         container("sub1", **{labels.SESSION_ID: f"00000002{OTHER_ID[8:]}", labels.DEVICES: '{"tpu": ["given-up"]}'}),
     ]
     facts = read(engine, store, FactsQuery(excluded=[f"00000003{OTHER_ID[8:]}"]))
-    assert {device["id"] for device in facts["devices"] if device["free"]} == {"given-up", "stale_sessions", "free"}
+    assert {device["id"] for device in facts["devices"] if device["free"]} == {"given-up", "lost", "free"}
 
 
 @pytest.mark.parametrize(
@@ -338,7 +336,7 @@ def test_core_load_is_the_number_of_pinned_containers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         ("running", (None, None)),
         ("created", (None, None)),
@@ -348,7 +346,7 @@ def test_core_load_is_the_number_of_pinned_containers() -> None:
     ],
 )
 def test_only_containers_that_have_ended_have_an_exit_code(
-    engine: Any, state: str, told: tuple[int | None, int | None]
+    engine: Any, state: str, expected: tuple[int | None, int | None]
 ) -> None:
     engine.made = [{**container("main1", state), "ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00Z"}]
-    assert surveying.container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *told)}
+    assert surveying.container_states(engine, engine.made) == {"main1": ContainerState(state, "sha256:1", *expected)}

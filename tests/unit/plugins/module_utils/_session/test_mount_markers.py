@@ -38,7 +38,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> SessionPlan:
+def session_plan(tmp_path: Path) -> SessionPlan:
     """Return a session that mounts a folder, another one read-only, and one whose name has a space."""
     targets = [tmp_path / "data", tmp_path / "read only", tmp_path / "more data"]
     for target in targets:
@@ -58,34 +58,36 @@ def marked(tmp_path: Path) -> list[str]:
 
 
 def test_marker_is_created_in_writable_mounts_and_removed(
-    engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
+    engine: Any, session_plan: SessionPlan, tmp_path: Path, commands: list[str]
 ) -> None:
-    assert create_marker(engine, made, MARK) == [str(tmp_path / "data"), str(tmp_path / "more data")]
+    assert create_marker(engine, session_plan, MARK) == [str(tmp_path / "data"), str(tmp_path / "more data")]
     assert marked(tmp_path) == ["data", "more data"]
     assert (tmp_path / "data" / f".backendai-verify-{MARK}").read_text() == ""
-    assert remove_marker(engine, made, MARK) == []
+    assert remove_marker(engine, session_plan, MARK) == []
     assert marked(tmp_path) == []
     assert commands == ["backendai-train-llm-main1"] * 2
 
 
-def test_marker_replaces_no_file_and_failures_are_independent(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+def test_marker_replaces_no_file_and_failures_are_independent(
+    engine: Any, session_plan: SessionPlan, tmp_path: Path
+) -> None:
     mine = tmp_path / "data" / f".backendai-verify-{MARK}"
     mine.write_text("mine")
-    assert create_marker(engine, made, MARK) == [str(tmp_path / "more data")]
+    assert create_marker(engine, session_plan, MARK) == [str(tmp_path / "more data")]
     assert mine.read_text() == "mine"
 
 
-def test_marker_that_cannot_be_removed_is_named(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+def test_marker_that_cannot_be_removed_is_named(engine: Any, session_plan: SessionPlan, tmp_path: Path) -> None:
     (tmp_path / "data" / f".backendai-verify-{MARK}").mkdir()
-    assert remove_marker(engine, made, MARK) == [str(tmp_path / "data")]
+    assert remove_marker(engine, session_plan, MARK) == [str(tmp_path / "data")]
 
 
 def test_each_running_container_reports_each_mount(
-    engine: Any, made: SessionPlan, tmp_path: Path, commands: list[str]
+    engine: Any, session_plan: SessionPlan, tmp_path: Path, commands: list[str]
 ) -> None:
     runs(engine, main1="running", sub1="exited")
-    create_marker(engine, made, MARK)
-    observed = find_markers(engine, made, MARK)
+    create_marker(engine, session_plan, MARK)
+    observed = find_markers(engine, session_plan, MARK)
     data, read_only = observed["main1"][str(tmp_path / "data")], observed["main1"][str(tmp_path / "read only")]
     assert list(observed) == ["main1"]
     assert commands == ["backendai-train-llm-main1", "id-main1"]
@@ -94,20 +96,20 @@ def test_each_running_container_reports_each_mount(
     assert data["folder"] == f"{status.st_dev}:{status.st_ino}"
 
 
-def test_names_in_a_folder_are_compared_without_markers(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+def test_names_in_a_folder_are_compared_without_markers(engine: Any, session_plan: SessionPlan, tmp_path: Path) -> None:
     runs(engine, main1="running")
     target = str(tmp_path / "data")
-    empty = find_markers(engine, made, MARK)["main1"][target]["names"]
-    create_marker(engine, made, MARK)
-    assert find_markers(engine, made, MARK)["main1"][target]["names"] == empty
+    empty = find_markers(engine, session_plan, MARK)["main1"][target]["names"]
+    create_marker(engine, session_plan, MARK)
+    assert find_markers(engine, session_plan, MARK)["main1"][target]["names"] == empty
     (tmp_path / "data" / "a").touch()
-    assert find_markers(engine, made, MARK)["main1"][target]["names"] not in (empty, "-")
+    assert find_markers(engine, session_plan, MARK)["main1"][target]["names"] not in (empty, "-")
 
 
-def test_missing_folder_is_unreadable(engine: Any, made: SessionPlan, tmp_path: Path) -> None:
+def test_missing_folder_is_unreadable(engine: Any, session_plan: SessionPlan, tmp_path: Path) -> None:
     runs(engine, main1="running")
     (tmp_path / "data").rmdir()
-    assert find_markers(engine, made, MARK)["main1"][str(tmp_path / "data")] == {
+    assert find_markers(engine, session_plan, MARK)["main1"][str(tmp_path / "data")] == {
         "mark": False,
         "folder": "-",
         "names": "-",
@@ -115,9 +117,9 @@ def test_missing_folder_is_unreadable(engine: Any, made: SessionPlan, tmp_path: 
 
 
 def test_container_without_output_reports_nothing(
-    engine: Any, made: SessionPlan, monkeypatch: pytest.MonkeyPatch
+    engine: Any, session_plan: SessionPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs(engine, main1="running")
     monkeypatch.setattr(mount_markers, "run_as_work", lambda *_command: "")
-    assert find_markers(engine, made, MARK) == {"main1": {}}
-    assert create_marker(engine, made, MARK) == []
+    assert find_markers(engine, session_plan, MARK) == {"main1": {}}
+    assert create_marker(engine, session_plan, MARK) == []

@@ -263,7 +263,9 @@ def test_without_overcommit_cores_are_exclusive_while_any_is_free(nodes: dict[in
     last = len(nodes)
     fitting = [size for size, total in zip(sizes, itertools.accumulate(sizes), strict=True) if total <= last]
     given_away = [
-        cpu for resources in pin_containers(nodes, {}, 1, (), [{"cpu": size} for size in fitting]) for cpu in resources.cpus
+        cpu
+        for resources in pin_containers(nodes, {}, 1, (), [{"cpu": size} for size in fitting])
+        for cpu in resources.cpus
     ]
     assert len(set(given_away)) == len(given_away) == sum(fitting)
 

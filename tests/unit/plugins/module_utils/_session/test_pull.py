@@ -221,19 +221,19 @@ def test_progress_and_result_are_stored(slow: Slow, store: Store, acts: Acts) ->
     assert pull_status(slow, store) == HERE
 
 
-@pytest.mark.parametrize("gone", [True, False], ids=["removed", "expired"])
-def test_pull_ends_when_the_session_is_no_longer_claimed(slow: Slow, store: Store, acts: Acts, gone: bool) -> None:
+@pytest.mark.parametrize("ended", [True, False], ids=["removed", "expired"])
+def test_pull_ends_when_the_session_is_no_longer_claimed(slow: Slow, store: Store, acts: Acts, ended: bool) -> None:
     pull_status(slow, store)
     work = at_work(acts[0])
     assert slow.told.wait(60)
-    if gone:
+    if ended:
         store.remove(SESSION_ID)
     else:
         claim(store, expires_at=time.time() - 1)
     work.join(60)
     assert not work.is_alive()
     assert slow.images == {}
-    assert store.folder(SESSION_ID).exists() is not gone
+    assert store.folder(SESSION_ID).exists() is not ended
 
 
 def test_pull_continues_for_a_later_run(slow: Slow, store: Store, acts: Acts) -> None:

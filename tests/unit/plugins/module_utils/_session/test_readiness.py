@@ -102,10 +102,10 @@ def test_marker_that_is_no_regular_file_is_ignored(container: Path, tmp_path: Pa
 
 
 def test_missing_container_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(_client: object, _name: str) -> int:
+    def missing(_client: object, _name: str) -> int:
         raise NotFound("No such container")
 
-    monkeypatch.setattr(readiness, "pid_of", gone)
+    monkeypatch.setattr(readiness, "pid_of", missing)
     with pytest.raises(NotReadyError, match=r"^container backendai-a-main1 ended while it started"):
         wait(seconds=60)
 

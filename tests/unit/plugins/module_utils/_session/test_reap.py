@@ -95,7 +95,7 @@ def reaped(
 
 
 @pytest.mark.parametrize(
-    ("here", "files"),
+    ("session", "files"),
     [
         (held(BATCH), [("main1", "python train.py", 0o600)]),
         (held(BATCH, "agent2"), []),
@@ -105,11 +105,11 @@ def reaped(
     ids=["main1 and sub1", "sub2", "a session without a command", "a command for all"],
 )
 def test_command_file_exists_only_where_the_command_runs(
-    store: Store, here: LocalSession, files: list[tuple[str, str, int]]
+    store: Store, session: LocalSession, files: list[tuple[str, str, int]]
 ) -> None:
     hostnames = [kernel.hostname for kernel in MADE.kernels]
     contents = RenderedFiles("", "", {name: {} for name in hostnames}, public_keys(MADE), ())
-    desired = desired_slice(store, here, contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities())
+    desired = desired_slice(store, session, contents, {IMAGE: Image("", {})}, "backendai-default", HostCapabilities())
     commands = [file for file in desired.files if file.path.name == "command"]
     assert [(file.path.parent.name, file.content, file.mode) for file in commands] == files
 
@@ -146,10 +146,10 @@ def test_a_command_is_not_started_in_check_mode(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "here", [held(MADE), held(BATCH, "agent2")], ids=["a session without a command", "an agent without main1"]
+    "session", [held(MADE), held(BATCH, "agent2")], ids=["a session without a command", "an agent without main1"]
 )
-def test_nothing_is_started_without_a_command(store: Store, here: LocalSession) -> None:
-    store.save(here)
+def test_nothing_is_started_without_a_command(store: Store, session: LocalSession) -> None:
+    store.save(session)
     store.kernel_folder(SESSION_ID, "main1").mkdir()
     assert start_command(store, SESSION_ID, "nonce-1", dry=False) == []
     assert list(store.kernel_folder(SESSION_ID, "main1").iterdir()) == []
@@ -168,7 +168,7 @@ def test_nothing_is_started_without_a_command(store: Store, here: LocalSession) 
             "session_name: 'train-llm' is not committed on this agent, so its command may not start yet",
         ),
     ],
-    ids=["stale_sessions", "taken over", "not committed"],
+    ids=["removed", "taken over", "not committed"],
 )
 def test_command_is_refused_before_the_commit(store: Store, state: dict[str, Any] | None, sentence: str) -> None:
     if state:
@@ -316,17 +316,17 @@ def test_no_container_starts_if_its_link_fails(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("unknown_id", "sentence"),
     [
         (OTHER_ID, f"the session {OTHER_ID} is not on this agent"),
         ("", "session_id: '' is not the id of a session"),
     ],
 )
-def test_unknown_session_is_a_failure_of_its_own(engine: Any, store: Store, wrong: str, sentence: str) -> None:
+def test_unknown_session_is_a_failure_of_its_own(engine: Any, store: Store, unknown_id: str, sentence: str) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1", state="exited")
-    result = reaped(engine, store, restart=(wrong, SESSION_ID))
-    assert result.failures == {wrong: sentence}
+    result = reaped(engine, store, restart=(unknown_id, SESSION_ID))
+    assert result.failures == {unknown_id: sentence}
     assert [container["State"] for container in engine.made] == ["running", "running"]
 
 

@@ -17,16 +17,16 @@ MADE = plan({"agent1": 2, "agent2": 1})
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 
-@pytest.mark.parametrize("named", [("train-llm", ""), ("", SESSION_ID), ("other", SESSION_ID)])
-def test_a_session_is_found_by_its_id_or_else_by_its_name(store: Store, named: tuple[str, str]) -> None:
+@pytest.mark.parametrize("selector", [("train-llm", ""), ("", SESSION_ID), ("other", SESSION_ID)])
+def test_a_session_is_found_by_its_id_or_else_by_its_name(store: Store, selector: tuple[str, str]) -> None:
     store.save(held(MADE))
-    assert [session.plan for session in find_local_sessions(store, *named)] == [MADE]
+    assert [session.plan for session in find_local_sessions(store, *selector)] == [MADE]
 
 
-@pytest.mark.parametrize("named", [("other", ""), ("train-llm", OTHER_ID), ("", OTHER_ID)])
-def test_agent_without_the_session_has_no_part(store: Store, named: tuple[str, str]) -> None:
+@pytest.mark.parametrize("selector", [("other", ""), ("train-llm", OTHER_ID), ("", OTHER_ID)])
+def test_agent_without_the_session_has_no_part(store: Store, selector: tuple[str, str]) -> None:
     store.save(held(MADE))
-    assert find_local_sessions(store, *named) == []
+    assert find_local_sessions(store, *selector) == []
 
 
 def test_unreadable_session_is_an_error_if_none_matches(store: Store) -> None:

@@ -83,7 +83,7 @@ def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "why"),
+    ("device", "expected"),
     [
         (DEVICE, ""),
         (None, "missing"),
@@ -94,8 +94,8 @@ def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
         (dataclasses.replace(DEVICE, mtu=1420), "at mtu 1420"),
     ],
 )
-def test_first_difference_is_named(device: WireGuardDevice | None, why: str) -> None:
-    assert difference(device, OWN) == why
+def test_first_difference_is_named(device: WireGuardDevice | None, expected: str) -> None:
+    assert difference(device, OWN) == expected
 
 
 @pytest.mark.usefixtures("host")
@@ -109,7 +109,7 @@ def test_moved_peer_is_not_changed(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "listing", "before"),
+    ("listing_name", "listing", "before"),
     [
         ("allowed-ips", "KEY3\tfd62:6169::3/128\n", None),
         ("allowed-ips", "KEY2\t(none)\nKEY3\tfd62:6169::3/128\n", "(none)"),
@@ -122,8 +122,8 @@ def test_moved_peer_is_not_changed(host: Host) -> None:
     ],
     ids=["missing", "no address", "too many addresses", "no endpoint"],
 )
-def test_missing_or_wrong_peer_is_set(host: Host, what: str, listing: str, before: str) -> None:
-    host.said[what] = listing
+def test_missing_or_wrong_peer_is_set(host: Host, listing_name: str, listing: str, before: str) -> None:
+    host.said[listing_name] = listing
     change = Change("peer KEY2 on baiwg0", before, "fd62:6169::2/128 at 192.0.2.2:51820")
     assert plan_device(MESH) == [DeviceStep(change, ADD_TWO)]
 

@@ -126,7 +126,7 @@ def test_with_encryption_the_underlay_is_the_device(store: Store, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("key", "device", "why"),
+    ("key", "device", "reason"),
     [
         (False, DEVICE, "there is no key"),
         (True, None, "baiwg0 is missing"),
@@ -136,14 +136,14 @@ def test_with_encryption_the_underlay_is_the_device(store: Store, monkeypatch: p
     ],
 )
 def test_broken_encryption_gives_no_underlay_and_a_warning(
-    store: Store, monkeypatch: pytest.MonkeyPatch, key: bool, device: Any, why: str
+    store: Store, monkeypatch: pytest.MonkeyPatch, key: bool, device: Any, reason: str
 ) -> None:
     if key:
         give_key(store)
     monkeypatch.setattr(wireguard, "read_device", lambda: device)
     underlay, (warning,) = underlay_in_use(store, PLAIN[1], "wireguard")
     assert underlay is None
-    assert warning == f"agent_underlay_encryption: {why}; run backendai.cluster.provision_agents on this host."
+    assert warning == f"agent_underlay_encryption: {reason}; run backendai.cluster.provision_agents on this host."
 
 
 def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> None:
