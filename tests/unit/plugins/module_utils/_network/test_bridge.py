@@ -26,7 +26,7 @@ FILTER = LinkOperation(
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, link: dict[str, Any] | None, *addresses: str) -> list[LinkOperation]:
-    """Return what must change where the bridge is such a link with these addresses."""
+    """Return the planned operations for a bridge with these properties and addresses."""
     entries = [dict(zip(("local", "prefixlen"), address.split("/"), strict=True)) for address in addresses]
     look = LinkState()
     monkeypatch.setattr(LinkState, "links", {"bai-1": link} if link else {})

@@ -1,4 +1,4 @@
-"""What an agent's network has in use, and where it meets its peers."""
+"""Networks and ports in use, and the underlay of a host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT = [{"dst": "default", "gateway": "192.0.2.254", "dev": "eth0"}]
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, **answers: list[dict[str, Any]]) -> None:
-    """Let the listings of iproute2 be these, by what they list, where nobody came in over SSH."""
+    """Fake the listings of iproute2, by their object, without an SSH connection."""
 
     def show(*command: str) -> list[dict[str, Any]]:
         if command[-1] == "default":

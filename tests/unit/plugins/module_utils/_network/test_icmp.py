@@ -1,4 +1,4 @@
-"""ICMP echoes: the sums that need no network."""
+"""ICMP echo packets, without a network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = bytes.fromhex("45000073000040004011b861c0a80001c0a800c7")
 
 
 def sum_of(data: bytes) -> int:
-    """Return the one's complement sum that RFC 1071 wants to be all ones over a checked message."""
+    """Return the one's complement sum, which is all ones over a message with its checksum (RFC 1071)."""
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -1,4 +1,4 @@
-"""The commands of iproute2, with the process faked: what they answer, and what becomes of their errors."""
+"""The commands of iproute2 with faked processes: output and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 
 
 class Ran:
-    """The processes that were run, each answered with the same result."""
+    """Records the processes, each with the same result."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.result = subprocess.CompletedProcess((), code, out, err)
@@ -33,7 +33,7 @@ class Ran:
 
 
 def ran(monkeypatch: pytest.MonkeyPatch, code: int = 0, out: str = "", err: str = "") -> Ran:
-    """Let every process end like this."""
+    """Fake every process with this result."""
     processes = Ran(code, out, err)
     monkeypatch.setattr(subprocess, "run", processes)
     return processes

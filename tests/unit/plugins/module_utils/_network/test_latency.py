@@ -1,4 +1,4 @@
-"""How long an echo takes, seen on this host's own loopback address."""
+"""Latency, measured on this host's loopback address."""
 
 from __future__ import annotations
 

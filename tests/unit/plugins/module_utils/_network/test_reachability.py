@@ -1,4 +1,4 @@
-"""Whether containers meet, seen on this host's own loopback address."""
+"""Reachability, checked on this host's loopback address."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ HERE = ProbeSource("main1", os.getpid())
 
 @pytest.fixture
 def says() -> list[bytes]:
-    """Return what the server of :func:`peer` greets with."""
+    """Return the banner of the server of :func:`peer`."""
     return [b"SSH-2.0-test\r\n"]
 
 
 @pytest.fixture
 def peer(says: list[bytes]) -> Iterator[PeerTarget]:
-    """Return a container at the loopback address, with somebody who listens where its sshd would be."""
+    """Return a container at the loopback address, with a listener in place of its sshd."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -83,7 +83,7 @@ def test_container_is_not_probed_towards_itself() -> None:
 
 @contextmanager
 def probing(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
-    """Have a container met whose sshd does this with its socket."""
+    """Run a server in place of an sshd, which handles its socket with ``serve``."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=[server])
         thread.start()
@@ -94,7 +94,7 @@ def probing(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
 
 
 def test_established_connection_is_kept_between_rounds() -> None:
-    """On a busy host a greeting takes longer than a round, and each connection costs the sshd a process."""
+    """On a busy host a banner takes longer than a round, and each connection costs the sshd a process."""
 
     def serve(server: socket.socket) -> None:
         with server.accept()[0] as client:

@@ -1,4 +1,4 @@
-"""The sockets of this host, as its kernel lists them."""
+"""The sockets of this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SSH connection by which somebody works on a host: their own variable, or that of a process above."""
+"""The SSH connection to a host, from the own variable or that of an ancestor process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Runs = Callable[..., Path]
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """Return what lets a process run: its id, its parent's, its program's name and its variables."""
+    """Return a function that adds a process with its id, parent, program name and variables."""
     monkeypatch.setattr(processes, "PROC", tmp_path)
     monkeypatch.setattr(module.os, "getpid", lambda: OURS)
     monkeypatch.delenv("SSH_CONNECTION", raising=False)

@@ -1,4 +1,4 @@
-"""Where containers are plugged in: what must change inside of them, and at the other end."""
+"""The veth interfaces of containers: planned changes of both ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OUTSIDE: list[dict[str, Any]] = [
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: dict[str, Any]) -> Ports:
-    """Return what must change where the session interface differs in these ways, inside and outside."""
+    """Return the planned operations for a session interface with these differences, inside and outside."""
     within, without = copy.deepcopy(INSIDE), copy.deepcopy(OUTSIDE)
     within[0].update(inside)
     without[0].update(outside)

@@ -1,4 +1,4 @@
-"""A static VXLAN: what must change for a link to be as the plan has it."""
+"""A static VXLAN link: planned changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Planned = Callable[..., list[LinkOperation]]
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
-    """Return what plans the wanted link on a host whose commands of iproute2 answer as told."""
+    """Return a function that plans the link for given iproute2 listings."""
 
     def plan_it(**differently: Any) -> list[LinkOperation]:
         state = {"link": LINK, "forwarding": FORWARDING, "neighbours": NEIGHBOURS, **differently}

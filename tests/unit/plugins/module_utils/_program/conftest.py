@@ -1,4 +1,4 @@
-"""A host whose programs are in a folder of its own."""
+"""Fixtures of a host with its own program folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.unit.program import Host
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """Return a host that has no program."""
+    """Return a host without a program."""
     (tmp_path / "cwd").mkdir()
     return Host(tmp_path / "lib" / "backendai", tmp_path / "cwd")

@@ -1,4 +1,4 @@
-"""What an agent says before anything is planned: its facts, or why it cannot be used."""
+"""The survey phase: the facts of an agent, or an error."""
 
 from __future__ import annotations
 

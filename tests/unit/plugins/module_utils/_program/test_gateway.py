@@ -1,4 +1,4 @@
-"""What a gateway says when it is told of sessions."""
+"""The routes phase on a gateway."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NOTHING: dict[str, Any] = {"routes": [], "ended": [], "purge": False}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return the folder of a gateway that is provisioned."""
+    """Return the folder of a provisioned gateway."""
     return provisioned(tmp_path / "state")
 
 
 @pytest.fixture
 def running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminSocket]:
-    """Return the HAProxy of the gateway; its table is faked."""
+    """Return the HAProxy of the gateway, with a faked table."""
     Table(partial(monkeypatch.setattr, routing))
     monkeypatch.setattr(gateway, "Haproxy", partial(haproxy.Haproxy, str(folder / "socket")))
     admin = haproxy_of(folder)

@@ -1,4 +1,4 @@
-"""What an agent says of one look at one image."""
+"""The pull phase on an agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING = {"before": "", "after": ""}
 
 @pytest.fixture
 def look(tmp_path: Path) -> dict[str, Any]:
-    """Return the options of a look that only renews the claim."""
+    """Return the options of a request that only renews the claim."""
     claim = {"session_id": SESSION_ID, "nonce": "nonce-1", "seconds": 60}
     nothing = {"name": "", "reference": "", "username": "", "password": ""}
     return {"docker_host": NOWHERE, "state_path": str(tmp_path), **claim, **nothing}
@@ -32,7 +32,7 @@ def look(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def pull(look: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a look at an image."""
+    """Return the options of a request with an image."""
     return {**look, "name": IMAGE, "reference": "lab/python@sha256:a"}
 
 

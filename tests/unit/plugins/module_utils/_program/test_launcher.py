@@ -1,4 +1,4 @@
-"""A task finds the program on its host, puts it there where it is missing or damaged, and gives its reply."""
+"""The launcher: installs a missing or damaged program, and returns its reply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files_of(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-# ---- put there once
+# ---- installation
 
 
 def test_missing_program_is_requested_and_nothing_is_written(host: Host) -> None:
@@ -108,7 +108,7 @@ def test_corrupted_archive_is_refused(host: Host, sent: bytes) -> None:
     assert not host.home.exists()
 
 
-# ---- by several tasks at once
+# ---- concurrent tasks
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["missing", "damaged"])
@@ -141,7 +141,7 @@ def test_running_an_installed_program_takes_no_lock(host: Host) -> None:
     os.close(handle)
 
 
-# ---- where it cannot be
+# ---- failed installation
 
 
 def of_another_python(host: Host) -> None:
@@ -158,7 +158,7 @@ def parent_is_a_file(host: Host) -> None:
 
 
 def disk_is_full(host: Host) -> None:
-    # Disks that are full are not at hand.
+    # A full disk cannot be simulated here.
     host.before = "ulimit -f 0"
 
 
@@ -227,7 +227,7 @@ def test_nothing_is_imported_from_the_working_directory(host: Host, name: str) -
 
 
 def test_too_old_python_is_refused_with_a_reason() -> None:
-    # 3.7 is the first one whose annotations may be what later ones understand.
+    # 3.7 is the first version that supports ``from __future__ import annotations``.
     ast.parse(host_program.launcher(), feature_version=(3, 7))
 
 

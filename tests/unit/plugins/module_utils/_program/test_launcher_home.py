@@ -1,4 +1,4 @@
-"""The home of programs: check mode leaves it alone, units run the newest release, what nobody uses goes."""
+"""The home of programs: check mode, the current release of units, and removal of unused programs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ DAY = 86400
 
 
 def current(host: Host) -> str | None:
-    """Return the name of the folder whose program units run."""
+    """Return the name of the folder with the current program."""
     link = host.home / launcher.CURRENT
     return os.readlink(link) if link.is_symlink() else None
 
 
 def age(path: Path, seconds: float) -> None:
-    """Have a path be that old."""
+    """Set the age of a path."""
     then = time.time() - seconds
     os.utime(path, (then, then), follow_symlinks=False)
 
 
 def state_of(host: Host) -> dict[str, tuple[float, int]]:
-    """Return what is in the home, and when it was changed."""
+    """Return the entries of the home with their modification times."""
     return {str(path): (path.lstat().st_mtime, path.lstat().st_ino) for path in [host.home, *host.home.rglob("*")]}
 
 
@@ -64,7 +64,7 @@ def test_check_mode_does_not_repair_a_program(host: Host) -> None:
     assert state_of(host) == before
 
 
-# ---- what units run
+# ---- the program of units
 
 
 def test_without_provisioning_units_run_nothing(host: Host) -> None:
@@ -125,7 +125,7 @@ def test_leftovers_of_a_killed_task_do_not_block_units(host: Host) -> None:
     assert (current(host), host.names()) == (host.folder(ARCHIVE).name, {host.folder(ARCHIVE).name, launcher.CURRENT})
 
 
-# ---- what nobody uses
+# ---- removal of unused programs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Units of systemd run the program that was provisioned, compiled for their own Python."""
+"""The launcher in systemd units: runs the provisioned program, compiled for its Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARCHIVE = archive_of()
 
 
 def of_another_python(host: Host) -> Path:
-    """Have the program of units be compiled for a Python that is no longer there; return its folder."""
+    """Make the current program look compiled for another Python; return its folder."""
     host.provision(ARCHIVE)
     ours = host.folder(ARCHIVE)
     theirs = ours.with_name(f"{ours.name.partition('-')[0]}-cpython-35")
@@ -28,7 +28,7 @@ def of_another_python(host: Host) -> Path:
 
 
 def ran(host: Host, *arguments: str, source: Path | None = None) -> str:
-    """Return where the program of a unit ran from, once it has got its arguments and given its exit code."""
+    """Run a unit, check its arguments and exit code, and return the path of the program that ran."""
     result = host.unit(*arguments, source=source)
     place, *received = result.stdout.split()
     assert (received, result.returncode, result.stderr) == (list(arguments), 3, "")
@@ -79,7 +79,7 @@ def test_real_program_applies_rules_without_ansible(host: Host, tmp_path: Path, 
     if not compiled:
         (host.folder(host_program.archive()) / launcher.PROGRAM).unlink()
         host.before = "ulimit -f 0"
-    # Neither site-packages nor the checkout can be seen: only what Python brings.
+    # Neither site-packages nor the checkout is visible: only the standard library.
     result = host.unit("--state-path", str(tmp_path), "--docker-host", "unix:///nowhere", "--rules")
     reason = f"{tmp_path} is not ready (No such file or directory)"
     sentence = f"<3>{reason}: run backendai.cluster.provision_agents on this host.\n"

@@ -1,4 +1,4 @@
-"""What came of a request is one reply: a result, a sentence, or what nobody has expected; in time."""
+"""The reply to a request: a result, an error sentence or a traceback, within the time limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Act = Callable[[dict[str, Any], bool], dict[str, Any]]
 
 
 def reply(act: Act, *, seconds: float = 60, diff: bool = False, check_mode: bool = False) -> dict[str, Any]:
-    """Return the reply to a request whose phase is this function."""
+    """Return the reply to a request with this function as its phase."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(main, "phase", lambda _name: act)
         request = {"phase": "survey", "options": {"name": "x"}, "check_mode": check_mode, "diff": diff}
@@ -95,12 +95,12 @@ def test_unknown_phase_is_a_failure() -> None:
     assert "Traceback" in answer["traceback"]
 
 
-# ---- time
+# ---- time limits
 
 
 @pytest.fixture
 def timed() -> Iterator[None]:
-    """Have what a test begins come to its end long before it would by itself."""
+    """Set a time limit for the test."""
     began = time.monotonic()
     yield
     assert time.monotonic() - began < 10
@@ -136,7 +136,7 @@ def test_phase_that_catches_errors_is_aborted_too() -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Return the store of an agent that is provisioned."""
+    """Return the store of a provisioned agent."""
     (tmp_path / "lock").touch()
     return Store(str(tmp_path))
 

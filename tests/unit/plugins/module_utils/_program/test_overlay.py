@@ -1,4 +1,4 @@
-"""The overlays that an agent makes for all agents of sessions: what goes wrong with one stops no other."""
+"""The overlay phase: a failure of one session stops no other."""
 
 from __future__ import annotations
 

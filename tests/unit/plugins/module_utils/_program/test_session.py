@@ -1,4 +1,4 @@
-"""What an agent does about sessions that are there: ends, repairs, waits, looks."""
+"""The phases for existing sessions: remove, reap, wait, verify, logs and mark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOWN = f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Pytho
 
 @pytest.fixture
 def agent(tmp_path: Path) -> dict[str, Any]:
-    """Return how an agent is reached that is provisioned; its engine is down."""
+    """Return the options of a provisioned agent with a stopped engine."""
     (tmp_path / "sessions").mkdir()
     (tmp_path / "lock").touch()
     return {"docker_host": NOWHERE, "state_path": str(tmp_path)}
@@ -37,7 +37,7 @@ def store(agent: dict[str, Any]) -> Store:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """Return the engine of the agent, which answers."""
+    """Return the running engine of the agent."""
     engine = Engine()
     monkeypatch.setattr(session, "connect", lambda address: engine if address == NOWHERE else None)
     with kernel_of_names():
@@ -47,7 +47,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 
 
-# ---- the end
+# ---- remove, reap and wait
 
 
 @CHECK_MODE
@@ -119,7 +119,7 @@ def test_wait_uses_the_requested_timeout(
     assert result == {"ended": False, "exit_code": None}
 
 
-# ---- looks
+# ---- verify and logs
 
 
 def parts(phase: str, options: dict[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def test_unreadable_session_is_an_error(agent: dict[str, Any], store: Store, pha
     assert "session.json is damaged" in result["error"]
 
 
-# ---- marks
+# ---- mark
 
 
 def marking(act: str, agent: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def test_marker_for_an_unknown_session_is_refused(agent: dict[str, Any]) -> None
     assert failure_of("mark", marking("find", agent)) == f"the session {SESSION_ID} is not on this agent."
 
 
-# ---- an engine that is down
+# ---- a stopped engine
 
 
 @CHECK_MODE

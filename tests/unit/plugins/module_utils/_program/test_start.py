@@ -1,4 +1,4 @@
-"""The steps of a start on an agent: what each gets, what it gives, and where a session goes no further."""
+"""The start phase: arguments and results of each step, and failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALL = ["claim", "apply", "prove", "command"]
 
 
 def of_session(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan = MADE) -> dict[str, Any]:
-    """Return what a request asks about one session."""
+    """Return the request for one session."""
     return {
         "id": session_id,
         "nonce": "n",
@@ -66,7 +66,7 @@ def asking(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str,
 
 
 class Agent:
-    """An agent on which every step succeeds; ``calls`` are the steps in their order, with what each was given."""
+    """An agent on which every step succeeds; ``calls`` records the steps in order with their arguments."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, Any, bool]] = []
@@ -169,12 +169,12 @@ def test_session_of_one_agent_runs_all_steps_in_order(agent: Agent) -> None:
 def test_check_mode_claims_and_applies_dry_and_skips_the_check(agent: Agent) -> None:
     result = result_of("start", asking(of_session(ALL)), check_mode=True)
     assert agent.taken == [("claim", True), ("apply", True)]
-    # They count as taken: nothing has gone wrong.
+    # The steps count as completed: nothing failed.
     assert (result["changed"], result["sessions"][SESSION_ID]["steps"]) == (True, ALL)
     assert "containers" not in result["sessions"][SESSION_ID]
 
 
-# ---- what goes wrong
+# ---- failures
 
 
 def test_refused_claim_has_a_reason_and_is_no_failure(agent: Agent) -> None:
@@ -225,7 +225,7 @@ def test_stopped_engine_fails_with_one_sentence(tmp_path: Path, step: str, check
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Return the store of an agent that is provisioned."""
+    """Return the store of a provisioned agent."""
     monkeypatch.setattr(start, "connect", lambda _address: None)
     (tmp_path / "sessions").mkdir()
     (tmp_path / "lock").touch()

@@ -1,4 +1,4 @@
-"""What units of systemd do by the program: sessions and rules are put right, and the journal is told."""
+"""The commands of systemd units: sessions and rules are restored, and changes are logged."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def run(store: Store, *arguments: str) -> int:
 
 
 def stop_main1(engine: Engine) -> None:
-    """Let the container be there, and not run."""
+    """Add a stopped container."""
     bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
     engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "exited"})
 
 
 @pytest.fixture(autouse=True)
 def connected(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    """Let the program reach the engine of lists."""
+    """Connect the program to the fake engine."""
     monkeypatch.setattr(unit, "connect", lambda address: engine if address == ADDRESS else None)
 
 
@@ -101,7 +101,7 @@ def test_unprovisioned_agent_is_reported(store: Store, capsys: pytest.CaptureFix
 
 
 class Clock:
-    """Time that passes by sleeping alone."""
+    """A clock that advances only in sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -140,7 +140,7 @@ def test_slow_engine_is_waited_for_at_boot_up_to_a_limit(
         return engine
 
     monkeypatch.setattr(unit, "connect", connect)
-    # Healing asks the engine for what is over.
+    # Restoring calls the engine to remove expired claims.
     store.save(held(MADE, expires_at=None if arguments else 1.0))
     assert run(store, *arguments) == (1 if failure else 0)
     assert capsys.readouterr().err == failure
@@ -156,7 +156,7 @@ MISSING = "<5>firewall table inet backendai: missing -> there\n"
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the program do nothing but rules: no engine is asked, no session put back."""
+    """Fail if the program calls the engine or restores a session."""
     monkeypatch.delattr(unit, "connect")
     monkeypatch.delattr(unit, "restore")
 

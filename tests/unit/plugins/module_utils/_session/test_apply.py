@@ -1,4 +1,4 @@
-"""One agent's slice of a session: made true, left alone, taken away."""
+"""Applying and removing an agent's slice of a session."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ def test_containers_get_the_host_capabilities(engine: Engine, store: Store, monk
     limits = [("nofile", 20000, 20000), ("memlock", -1, -1)]
     assert [[tuple(limit.values()) for limit in host["ulimits"]] for host in (main, sub)] == [limits, limits]
     assert (main["device_requests"][0]["Driver"], sub["device_requests"]) == ("cdi", None)
-    # An agent that can give less today leaves them as they are.
+    # Reduced host capabilities do not change existing containers.
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     assert apply(engine, store) == []
 
@@ -404,7 +404,7 @@ def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Sto
 def test_image_mismatch_between_agents_fails(engine: Engine, store: Store, dry: bool) -> None:
     store.save(held(MADE, expires_at=9e12))
     client: Any = engine
-    # What this agent was told to have is no matter: what it has now is.
+    # The image that this agent has now counts, not the one it reported earlier.
     reported = {agent: {IMAGE: ImageIdentity("sha256:2", "sha256:2")} for agent in ("agent1", "agent2")}
     with pytest.raises(ImageMismatchError) as refused:
         apply_claimed(
@@ -561,7 +561,7 @@ WAYS = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001), PublishedPort("web"
 
 
 def ports_of(engine: Engine) -> dict[str, Any]:
-    """Return what containers publish, by hostname."""
+    """Return the published ports by hostname."""
     return {call["hostname"]: call["host_config"]["port_bindings"] for call in engine.asked if "hostname" in call}
 
 

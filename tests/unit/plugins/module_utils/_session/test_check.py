@@ -1,4 +1,4 @@
-"""A session proves itself, or says what is wrong."""
+"""The session check and the commit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Probing = Callable[..., list[tuple[Any, ...]]]
 
 @pytest.fixture
 def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
-    """Return what lets containers meet like this, and returns what was probed."""
+    """Return a function that sets the probe results, and returns the recorded probes."""
     probed: list[tuple[Any, ...]] = []
 
     def let_meet(*met: Reachability) -> list[tuple[Any, ...]]:
@@ -49,7 +49,7 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
 
 @pytest.fixture(autouse=True)
 def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
-    """Return what logins from a container to a peer say that fail; those that are not in it succeed."""
+    """Return the errors of logins by container and peer; all other logins succeed."""
     errors: dict[tuple[str, str], str] = {}
 
     def ask(_client: Engine, container: str, peers: list[str]) -> LoginReport:

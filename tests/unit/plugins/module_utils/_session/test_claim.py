@@ -1,4 +1,4 @@
-"""Claiming an agent's part of a session, against what is there now."""
+"""Claiming an agent's part of a session against the current facts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Facts = Callable[..., None]
 
 @pytest.fixture
 def facts(monkeypatch: pytest.MonkeyPatch) -> Facts:
-    """Return what sets the facts of the agent; they are those of an empty one until then."""
+    """Return a function that sets the facts of the agent, by default those of an empty one."""
 
     def let_be(**changes: Any) -> None:
         monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **changes))
@@ -72,7 +72,7 @@ def another(**changes: Any) -> SessionPlan:
 
 
 def asking(**slots: int) -> SessionPlan:
-    """Return the plan with these slots asked of sub1."""
+    """Return the plan with these slots for sub1."""
     main, sub, *others = MADE.kernels
     wider = dataclasses.replace(sub, resources={**sub.resources, **slots})
     return dataclasses.replace(MADE, kernels=(main, wider, *others))

@@ -1,4 +1,4 @@
-"""What a run may change, and for how long."""
+"""Validating and renewing claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the containers of an agent meet those of their session."""
+"""Connectivity between the containers of a session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WELL = [
 
 
 class World:
-    """What probes and logins say; ``probed``, ``timed`` and ``asked`` are what was asked."""
+    """The results of probes and logins; ``probed``, ``timed`` and ``asked`` record the calls."""
 
     def __init__(self) -> None:
         self.met = WELL
@@ -53,7 +53,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Return what stands between the containers."""
+    """Return the fake network between the containers."""
     world = World()
     for name in ("check_reachability", "latencies", "check_logins"):
         monkeypatch.setattr(connectivity, name, getattr(world, name))
@@ -61,7 +61,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def pair(source: str, target: str, **changes: Any) -> dict[str, Any]:
-    """Return a pair that meets, but for changes."""
+    """Return a reachable pair with changes."""
     to_itself = {"tcp": None, "frame": None, "latency_ms": None} if source == target else {}
     well = {"name": True, "tcp": True, "frame": True, "ssh": True, "ssh_error": None, "latency_ms": 0.07}
     return {"from": source, "to": target, **well, **to_itself, **changes}

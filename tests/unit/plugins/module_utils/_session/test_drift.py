@@ -1,4 +1,4 @@
-"""How a slice differs from its plan, in the words of a repair."""
+"""Drift of a slice from its plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MADE = plan({"agent1": 2, "agent2": 1})
 
 @pytest.fixture
 def slice_here(engine: Any, store: Store) -> LocalSession:
-    """Return a session that is on this agent as it should be."""
+    """Return a session without drift on this agent."""
     session = held(MADE)
     store.save(session)
     desired = networks.desired_network(MADE)

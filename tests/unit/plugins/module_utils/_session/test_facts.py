@@ -1,4 +1,4 @@
-"""The facts of one agent: what it has, what is taken, which sessions it holds."""
+"""The facts of one agent: capacity, allocations and sessions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS = AgentSettings("default", True, (), {"cpu": 0, "mem": "512m"}, 1, 0, "
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be a host of four cores, 16 GiB and no devices, that uses one network and one VXLAN."""
+    """Fake a host with four cores, 16 GiB and no devices that uses one network and one VXLAN."""
     monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: Accelerators([], []))
     monkeypatch.setattr(surveying, "infiniband_nodes", list)
     monkeypatch.setattr(surveying.machine, "online_cpus", lambda: [0, 1, 2, 3])
@@ -163,7 +163,7 @@ def test_capacity_excludes_reserved_slots(
 
 
 def has(monkeypatch: pytest.MonkeyPatch, *devices: Device, warnings: tuple[str, ...] = ()) -> None:
-    """Give the host these devices."""
+    """Fake these accelerators of the host."""
     accelerators = Accelerators(list(devices), list(warnings))
     monkeypatch.setattr(surveying, "find_accelerators", lambda _slots, **_folders: accelerators)
 

@@ -1,4 +1,4 @@
-"""An agent whose own network is shared with containers: claimed port by port, and nothing made but the containers."""
+"""Sessions on the host network: ports are claimed, and only containers are created."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def apply(engine: Engine, store: Store) -> list[str]:
 
 
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
-    """Claim the session on agent1 with these facts, and return whose keys were made."""
+    """Claim the session on agent1 with these facts, and return the hostnames of the created keys."""
     client: Any = Engine()
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **facts))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))

@@ -1,4 +1,4 @@
-"""What containers get of their agent that no plan knows."""
+"""The host capabilities that containers get."""
 
 from __future__ import annotations
 

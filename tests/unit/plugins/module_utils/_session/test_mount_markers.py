@@ -1,4 +1,4 @@
-"""Marks in mounts, left and looked for by the scripts themselves, in folders of this host."""
+"""Markers in mounts; the real scripts run in folders of this host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARK = "2c4e0d7a"
 
 @pytest.fixture(autouse=True)
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Run what is meant for a container on this host; return the containers, in order."""
+    """Run the commands for containers on this host; return the containers in order."""
     ran: list[str] = []
 
     def run_here(_client: Any, container: str, line: str) -> str:
@@ -39,7 +39,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def session_plan(tmp_path: Path) -> SessionPlan:
-    """Return a session that mounts a folder, another one read-only, and one whose name has a space."""
+    """Return a session with three mounts: writable, read-only, and with a space in its name."""
     targets = [tmp_path / "data", tmp_path / "read only", tmp_path / "more data"]
     for target in targets:
         target.mkdir()

@@ -1,4 +1,4 @@
-"""The overlay of a session: made by the agent that manages the swarm, and gone with its slice."""
+"""The overlay of a session: created by the swarm manager, and removed with its slice."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_session_without_an_overlay_creates_none(engine: Any, store: Store) -> N
 
 
 def applied(engine: Any, store: Store, agent: str) -> list[str]:
-    """Make an agent's slice true and return what changed, files left out."""
+    """Apply an agent's slice and return the changes, without files."""
     hostnames = [kernel.hostname for kernel in MADE.kernels_on(agent)]
     environments = {hostname: {"BACKENDAI_CLUSTER_SIZE": "1"} for hostname in hostnames}
     contents = RenderedFiles("hosts\n", "Host *\n", environments, public_keys(MADE), ())

@@ -1,4 +1,4 @@
-"""Which cores and devices each container gets, held against every choice there is."""
+"""Pinning to cores and devices, compared with all possible choices."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ containers = st.lists(
 
 
 def cut(requests: Sequence[Mapping[str, int]], cores: int, free: Sequence[Device]) -> list[dict[str, int]]:
-    """Return the requests cut down to what there is."""
+    """Return the requests limited to the available resources."""
     remaining = {slot: sum(device.slot == slot for device in free) for slot in (GPU, FPGA)}
     fitting = []
     for request in requests:
@@ -167,7 +167,7 @@ def cut(requests: Sequence[Mapping[str, int]], cores: int, free: Sequence[Device
 def could_hold(
     node: int, request: Mapping[str, int], open_cores: Collection[int], nodes: Mapping[int, int], free: list[Device]
 ) -> tuple[bool, bool]:
-    """Say whether one node has the open cores, and whether it has the devices, of a container."""
+    """Return whether a node has enough available cores, and enough devices, for a container."""
     near = [device.slot for device in free if device.numa in (node, None)]
     devices = all(near.count(slot) >= amount for slot, amount in request.items() if slot in (GPU, FPGA))
     return sum(nodes[cpu] == node for cpu in open_cores) >= request["cpu"], devices

@@ -1,4 +1,4 @@
-"""An image is pulled in the background, for as long as the session is claimed."""
+"""Pulling an image in the background, for as long as the session is claimed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Acts = list[Callable[[], None]]
 
 
 class Slow(Engine):
-    """An engine whose pull says how far it is, and goes on when it is told to."""
+    """An engine whose pull reports progress, and continues on request."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -55,7 +55,7 @@ def engine() -> Engine:
 
 @pytest.fixture(autouse=True)
 def acts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Acts:
-    """Return what is started in the background: nothing of it runs by itself."""
+    """Return the functions of background processes, which do not run by themselves."""
     started: Acts = []
     monkeypatch.setattr(pulling, "connect", lambda _address: engine)
     monkeypatch.setattr(pulling, "daemonize", lambda act, _keep: started.append(act))
@@ -64,7 +64,7 @@ def acts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Acts:
 
 
 def claim(store: Store, **changes: Any) -> LocalSession:
-    """Note that the session is claimed."""
+    """Store a claim of the session."""
     session = held(MADE, **{"expires_at": time.time() + 600, **changes})
     store.save(session)
     return session
@@ -79,7 +79,7 @@ def file_of(store: Store, kind: str) -> Path:
     return path
 
 
-# ---- a look
+# ---- the status
 
 
 def test_present_image_is_not_pulled(store: Store, acts: Acts) -> None:
@@ -186,12 +186,12 @@ def test_state_is_readable_by_root_alone(engine: Engine, store: Store) -> None:
     }
 
 
-# ---- the process that pulls
+# ---- the background process
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
-    """Return an engine that takes its time."""
+    """Return an engine with a slow pull."""
     engine = Slow()
     monkeypatch.setattr(pulling, "connect", lambda _address: engine)
     yield engine

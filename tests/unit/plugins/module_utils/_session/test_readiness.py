@@ -1,4 +1,4 @@
-"""Waiting for containers to get through their start."""
+"""Waiting for containers to become ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STARTED = Path(f"/proc/{ME}/stat").read_text().split()[21]
 
 @pytest.fixture(autouse=True)
 def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Let every container run with this process as its first, and print two lines; return where its mark is."""
+    """Fake containers with this process as their first and two log lines; return the marker's path."""
     mark = tmp_path / "ready"
     monkeypatch.setattr(readiness, "READY", str(mark))
     monkeypatch.setattr(readiness, "POLL_SECONDS", 0.001)
@@ -31,7 +31,7 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def wait(seconds: float = 0.0) -> None:
-    """Wait for two containers, that long at most."""
+    """Wait at most that long for two containers."""
     client: Any = object()
     await_ready(client, ["backendai-a-main1", "backendai-a-sub1"], time.monotonic() + seconds)
 

@@ -1,4 +1,4 @@
-"""The command of a batch session starts and ends; what died goes, or is started again."""
+"""The command of a batch session, and reaping of sessions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REMOVED = [Change(MAIN1, "running", None), Change(SUB1, "running", None), Change
 
 
 class Mortal(Engine):
-    """An engine whose containers end, and that may refuse to start one."""
+    """An engine with containers that end, and that may refuse to start one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def engine() -> Any:
 
 
 class Clock:
-    """Time that passes only in sleep; ``happens`` says what happens at which second."""
+    """A clock that advances only in sleep; ``happens`` has the events by second."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -81,7 +81,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the clock of waits."""
+    """Return the fake clock."""
     clock = Clock()
     monkeypatch.setattr(command.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(command.time, "sleep", clock.sleep)
@@ -385,6 +385,6 @@ def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Sto
     )
     assert (engine.calls, kernel.links) == ([], set())
     assert len(store.sessions()) == 3
-    # What is removed makes the rules true, before what died is started.
+    # Removal applies the rules before dead containers are restarted.
     changes = [change for change in result.changes if change != RULES]
     assert reaped(engine, store, (ended,), (SESSION_ID,)) == ReapResult(changes, result.failures)

@@ -1,4 +1,4 @@
-"""What an agent does by itself: links come back, containers after an engine's start, nothing of what is not ready."""
+"""Restoring sessions on an agent: links, containers after an engine's start, and no uncommitted session."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LINK = str(MADE.network and MADE.network.link)
 
 
 def stopped(engine: Engine, *hostnames: str, state: str = "exited") -> None:
-    """Let these containers of the session be there."""
+    """Add these containers of the session."""
     for name in hostnames:
         bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: name}
         engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": bears, "State": state})
 
 
 def restored(store: Store, engine: Engine | None = None, *, start: bool = False) -> list[str]:
-    """Restore all sessions, and return what failed; without an engine none may be asked."""
+    """Restore all sessions and return the failures; without an engine none may be called."""
 
     def connect() -> Any:
         assert engine is not None, "the engine was asked"

@@ -1,4 +1,4 @@
-"""What a container says of its peers, from what is printed inside of it."""
+"""SSH checks of a container, from the output of its command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ esac
 
 
 def report_of(monkeypatch: pytest.MonkeyPatch, printed: str, *peers: str) -> LoginReport:
-    """Return what is made of what a container prints."""
+    """Return the report for an output of a container."""
     monkeypatch.setattr(ssh_check, "run_as_work", lambda _client, _container, _line: printed)
     return check_logins(ENGINE, "backendai-x-main1", list(peers))
 

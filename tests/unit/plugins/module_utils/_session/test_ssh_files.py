@@ -1,4 +1,4 @@
-"""Who knows whom, and who may log in where."""
+"""The rendered ``known_hosts`` and ``authorized_keys``."""
 
 from __future__ import annotations
 

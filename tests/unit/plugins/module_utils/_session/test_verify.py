@@ -1,4 +1,4 @@
-"""What an agent can say of its part of a session."""
+"""Verification of an agent's part of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The WireGuard device of an agent, and its peers; the commands are real in the lab, and answer from here."""
+"""The WireGuard device of an agent and its peers, with faked commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ADD_THREE = ("peer", "KEY3", "endpoint", "192.0.2.3:51820", "allowed-ips", "fd62
 
 
 class Host:
-    """A host whose ``wg`` answers what ``said`` has for each question, and fails where it has nothing."""
+    """A host with a faked ``wg``: ``said`` has the output of each query, all others fail."""
 
     def __init__(self) -> None:
         self.link: dict[str, Any] | None = LINK
@@ -60,7 +60,7 @@ class Host:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Return a host whose device and peers are as they should be."""
+    """Return a host with the desired device and peers."""
     host = Host()
     monkeypatch.setattr(device, "show", host.show)
     monkeypatch.setattr(device.subprocess, "run", host.run)

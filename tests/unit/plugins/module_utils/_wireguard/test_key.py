@@ -1,4 +1,4 @@
-"""The key pair of an agent's WireGuard device; the tool is real in the lab, and a stand-in here."""
+"""The key pair of an agent's WireGuard device, with a faked tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ esac
 
 @pytest.fixture
 def wg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a stand-in for the tool, which is alone on the PATH."""
+    """Return a fake of the tool, the only program on the PATH."""
     tool = tmp_path / "bin" / "wg"
     tool.parent.mkdir()
     tool.write_text(WG)

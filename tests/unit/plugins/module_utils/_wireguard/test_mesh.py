@@ -1,4 +1,4 @@
-"""Where agents are in the encrypted underlay, and whom they meet there."""
+"""The encrypted underlay of agents, and their peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encrypted underlay of an agent: its peers follow its sessions, and it is never the plain one."""
+"""The encrypted underlay of an agent: peers are those of its sessions, and it is never the plain one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DEVICE = WireGuardDevice(True, (SECRET[1].address,), 1440, KEYS[1], 51820)
 
 
 class Adapter:
-    """What the adapter was asked to plan and to take."""
+    """Records the planned and applied steps."""
 
     def __init__(self) -> None:
         self.wanted: list[WireGuardConfig | None] = []
@@ -52,7 +52,7 @@ class Adapter:
 
 @pytest.fixture
 def adapter(monkeypatch: pytest.MonkeyPatch) -> Adapter:
-    """Return an adapter that always finds one step to take."""
+    """Return an adapter that always plans one step."""
     adapter = Adapter()
     monkeypatch.setattr(wireguard, "plan_device", adapter.plan_mesh)
     monkeypatch.setattr(wireguard, "apply_device", adapter.taken.extend)

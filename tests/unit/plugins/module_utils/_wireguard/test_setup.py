@@ -1,4 +1,4 @@
-"""Encryption of the underlay, on and off: keys come and go, and sessions that rely on them are not cut off."""
+"""Enabling and disabling encryption of the underlay: keys are created and removed, unless sessions use them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ON, OFF = DesiredEncryption("wireguard", 51820, ""), DesiredEncryption("", 51820
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be a host with one interface, whose tool makes always the same pair."""
+    """Fake a host with one interface and a tool that always creates the same pair."""
 
     def make_key(folder: Path) -> str:
         folder.mkdir()
