@@ -37,7 +37,7 @@ CLAIM_SECONDS, CHECK_SECONDS = 600, 60
 
 # Parts included in the steps of a session: name, module and function.
 INNER_PARTS: tuple[tuple[str, Any, str], ...] = (
-    ("keys", claim, "_keys"),
+    ("keys", claim, "_ensure_keys"),
     ("rules", apply, "sync_ruleset"),
     ("network", networks, "create_network"),
     ("containers", containers, "apply_containers"),

@@ -100,7 +100,7 @@ def test_unknown_phase_is_a_failure() -> None:
 
 @pytest.fixture
 def timed() -> Iterator[None]:
-    """Set a time limit for the test."""
+    """Fail a test that takes 10 seconds or longer."""
     began = time.monotonic()
     yield
     assert time.monotonic() - began < 10
