@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.table import FirewallError, Table
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute, vxlan
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Ports, VethInterface
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import InterfacePlan, VethInterface
 from ansible_collections.backendai.cluster.plugins.module_utils._session import links
 
 
@@ -49,9 +49,9 @@ class Kernel:
     def apply_table(self, wanted: str) -> None:
         self.table = wanted
 
-    def plan_ports(self, wanted: Iterator[VethInterface]) -> Ports:
+    def plan_veths(self, wanted: Iterator[VethInterface]) -> InterfacePlan:
         self.plugged = list(wanted)
-        return Ports([], self.unplugged)
+        return InterfacePlan([], self.unplugged)
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def kernel_of_names() -> Iterator[Kernel]:
         patch.setattr(vxlan, "_plan_adjustments", lambda _wanted, _link: [])
         patch.setattr(vxlan, "_plan_entries", lambda _wanted, _look: [])
         patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
-        patch.setattr(links, "plan_ports", kernel.plan_ports)
+        patch.setattr(links, "plan_veths", kernel.plan_veths)
         patch.setattr(Table, "read", lambda _table: kernel.table)
         patch.setattr(Table, "plan", lambda _table, wanted: kernel.plan_table(wanted))
         patch.setattr(Table, "check", lambda _table, wanted: kernel.check_table(wanted))

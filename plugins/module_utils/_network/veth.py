@@ -32,7 +32,7 @@ class VethInterface:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ports:
+class InterfacePlan:
     """What must change: ``steps`` that repair interfaces, and containers that have ``lost`` an interface.
 
     The latter are the names of the interfaces by hostname: such containers can only be recreated.
@@ -42,7 +42,7 @@ class Ports:
     lost: dict[str, str]
 
 
-def plan_ports(desired: Iterable[VethInterface]) -> Ports:
+def plan_veths(desired: Iterable[VethInterface]) -> InterfacePlan:
     """Return what must change for the interfaces to be as desired; containers that have ended are skipped."""
     listed = list(desired)
     container_links = {pid: _container_links(pid) for pid in dict.fromkeys(veth.pid for veth in listed)}
@@ -59,7 +59,7 @@ def plan_ports(desired: Iterable[VethInterface]) -> Ports:
             lost[veth.hostname] = veth.interface
         else:
             steps += [*_repair_container_end(veth, link), *_repair_host_end(veth, peer)]
-    return Ports(steps, lost)
+    return InterfacePlan(steps, lost)
 
 
 def _container_links(pid: int) -> dict[str, dict[str, Any]] | None:

@@ -12,8 +12,7 @@ from typing import Any
 from .._docker.client import connect
 from .._host.store import Store
 from .._model.errors import EXPECTED, reason
-from .._session.facts import AgentSettings, FactsQuery
-from .._session.facts import collect_facts as survey_agent
+from .._session.facts import AgentSettings, FactsQuery, collect_facts
 
 
 def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
@@ -24,7 +23,7 @@ def survey(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])
         questions = FactsQuery(images=options["images"], paths=options["paths"])
-        facts = survey_agent(client, store, AgentSettings(**options["settings"]), questions)
+        facts = collect_facts(client, store, AgentSettings(**options["settings"]), questions)
         return {"agent": facts.to_dict(), "error": None}
     except EXPECTED as error:
         return {"agent": None, "error": reason(error)}

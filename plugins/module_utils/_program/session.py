@@ -15,7 +15,7 @@ from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, ClusterError, reason, sentence
 from .._session import mount_markers
 from .._session.command import wait_for_end
-from .._session.logs import logs_of
+from .._session.logs import read_logs
 from .._session.reap import reap as reap_sessions
 from .._session.remove import remove_claimed
 from .._session.verify import find_local_sessions
@@ -78,7 +78,7 @@ def logs(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     try:
         sessions = find_local_sessions(store, options["name"], options["session_id"])
         parts = [
-            logs_of(connect(options["docker_host"]), session, options["kernel"], options["lines"])
+            read_logs(connect(options["docker_host"]), session, options["kernel"], options["lines"])
             for session in sessions
         ]
     except EXPECTED as error:

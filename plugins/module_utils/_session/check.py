@@ -21,7 +21,7 @@ from .._model.session import ALL
 from .._network.reachability import PeerTarget, ProbeSource, Reachability, check_reachability
 from .claim import require_claim
 from .facts import container_states
-from .ssh_check import check_logins, passes
+from .ssh_check import chain_passes, check_logins
 
 CHAIN = 4
 """How many logins one command chains: the engine takes longer to run a command than sshd to accept a login."""
@@ -43,7 +43,7 @@ def check_and_commit(
     failures = (
         []
         if session.plan.command_scope == ALL and store.started_commands(session)
-        else findings(client, session, seconds)
+        else find_failures(client, session, seconds)
     )
     if failures:
         raise CheckFailedError("; ".join(failures))
@@ -54,7 +54,7 @@ def check_and_commit(
     return to_plain(container_states(client, containers.find_containers(client, session_id)))
 
 
-def findings(client: docker.APIClient, session: LocalSession, seconds: int) -> list[str]:
+def find_failures(client: docker.APIClient, session: LocalSession, seconds: int) -> list[str]:
     """Return a sentence for each failed check; empty for a healthy slice.
 
     The checks: every container of this agent runs; every other container answers over TCP and with full-size frames;
@@ -79,7 +79,7 @@ def findings(client: docker.APIClient, session: LocalSession, seconds: int) -> l
         sources = [
             ProbeSource(name, containers.pid_of(client, by_hostname[name]["Id"])) for name in _hostnames(session)
         ]
-        results = check_reachability(sources, targets_of(session.plan), network.mtu, seconds)
+        results = check_reachability(sources, probe_targets(session.plan), network.mtu, seconds)
         unreached = [sentence for result in results for sentence in _describe_unreached(result, network.mtu)]
         if unreached:
             return unreached
@@ -90,7 +90,7 @@ def findings(client: docker.APIClient, session: LocalSession, seconds: int) -> l
         return [sentence for sentences in failures for sentence in sentences]
 
 
-def targets_of(plan: SessionPlan) -> list[PeerTarget]:
+def probe_targets(plan: SessionPlan) -> list[PeerTarget]:
     """Return the targets of reachability checks: the containers of a session that have an address."""
     return [PeerTarget(kernel.hostname, kernel.address, kernel.ssh_port) for kernel in plan.kernels if kernel.address]
 
@@ -116,7 +116,7 @@ def _ring(session: LocalSession) -> list[Kernel]:
 def _check_chain(client: docker.APIClient, chain: Sequence[Kernel], until: float) -> list[str]:
     """Log in along a chain of containers; return a sentence for each failed login."""
     source, *peers = chain
-    if passes(client, source.container, [peer.hostname for peer in peers]):
+    if chain_passes(client, source.container, [peer.hostname for peer in peers]):
         return []
     failures = [_retry_login(client, source, peer.hostname, until) for source, peer in zip(chain, peers)]
     return [sentence for sentence in failures if sentence]

@@ -18,13 +18,13 @@ from .._model.errors import EXPECTED, reason
 from .._model.plan import Kernel
 from .._network.latency import latencies
 from .._network.reachability import ProbeSource, Reachability, check_reachability
-from .check import targets_of
+from .check import probe_targets
 from .ssh_check import LoginReport, check_logins
 
 Pair = tuple[str, str]
 
 
-def pairs_of(
+def check_pairs(
     client: docker.APIClient, session: LocalSession, pids: Mapping[str, int], seconds: int
 ) -> list[dict[str, Any]]:
     """Check each container that runs here (``pids``, by hostname) towards each one of its session, itself included.
@@ -63,12 +63,12 @@ def pairs_of(
 
 def _check_session_network(session: LocalSession, sources: list[ProbeSource], seconds: int) -> dict[Pair, Reachability]:
     network = session.plan.network
-    results = check_reachability(sources, targets_of(session.plan), network.mtu, seconds) if network else []
+    results = check_reachability(sources, probe_targets(session.plan), network.mtu, seconds) if network else []
     return {(result.source, result.target): result for result in results}
 
 
 def _latencies(session: LocalSession, pids: Mapping[str, int], pairs: Collection[Pair]) -> dict[Pair, float]:
-    targets = {target.hostname: target for target in targets_of(session.plan)}
+    targets = {target.hostname: target for target in probe_targets(session.plan)}
     return latencies((ProbeSource(source, pids[source]), targets[target]) for source, target in pairs)
 
 

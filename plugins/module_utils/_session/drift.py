@@ -20,7 +20,7 @@ from .links import plan_interfaces, plan_links
 from .overlay import overlay_drift
 
 
-def drift_of(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
+def find_drift(client: docker.APIClient, store: Store, session: LocalSession) -> list[Change]:
     """Return what a repair would change here. An error while reading is reported as drift, and hides no other."""
     checks: dict[str, Callable[[], list[Change]]] = {
         "session": lambda: _claim_drift(session),

@@ -15,7 +15,7 @@ from .._model.network import DEFAULT_BRIDGE, SESSION_INTERFACE
 from .._model.plan import Kernel, SessionPlan
 from .._network.bridge import desired_bridge, plan_bridge
 from .._network.iproute import LinkOperation, LinkState
-from .._network.veth import Ports, VethInterface, plan_ports
+from .._network.veth import InterfacePlan, VethInterface, plan_veths
 from .._network.vxlan import desired_vxlan, plan_vxlan
 
 DEFAULT_INTERFACE = "eth0"
@@ -27,7 +27,7 @@ def plan_links(plan: SessionPlan, agent: str, state: LinkState) -> list[LinkOper
     return [*(plan_bridge(bridge, state) if bridge else []), *(plan_vxlan(link, state) if link else [])]
 
 
-def plan_interfaces(client: docker.APIClient, session: LocalSession) -> Ports:
+def plan_interfaces(client: docker.APIClient, session: LocalSession) -> InterfacePlan:
     """Return what must change for the interfaces of this agent's running containers to match the plan."""
     running = [
         container
@@ -38,7 +38,7 @@ def plan_interfaces(client: docker.APIClient, session: LocalSession) -> Ports:
         container["Labels"].get(labels.HOSTNAME): containers.pid_of(client, container["Id"]) for container in running
     }
     running_kernels = [(kernel, pids[kernel.hostname]) for kernel in session.kernels if pids.get(kernel.hostname)]
-    return plan_ports(port for kernel, pid in running_kernels for port in _veth_interfaces(session.plan, kernel, pid))
+    return plan_veths(port for kernel, pid in running_kernels for port in _veth_interfaces(session.plan, kernel, pid))
 
 
 def _veth_interfaces(plan: SessionPlan, kernel: Kernel, pid: int) -> list[VethInterface]:

@@ -24,7 +24,7 @@ from .facts import container_states
 APP_LOG = "/var/log/backendai/{name}.log"
 
 
-def logs_of(client: docker.APIClient, session: LocalSession, hostname: str, lines: int) -> dict[str, Any]:
+def read_logs(client: docker.APIClient, session: LocalSession, hostname: str, lines: int) -> dict[str, Any]:
     """Return this agent's part of a session as plain data, with the last ``lines`` of each log.
 
     ``logs`` has for each container here, by hostname: its ``log``, the logs of its ``apps`` by name, and an ``error``

@@ -95,12 +95,12 @@ class _PullState:
     def write(self, progress: Progress, failed: str | None = None) -> bool:
         """Write the progress and the failure of the pull; return whether the session is still claimed."""
         with self._store.session_lock(self._session_id):
-            held = self._store.session(self._session_id)
-            if held is None or held.expired(time.time()):
+            session = self._store.session(self._session_id)
+            if session is None or session.expired(time.time()):
                 return False
-            said = {"nonce": held.nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
-            if said != self._read():
-                write_atomically(self._path, json.dumps(said))
+            state = {"nonce": session.nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
+            if state != self._read():
+                write_atomically(self._path, json.dumps(state))
             return True
 
     def progress(self) -> Progress:
@@ -123,10 +123,10 @@ class _PullState:
 
     def _read(self) -> Mapping[str, Any]:
         try:
-            said: dict[str, Any] = json.loads(self._path.read_text())
+            state: dict[str, Any] = json.loads(self._path.read_text())
         except FileNotFoundError:
             return {}
-        return said
+        return state
 
 
 def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:

@@ -56,7 +56,7 @@ def check_logins(client: docker.APIClient, container: str, peers: Sequence[str])
     return LoginReport(_addresses(hosts), {peer: results.get(peer, "") for peer in peers if results.get(peer) != peer})
 
 
-def passes(client: docker.APIClient, container: str, peers: Sequence[str]) -> bool:
+def chain_passes(client: docker.APIClient, container: str, peers: Sequence[str]) -> bool:
     """Return whether a container can log in to the first of ``peers``, that one to the next, and so on to the last.
 
     Otherwise as :func:`check_logins`, in one command of the engine; which login failed is not known.

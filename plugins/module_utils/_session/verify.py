@@ -13,8 +13,8 @@ from .._docker import containers, labels
 from .._docker.sdk import docker
 from .._host.store import LocalSession, Store
 from .._model.plain_data import to_plain
-from .connectivity import pairs_of
-from .drift import drift_of
+from .connectivity import check_pairs
+from .drift import find_drift
 from .facts import container_states
 
 
@@ -36,11 +36,11 @@ def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalS
 def verify(client: docker.APIClient, store: Store, session: LocalSession, seconds: int) -> dict[str, Any]:
     """Return the state of this agent's part of a session, as plain data.
 
-    ``drift`` has an entry for each change of a repair, ``pairs`` is the result of :func:`pairs_of`. Reachability checks
+    ``drift`` has an entry for each change of a repair, ``pairs`` is the result of :func:`check_pairs`. Reachability checks
     are retried for ``seconds``.
     """
     with store.session_lock(session.plan.id):
-        drift = drift_of(client, store, session)
+        drift = find_drift(client, store, session)
     existing = containers.find_containers(client, session.plan.id)
     pids = {
         container["Labels"].get(labels.HOSTNAME): containers.pid_of(client, container["Id"]) for container in existing
@@ -51,5 +51,5 @@ def verify(client: docker.APIClient, store: Store, session: LocalSession, second
         "expired": session.expired(time.time()),
         "containers": to_plain(container_states(client, existing)),
         "drift": [{"subject": change.subject, "actual": change.before, "expected": change.after} for change in drift],
-        "pairs": pairs_of(client, session, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
+        "pairs": check_pairs(client, session, {hostname: pid for hostname, pid in pids.items() if pid}, seconds),
     }

@@ -13,7 +13,11 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
     LinkOperation,
     ProcessExitedError,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Ports, VethInterface, plan_ports
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import (
+    InterfacePlan,
+    VethInterface,
+    plan_veths,
+)
 
 MAC = "02:ba:0a:80:03:02"
 SESSION = VethInterface("main1", 42, "cluster0", "bai-1", "10.128.3.2/29", MAC, 1450)
@@ -35,7 +39,7 @@ OUTSIDE: list[dict[str, Any]] = [
 ]
 
 
-def planned(monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: dict[str, Any]) -> Ports:
+def planned(monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: dict[str, Any]) -> InterfacePlan:
     """Return the planned operations for a session interface with these differences, inside and outside."""
     within, without = copy.deepcopy(INSIDE), copy.deepcopy(OUTSIDE)
     within[0].update(inside)
@@ -46,11 +50,11 @@ def planned(monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: di
             if link.get("master", "") is None:
                 del link["master"]
     monkeypatch.setattr(veth, "show", lambda *_command, pid=None: within if pid == 42 else without)
-    return plan_ports([DEFAULT, SESSION])
+    return plan_veths([DEFAULT, SESSION])
 
 
 def test_correct_interfaces_are_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(monkeypatch, {}, {}) == Ports([], {})
+    assert planned(monkeypatch, {}, {}) == InterfacePlan([], {})
 
 
 def test_ended_container_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,12 +65,12 @@ def test_ended_container_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(veth, "show", look)
     ended = VethInterface("sub1", 43, "eth0", "backendai0")
-    assert plan_ports([ended, DEFAULT]) == Ports([], {"main1": "eth0"})
+    assert plan_veths([ended, DEFAULT]) == InterfacePlan([], {"main1": "eth0"})
 
 
 def test_without_containers_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(veth, "show")
-    assert plan_ports([]) == Ports([], {})
+    assert plan_veths([]) == InterfacePlan([], {})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_drift_of_the_container_end_is_repaired(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], lines: tuple[str, ...]
 ) -> None:
     step = LinkOperation(Change("cluster0 of main1", *change), lines, pid=42)
-    assert planned(monkeypatch, drift, {}) == Ports([step], {})
+    assert planned(monkeypatch, drift, {}) == InterfacePlan([step], {})
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_drift_of_the_host_end_is_repaired(
     monkeypatch: pytest.MonkeyPatch, drift: dict[str, Any], change: tuple[str, str], line: str
 ) -> None:
     step = LinkOperation(Change("port of main1 on bai-1", *change), (line,))
-    assert planned(monkeypatch, {}, drift) == Ports([step], {})
+    assert planned(monkeypatch, {}, drift) == InterfacePlan([step], {})
 
 
 @pytest.mark.parametrize(
@@ -117,4 +121,4 @@ def test_drift_of_the_host_end_is_repaired(
 def test_container_with_a_lost_interface_is_named(
     monkeypatch: pytest.MonkeyPatch, inside: dict[str, Any], outside: dict[str, Any]
 ) -> None:
-    assert planned(monkeypatch, inside, outside) == Ports([], {"main1": "cluster0"})
+    assert planned(monkeypatch, inside, outside) == InterfacePlan([], {"main1": "cluster0"})

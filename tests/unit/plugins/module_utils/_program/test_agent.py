@@ -42,7 +42,7 @@ def test_facts_are_collected_with_the_inventory_settings(tmp_path: Path, monkeyp
         calls.extend([client, store.firewall_file, settings, questions])
         return FACTS
 
-    monkeypatch.setattr(agent, "survey_agent", survey)
+    monkeypatch.setattr(agent, "collect_facts", survey)
     assert result_of("survey", options(tmp_path)) == {"agent": FACTS.to_dict(), "error": None}
     settings, questions = AgentSettings(**{**SETTINGS, "resource_group": "gpu"}), FactsQuery([IMAGE], ["/mnt"])
     assert calls == [f"client of {NOWHERE}", tmp_path / "firewall.json", settings, questions]
@@ -55,7 +55,7 @@ def test_agent_with_an_invalid_declaration_returns_an_error(tmp_path: Path, monk
     def survey(*_reading: object) -> None:
         raise ValueError(sentence)
 
-    monkeypatch.setattr(agent, "survey_agent", survey)
+    monkeypatch.setattr(agent, "collect_facts", survey)
     assert result_of("survey", options(tmp_path)) == {"agent": None, "error": sentence}
 
 

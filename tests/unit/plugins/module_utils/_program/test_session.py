@@ -161,12 +161,12 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
     selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def logs_of(client: Engine, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
+    def read_logs(client: Engine, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
         assert client is engine
         return {"asked": [of.plan.name, kernel, lines]}
 
     store.save(held(BATCH, expires_at=1.0))
-    monkeypatch.setattr(session, "logs_of", logs_of)
+    monkeypatch.setattr(session, "read_logs", read_logs)
     options = {**agent, **selector}
     assert parts("logs", options, check_mode=check_mode) == {
         "parts": [{"asked": ["train-llm", "", 100]}],

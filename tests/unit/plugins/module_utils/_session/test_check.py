@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.check import (
     CheckFailedError,
     check_and_commit,
-    findings,
+    find_failures,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
@@ -61,7 +61,7 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
         return not {*zip(chain, peers, strict=False)} & errors.keys()
 
     monkeypatch.setattr(check, "check_logins", ask)
-    monkeypatch.setattr(check, "passes", passes)
+    monkeypatch.setattr(check, "chain_passes", passes)
     return errors
 
 
@@ -80,13 +80,13 @@ def run_containers(engine: Engine, *hostnames: str, state: str = "running") -> N
 @pytest.mark.usefixtures("probing")
 def test_a_healthy_slice_has_no_findings(engine: Any) -> None:
     run_containers(engine, "main1", "sub1")
-    assert findings(engine, held(MADE), 1) == []
+    assert find_failures(engine, held(MADE), 1) == []
 
 
 def test_every_container_here_is_probed_towards_every_container_anywhere(engine: Any, probing: Probing) -> None:
     run_containers(engine, "main1", "sub1")
     probed = probing()
-    findings(engine, held(MADE), 1)
+    find_failures(engine, held(MADE), 1)
     assert probed == [
         (
             [ProbeSource("main1", 101), ProbeSource("sub1", 102)],
@@ -100,7 +100,7 @@ def test_every_container_here_is_probed_towards_every_container_anywhere(engine:
 @pytest.mark.usefixtures("probing")
 def test_containers_that_are_missing_or_stopped_are_named(engine: Any) -> None:
     run_containers(engine, "sub1", state="exited")
-    assert findings(engine, held(MADE), 1) == ["main1 is missing on agent1", "sub1 is exited on agent1"]
+    assert find_failures(engine, held(MADE), 1) == ["main1 is missing on agent1", "sub1 is exited on agent1"]
 
 
 def test_unreachable_pairs_are_named(engine: Any, probing: Probing) -> None:
@@ -110,7 +110,7 @@ def test_unreachable_pairs_are_named(engine: Any, probing: Probing) -> None:
         Reachability("main1", "sub2", False, True),
         Reachability("sub1", "sub2", False, False),
     )
-    assert findings(engine, held(MADE), 1) == [
+    assert find_failures(engine, held(MADE), 1) == [
         "main1 does not reach sub2 with ssh over tcp",
         "sub1 does not reach sub2 with ssh over tcp",
         "sub1 does not reach sub2 with frames of 1450 bytes",
@@ -121,14 +121,14 @@ def test_unreachable_pairs_are_named(engine: Any, probing: Probing) -> None:
 def test_failed_login_is_reported_with_the_ssh_error(engine: Any, logins: dict[tuple[str, str], str]) -> None:
     run_containers(engine, "main1", "sub1")
     logins["sub1", "sub2"] = "Host key verification failed."
-    assert findings(engine, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
+    assert find_failures(engine, held(MADE), 0) == ["ssh from sub1 to sub2 fails: Host key verification failed."]
 
 
 @pytest.mark.usefixtures("probing")
 def test_the_last_container_logs_in_to_the_first(engine: Any, logins: dict[tuple[str, str], str]) -> None:
     run_containers(engine, "sub2")
     logins["sub2", "main1"] = "no"
-    assert findings(engine, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
+    assert find_failures(engine, held(MADE, "agent2"), 0) == ["ssh from sub2 to main1 fails: no"]
 
 
 def test_single_container_session_only_logs_in_to_itself(
@@ -137,7 +137,7 @@ def test_single_container_session_only_logs_in_to_itself(
     run_containers(engine, "main1")
     probed = probing()
     logins["main1", "main1"] = "no"
-    assert findings(engine, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
+    assert find_failures(engine, held(plan({"agent1": 1})), 0) == ["ssh from main1 to main1 fails: no"]
     assert probed == []
 
 
@@ -145,16 +145,16 @@ def test_single_container_session_only_logs_in_to_itself(
 def test_failed_login_is_retried(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run_containers(engine, "main1")
     answers = [{"main1": "Connection refused"}, {"main1": "Connection refused"}, {}]
-    monkeypatch.setattr(check, "passes", lambda *_login: False)
+    monkeypatch.setattr(check, "chain_passes", lambda *_login: False)
     monkeypatch.setattr(check, "check_logins", lambda *_login: LoginReport({}, answers.pop(0)))
-    assert findings(engine, held(plan({"agent1": 1})), 5) == []
+    assert find_failures(engine, held(plan({"agent1": 1})), 5) == []
     assert answers == []
 
 
 @pytest.mark.usefixtures("probing")
 def test_agent_without_containers_passes(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(check, "passes")
-    assert findings(engine, held(MADE, "agent3"), 1) == []
+    monkeypatch.delattr(check, "chain_passes")
+    assert find_failures(engine, held(MADE, "agent3"), 1) == []
 
 
 @pytest.mark.usefixtures("probing")
@@ -171,12 +171,12 @@ def test_logins_of_all_agents_form_one_ring_in_few_commands(
         taken.extend(zip([container.rpartition("-")[2], *peers], peers, strict=False))
         return True
 
-    monkeypatch.setattr(check, "passes", passes)
+    monkeypatch.setattr(check, "chain_passes", passes)
     for kernel in session_plan.kernels:
         monkeypatch.setitem(PIDS, kernel.hostname, 100)
     run_containers(engine, *(kernel.hostname for kernel in session_plan.kernels))
     for agent in agents:
-        assert findings(engine, held(session_plan, agent), 1) == []
+        assert find_failures(engine, held(session_plan, agent), 1) == []
     following = dict(taken)
     assert len(taken) == len(following) == len(session_plan.kernels)
     way = ["main1"]

@@ -12,9 +12,9 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._network import iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import LinkOperation, NetworkError
-from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import Ports
+from ansible_collections.backendai.cluster.plugins.module_utils._network.veth import InterfacePlan
 from ansible_collections.backendai.cluster.plugins.module_utils._session import drift, links
-from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import drift_of
+from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import find_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
 from tests.unit.builders import SESSION_ID, held, plan
 from tests.unit.kernel import Kernel
@@ -41,13 +41,13 @@ def slice_here(engine: Any, store: Store) -> LocalSession:
 
 
 def test_a_healthy_slice_has_no_drift(engine: Any, store: Store, slice_here: LocalSession) -> None:
-    assert drift_of(engine, store, slice_here) == []
+    assert find_drift(engine, store, slice_here) == []
 
 
 def test_stopped_and_missing_containers_are_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     engine.made[0]["State"] = "exited"
     del engine.made[1]
-    assert drift_of(engine, store, slice_here) == [
+    assert find_drift(engine, store, slice_here) == [
         Change("container backendai-train-llm-main1", "exited", "running"),
         Change("container backendai-train-llm-sub1", None, "running"),
     ]
@@ -57,7 +57,7 @@ def test_container_with_a_lost_interface_is_named(
     engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
 ) -> None:
     kernel.unplugged = {"sub1": "cluster0"}
-    assert drift_of(engine, store, slice_here) == [
+    assert find_drift(engine, store, slice_here) == [
         Change("container backendai-train-llm-sub1", "running, without cluster0", "running")
     ]
 
@@ -66,13 +66,13 @@ def test_changed_interfaces_are_named(
     engine: Any, store: Store, slice_here: LocalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detached = Change("port of sub1 on bai-5f0c6a523c", "detached", "attached")
-    monkeypatch.setattr(drift, "plan_interfaces", lambda _client, _held: Ports([LinkOperation(detached)], {}))
-    assert drift_of(engine, store, slice_here) == [detached]
+    monkeypatch.setattr(drift, "plan_interfaces", lambda _client, _held: InterfacePlan([LinkOperation(detached)], {}))
+    assert find_drift(engine, store, slice_here) == [detached]
 
 
 def test_missing_link_is_named(engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel) -> None:
     kernel.links.clear()
-    assert drift_of(engine, store, slice_here) == [
+    assert find_drift(engine, store, slice_here) == [
         step.change for step in plan_links(MADE, "agent1", iproute.LinkState())
     ]
     assert kernel.links == set()
@@ -82,7 +82,7 @@ def test_missing_rules_are_named_and_not_repaired(
     engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
 ) -> None:
     kernel.table = ""
-    assert [change.subject for change in drift_of(engine, store, slice_here)] == ["firewall table inet backendai"]
+    assert [change.subject for change in find_drift(engine, store, slice_here)] == ["firewall table inet backendai"]
     assert kernel.table == ""
 
 
@@ -93,10 +93,10 @@ def test_changed_and_missing_files_are_named(engine: Any, store: Store, slice_he
     hosts.write_text("10.128.0.2 main1\n")
     environment.write_text("A=1\n")
     store.save_checksums(SESSION_ID, [hosts, environment])
-    assert drift_of(engine, store, slice_here) == []
+    assert find_drift(engine, store, slice_here) == []
     hosts.write_text("10.128.0.9 main1\n")
     environment.unlink()
-    assert drift_of(engine, store, slice_here) == [
+    assert find_drift(engine, store, slice_here) == [
         Change(f"file {hosts}", "changed", "unchanged"),
         Change(f"file {environment}", None, "unchanged"),
     ]
@@ -104,7 +104,7 @@ def test_changed_and_missing_files_are_named(engine: Any, store: Store, slice_he
 
 def test_missing_network_is_named(engine: Any, store: Store, slice_here: LocalSession) -> None:
     engine.joined.clear()
-    (change,) = drift_of(engine, store, slice_here)
+    (change,) = find_drift(engine, store, slice_here)
     assert (change.subject, change.before) == ("network backendai-train-llm", None)
 
 
@@ -113,7 +113,7 @@ def test_a_session_that_is_not_committed_is_named(engine: Any, store: Store, sli
     store.save(held(MADE, expires_at=9e12))
     half = store.session(SESSION_ID)
     assert half is not None
-    assert drift_of(engine, store, half) == [Change("session train-llm", "not committed", "committed")]
+    assert find_drift(engine, store, half) == [Change("session train-llm", "not committed", "committed")]
 
 
 def test_unreadable_state_is_named_and_hides_nothing(
@@ -124,7 +124,7 @@ def test_unreadable_state_is_named_and_hides_nothing(
 
     monkeypatch.setattr(links, "plan_bridge", fail)
     engine.made[0]["State"] = "exited"
-    assert drift_of(engine, store, slice_here) == [
+    assert find_drift(engine, store, slice_here) == [
         Change("links", "unreadable: ip -j link show: no", "readable"),
         Change("container backendai-train-llm-main1", "exited", "running"),
     ]
@@ -134,4 +134,4 @@ def test_single_container_session_has_no_network_drift(engine: Any, store: Store
     alone = held(plan({"agent1": 1}))
     store.save(alone)
     sync_ruleset(store, dry=False)
-    assert drift_of(engine, store, alone) == [Change("container backendai-train-llm-main1", None, "running")]
+    assert find_drift(engine, store, alone) == [Change("container backendai-train-llm-main1", None, "running")]

@@ -12,8 +12,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._session import ssh_check
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import (
     LoginReport,
+    chain_passes,
     check_logins,
-    passes,
 )
 
 ENGINE: Any = None
@@ -91,4 +91,4 @@ def test_chain_passes_if_the_last_peer_answers(monkeypatch: pytest.MonkeyPatch, 
         return printed
 
     monkeypatch.setattr(ssh_check, "run_as_work", run_here)
-    assert passes(ENGINE, "backendai-x-main1", ["sub1", "sub2"]) is well
+    assert chain_passes(ENGINE, "backendai-x-main1", ["sub1", "sub2"]) is well

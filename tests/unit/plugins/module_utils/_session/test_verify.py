@@ -49,12 +49,12 @@ def test_drift_and_pairs_are_plain_data(engine: Any, store: Store, monkeypatch: 
         engine.made.append({"Labels": {**bears, labels.IMAGE_DIGEST: "sha256:1"}, **state})
     calls: list[Any] = []
 
-    def pairs_of(_client: Any, *of: Any) -> list[dict[str, Any]]:
+    def check_pairs(_client: Any, *of: Any) -> list[dict[str, Any]]:
         calls.append(of)
         return [{"from": "main1"}]
 
-    monkeypatch.setattr(verifying, "drift_of", lambda *_slice: [Change("link bax-1", None, "mtu 1450")])
-    monkeypatch.setattr(verifying, "pairs_of", pairs_of)
+    monkeypatch.setattr(verifying, "find_drift", lambda *_slice: [Change("link bax-1", None, "mtu 1450")])
+    monkeypatch.setattr(verifying, "check_pairs", check_pairs)
     part = verify(engine, store, session, 3)
     assert calls == [(session, {"main1": 101}, 3)]
     assert (part["plan"], part["committed"], part["expired"]) == (MADE.to_dict(), True, False)
