@@ -36,9 +36,9 @@ def find_drift(client: docker.APIClient, store: Store, session: LocalSession) ->
     return [change for subject, check in checks.items() for change in _read_or_report(subject, check)]
 
 
-def _read_or_report(subject: str, look: Callable[[], list[Change]]) -> list[Change]:
+def _read_or_report(subject: str, read: Callable[[], list[Change]]) -> list[Change]:
     try:
-        return look()
+        return read()
     except EXPECTED as error:
         return [Change(subject, f"unreadable: {reason(error)}", "readable")]
 

@@ -22,7 +22,7 @@ _SCRIPT = f"""
 set -f
 n=0
 for peer in "$@"; do
-    (said=$({BUSYBOX} timeout 10 {SSH} "$peer" {BUSYBOX} hostname 2>&1 < /dev/null); echo "$peer" $said) &
+    (output=$({BUSYBOX} timeout 10 {SSH} "$peer" {BUSYBOX} hostname 2>&1 < /dev/null); echo "$peer" $output) &
     n=$((n + 1))
     [ $((n % {MAX_PARALLEL})) -ne 0 ] || wait
 done

@@ -36,8 +36,8 @@ def find_local_sessions(store: Store, name: str, session_id: str) -> list[LocalS
 def verify(client: docker.APIClient, store: Store, session: LocalSession, seconds: int) -> dict[str, Any]:
     """Return the state of this agent's part of a session, as plain data.
 
-    ``drift`` has an entry for each change of a repair, ``pairs`` is the result of :func:`check_pairs`. Reachability checks
-    are retried for ``seconds``.
+    ``drift`` has an entry for each change of a repair, ``pairs`` is the result of :func:`check_pairs`. Reachability
+    checks are retried for ``seconds``.
     """
     with store.session_lock(session.plan.id):
         drift = find_drift(client, store, session)

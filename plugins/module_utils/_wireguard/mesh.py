@@ -50,7 +50,7 @@ def inner_address(public_key: str) -> str:
     except binascii.Error:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise ValueError(f"{public_key!r} is no public key of WireGuard")
+        raise ValueError(f"{public_key!r} is not a WireGuard public key")
     bits = NETWORK.max_prefixlen - NETWORK.prefixlen
     return str(NETWORK[int.from_bytes(hashlib.sha256(key).digest(), "big") >> (256 - bits)])
 

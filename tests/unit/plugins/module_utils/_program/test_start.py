@@ -42,7 +42,7 @@ CONTENTS = {
 ALL = ["claim", "apply", "prove", "command"]
 
 
-def of_session(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan = MADE) -> dict[str, Any]:
+def session_request(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan = MADE) -> dict[str, Any]:
     """Return the request for one session."""
     return {
         "id": session_id,
@@ -60,7 +60,7 @@ def of_session(steps: list[str], session_id: str = SESSION_ID, of: SessionPlan =
     }
 
 
-def asking(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
+def options_for(*sessions: dict[str, Any], state_path: str = "/nowhere") -> dict[str, Any]:
     options = {"docker_host": NOWHERE, "state_path": state_path, "settings": SETTINGS, "default_network": "world"}
     return {**options, "sessions": [*sessions]}
 
@@ -101,7 +101,7 @@ class Agent:
             raise self.errors[step, session_id]
 
     @property
-    def taken(self) -> list[tuple[str, bool]]:
+    def steps_run(self) -> list[tuple[str, bool]]:
         """The steps in their order, and whether each was told to change nothing."""
         return [(step, dry) for step, _given, dry in self.calls]
 
@@ -116,7 +116,7 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Agent:
 
 
 def test_claim_returns_keys_and_changes(agent: Agent) -> None:
-    assert result_of("start", asking(of_session(["claim"]))) == {
+    assert result_of("start", options_for(session_request(["claim"]))) == {
         "changed": True,
         "diff": {"before": "", "after": "claim train-llm on agent1: 1 containers\n"},
         "sessions": {SESSION_ID: {"steps": ["claim"], "public_keys": {"main1": {"user": "USER-1", "host": "HOST-1"}}}},
@@ -127,7 +127,7 @@ def test_claim_returns_keys_and_changes(agent: Agent) -> None:
 
 @pytest.mark.parametrize("claimed", [False, True], ids=["claimed before", "claimed by the same request"])
 def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> None:
-    result = result_of("start", asking(of_session(["claim", "apply"] if claimed else ["apply"])))
+    result = result_of("start", options_for(session_request(["claim", "apply"] if claimed else ["apply"])))
     assert (result["changed"], result["sessions"][SESSION_ID]["steps"][-1]) == (True, "apply")
     own_keys = {"main1": PublicKeys("USER-1", "HOST-1")} if claimed else {}
     contents = RenderedFiles(
@@ -143,21 +143,21 @@ def test_apply_gets_the_keys_of_all_containers(agent: Agent, claimed: bool) -> N
 
 
 def test_check_commits_and_returns_containers(agent: Agent) -> None:
-    result = result_of("start", asking(of_session(["prove"])))
+    result = result_of("start", options_for(session_request(["prove"])))
     assert (result["changed"], result["sessions"][SESSION_ID]) == (False, {"steps": ["prove"], "containers": RUNNING})
     assert agent.calls == [("prove", (SESSION_ID, "n", start.CHECK_SECONDS), False)]
 
 
 def test_early_check_that_fails_is_no_failure(agent: Agent) -> None:
     agent.errors["prove", SESSION_ID] = CheckFailedError("main1 does not reach sub2 with ssh over tcp")
-    early = {**of_session(["apply", "prove"]), "may_prove_later": True}
-    assert result_of("start", asking(early))["sessions"][SESSION_ID] == {"steps": ["apply"]}
+    early = {**session_request(["apply", "prove"]), "may_prove_later": True}
+    assert result_of("start", options_for(early))["sessions"][SESSION_ID] == {"steps": ["apply"]}
     assert agent.calls[-1] == ("prove", (SESSION_ID, "n", start.FIRST_CHECK_SECONDS), False)
 
 
 def test_session_of_one_agent_runs_all_steps_in_order(agent: Agent) -> None:
-    result = result_of("start", asking(of_session(ALL, of=BATCH)))
-    assert [step for step, _dry in agent.taken] == ALL
+    result = result_of("start", options_for(session_request(ALL, of=BATCH)))
+    assert [step for step, _dry in agent.steps_run] == ALL
     assert result["sessions"][SESSION_ID]["steps"] == ALL
     assert result["diff"]["after"].splitlines() == [
         "claim train-llm on agent1: 1 containers",
@@ -167,8 +167,8 @@ def test_session_of_one_agent_runs_all_steps_in_order(agent: Agent) -> None:
 
 
 def test_check_mode_claims_and_applies_dry_and_skips_the_check(agent: Agent) -> None:
-    result = result_of("start", asking(of_session(ALL)), check_mode=True)
-    assert agent.taken == [("claim", True), ("apply", True)]
+    result = result_of("start", options_for(session_request(ALL)), check_mode=True)
+    assert agent.steps_run == [("claim", True), ("apply", True)]
     # The steps count as completed: nothing failed.
     assert (result["changed"], result["sessions"][SESSION_ID]["steps"]) == (True, ALL)
     assert "containers" not in result["sessions"][SESSION_ID]
@@ -179,41 +179,41 @@ def test_check_mode_claims_and_applies_dry_and_skips_the_check(agent: Agent) -> 
 
 def test_refused_claim_has_a_reason_and_is_no_failure(agent: Agent) -> None:
     agent.errors["claim", SESSION_ID] = ClaimRefusedError("agent1 no longer has room for 1 container of cpu 1, mem 1g")
-    assert result_of("start", asking(of_session(ALL))) == {
+    assert result_of("start", options_for(session_request(ALL))) == {
         "changed": False,
         "diff": {"before": "", "after": ""},
         "sessions": {
             SESSION_ID: {"steps": [], "refused": "agent1 no longer has room for 1 container of cpu 1, mem 1g"}
         },
     }
-    assert agent.taken == [("claim", False)]
+    assert agent.steps_run == [("claim", False)]
 
 
 @pytest.mark.parametrize("step", ALL)
 def test_failed_step_is_the_last_one_and_has_a_message(agent: Agent, step: str) -> None:
     agent.errors[step, SESSION_ID] = ValueError("agent_slots: /dev/nope of lab.device is not a device node here")
-    result = result_of("start", asking(of_session(ALL)))["sessions"][SESSION_ID]
-    assert result["failed"] == "agent_slots: /dev/nope of lab.device is not a device node on this host."
+    result = result_of("start", options_for(session_request(ALL)))["sessions"][SESSION_ID]
+    assert result["failed"] == "agent_slots: /dev/nope of lab.device is not a device node here."
     assert "refused" not in result
-    assert [taken for taken, _dry in agent.taken] == [*result["steps"], step] == ALL[: ALL.index(step) + 1]
+    assert [name for name, _dry in agent.steps_run] == [*result["steps"], step] == ALL[: ALL.index(step) + 1]
 
 
 @pytest.mark.parametrize("error", [ClaimRefusedError("full"), ValueError("no")], ids=["refused", "failed"])
 def test_failure_of_one_session_stops_no_other(agent: Agent, error: Exception) -> None:
     agent.errors["claim", SESSION_ID] = error
-    result = result_of("start", asking(of_session(ALL), of_session(ALL, OTHER_ID)))
+    result = result_of("start", options_for(session_request(ALL), session_request(ALL, OTHER_ID)))
     assert {name: session["steps"] for name, session in result["sessions"].items()} == {SESSION_ID: [], OTHER_ID: ALL}
 
 
 def test_unexpected_error_has_a_traceback(agent: Agent) -> None:
     agent.errors["apply", SESSION_ID] = KeyError("slots")
-    assert reply_of("start", asking(of_session(ALL)))["traceback"].endswith("KeyError: 'slots'\n")
+    assert reply_of("start", options_for(session_request(ALL)))["traceback"].endswith("KeyError: 'slots'\n")
 
 
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 @pytest.mark.parametrize("step", ALL)
 def test_stopped_engine_fails_with_one_sentence(tmp_path: Path, step: str, check_mode: bool) -> None:
-    request = asking(of_session([step]), state_path=str(tmp_path))
+    request = options_for(session_request([step]), state_path=str(tmp_path))
     sentence = failure_of("start", request, check_mode=check_mode)
     assert sentence.startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert sentence.endswith(": start docker on this host, or run backendai.cluster.provision_agents on this host.")
@@ -237,7 +237,7 @@ def test_command_is_started_once_and_not_in_check_mode(store: Store, tmp_path: P
     store.save(held(BATCH))
     folder = store.kernel_folder(SESSION_ID, "main1")
     folder.mkdir()
-    request = asking({**of_session(["command"], of=BATCH), "nonce": "nonce-1"}, state_path=str(tmp_path))
+    request = options_for({**session_request(["command"], of=BATCH), "nonce": "nonce-1"}, state_path=str(tmp_path))
     result = result_of("start", request, check_mode=check_mode)
     assert result["changed"] is not check_mode
     assert result["diff"]["after"] == ("" if check_mode else "command of train-llm in main1: started\n")
@@ -246,7 +246,7 @@ def test_command_is_started_once_and_not_in_check_mode(store: Store, tmp_path: P
 
 
 def test_command_of_an_unknown_session_fails_with_one_sentence(store: Store, tmp_path: Path) -> None:
-    result = result_of("start", asking(of_session(["command"]), state_path=str(tmp_path)))
+    result = result_of("start", options_for(session_request(["command"]), state_path=str(tmp_path)))
     assert store.sessions() == []
     assert result["sessions"][SESSION_ID] == {
         "steps": [],

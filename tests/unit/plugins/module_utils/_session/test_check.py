@@ -35,16 +35,16 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> Probing:
     """Return a function that sets the probe results, and returns the recorded probes."""
     probed: list[tuple[Any, ...]] = []
 
-    def let_meet(*met: Reachability) -> list[tuple[Any, ...]]:
-        def meetings(*probe: Any) -> list[Reachability]:
+    def set_results(*met: Reachability) -> list[tuple[Any, ...]]:
+        def fake_check(*probe: Any) -> list[Reachability]:
             probed.append(probe)
             return list(met)
 
-        monkeypatch.setattr(check, "check_reachability", meetings)
+        monkeypatch.setattr(check, "check_reachability", fake_check)
         return probed
 
-    let_meet(Reachability("main1", "sub1", True, True))
-    return let_meet
+    set_results(Reachability("main1", "sub1", True, True))
+    return set_results
 
 
 @pytest.fixture(autouse=True)

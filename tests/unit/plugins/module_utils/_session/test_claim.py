@@ -40,13 +40,13 @@ Facts = Callable[..., None]
 def facts(monkeypatch: pytest.MonkeyPatch) -> Facts:
     """Return a function that sets the facts of the agent, by default those of an empty one."""
 
-    def let_be(**changes: Any) -> None:
+    def set_facts(**changes: Any) -> None:
         monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **changes))
 
-    let_be()
+    set_facts()
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda folder: KEYS[folder.parent.name])
-    return let_be
+    return set_facts
 
 
 def labels_of(session_id: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ def another(**changes: Any) -> SessionPlan:
     return dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID, **changes)
 
 
-def asking(**slots: int) -> SessionPlan:
+def plan_with_slots(**slots: int) -> SessionPlan:
     """Return the plan with these slots for sub1."""
     main, sub, *others = MADE.kernels
     wider = dataclasses.replace(sub, resources={**sub.resources, **slots})
@@ -244,7 +244,7 @@ def test_missing_infiniband_is_refused(engine: Any, store: Store, facts: Facts) 
 
 def test_refusal_lists_containers_by_their_slots(engine: Any, store: Store, facts: Facts) -> None:
     facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 1}, allocated={"tpu": 1}, devices=[device("a", free=False)])
-    assert refusal(engine, store, asking(tpu=1)) == (
+    assert refusal(engine, store, plan_with_slots(tpu=1)) == (
         "agent1 no longer has room for 1 container of cpu 2, mem 1g and 1 container of cpu 2, mem 1g, tpu 1"
     )
 
@@ -351,7 +351,7 @@ def test_cores_and_devices_are_on_one_numa_node(
 ) -> None:
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: {cpu: cpu // 4 for cpu in cpus})
     facts(capacity={"cpu": 8, "mem": 16 * GIB, "tpu": 3}, devices=[device("a", 0, free=False), device("b", 1)])
-    claimed(engine, store, asking(tpu=1))
+    claimed(engine, store, plan_with_slots(tpu=1))
     assert pinned(store) == {"main1": PinnedResources([0, 1]), "sub1": PinnedResources([4, 5], {"tpu": ["b"]})}
 
 

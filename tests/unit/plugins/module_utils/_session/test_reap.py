@@ -88,7 +88,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def reaped(
+def run_reap(
     engine: Any, store: Store, end: tuple[str, ...] = (), restart: tuple[str, ...] = (), **how: bool
 ) -> ReapResult:
     return reap(engine, store, end, restart, **{"expired": True, "dry": False, **how})
@@ -227,18 +227,18 @@ def test_sessions_to_end_are_removed_in_any_state(engine: Any, store: Store, sta
     store.save(held(OTHER))
     engine.run(MADE, "main1", "sub1")
     engine.run(OTHER, "main1", "sub1")
-    assert reaped(engine, store, (SESSION_ID,)) == ReapResult(REMOVED, {})
+    assert run_reap(engine, store, (SESSION_ID,)) == ReapResult(REMOVED, {})
     assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
     assert len(engine.made) == 2
-    assert reaped(engine, store, (SESSION_ID,)) == ReapResult([], {})
+    assert run_reap(engine, store, (SESSION_ID,)) == ReapResult([], {})
 
 
 def test_only_expired_claims_are_removed_without_request(engine: Any, store: Store) -> None:
     store.save(held(MADE, expires_at=1.0))
     store.save(held(OTHER, expires_at=9e12))
     engine.run(MADE, "main1", "sub1")
-    assert reaped(engine, store, expired=False) == ReapResult([], {})
-    assert reaped(engine, store) == ReapResult(REMOVED, {})
+    assert run_reap(engine, store, expired=False) == ReapResult([], {})
+    assert run_reap(engine, store) == ReapResult(REMOVED, {})
     assert [session.plan.id for session in store.sessions()] == [OTHER_ID]
 
 
@@ -249,7 +249,7 @@ def test_claim_renewed_meanwhile_is_kept(
     sessions = [held(MADE, expires_at=1.0)]
     store.save(held(MADE, **state))
     monkeypatch.setattr(store, "sessions", lambda: sessions)
-    assert reaped(engine, store) == ReapResult([], {})
+    assert run_reap(engine, store) == ReapResult([], {})
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
@@ -257,25 +257,27 @@ def test_dead_containers_are_restarted_after_their_link(engine: Any, store: Stor
     store.save(held(MADE))
     engine.run(MADE, "main1")
     engine.run(MADE, "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+    assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
         [RULES, LINK, Change(SUB1, "exited", "running")], {}
     )
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
     assert len(kernel.links) == 1
-    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult([], {})
+    assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult([], {})
 
 
 def test_single_container_session_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
     store.save(held(plan({"agent1": 1})))
     engine.run(MADE, "main1", state="created")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult([RULES, Change(MAIN1, "created", "running")], {})
+    assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
+        [RULES, Change(MAIN1, "created", "running")], {}
+    )
     assert kernel.links == set()
 
 
 def test_main1_of_a_batch_session_is_not_restarted(engine: Any, store: Store) -> None:
     store.save(held(BATCH))
     engine.run(BATCH, "main1", "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+    assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
         [RULES, LINK, Change(SUB1, "exited", "running")], {}
     )
     assert engine.calls == ["start id-backendai-train-llm-sub1"]
@@ -284,7 +286,7 @@ def test_main1_of_a_batch_session_is_not_restarted(engine: Any, store: Store) ->
 def test_restart_failure_is_reported_and_the_rest_restarted(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     engine.run(MADE, "sub1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+    assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
         [RULES, LINK, Change(SUB1, "exited", "running")],
         {SESSION_ID: "main1 was removed on agent1 and cannot be restarted"},
     )
@@ -294,7 +296,7 @@ def test_engine_error_on_start_is_reported(engine: Any, store: Store) -> None:
     store.save(held(plan({"agent1": 3})))
     engine.run(MADE, "sub1", "sub2", state="exited")
     engine.refused = ["id-backendai-train-llm-sub1"]
-    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+    assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
         [RULES, Change("container backendai-train-llm-sub2", "exited", "running")],
         {SESSION_ID: "main1 was removed on agent1 and cannot be restarted; sub1 cannot be restarted: no such network"},
     )
@@ -309,7 +311,7 @@ def test_no_container_starts_if_its_link_fails(
     monkeypatch.setattr(kernel, "batch", batch)
     store.save(held(MADE))
     engine.run(MADE, "main1", state="exited")
-    assert reaped(engine, store, restart=(SESSION_ID,)) == ReapResult(
+    assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
         [], {SESSION_ID: "ip -batch: Device does not exist"}
     )
     assert engine.calls == []
@@ -325,7 +327,7 @@ def test_no_container_starts_if_its_link_fails(
 def test_unknown_session_is_a_failure_of_its_own(engine: Any, store: Store, unknown_id: str, sentence: str) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1", state="exited")
-    result = reaped(engine, store, restart=(unknown_id, SESSION_ID))
+    result = run_reap(engine, store, restart=(unknown_id, SESSION_ID))
     assert result.failures == {unknown_id: sentence}
     assert [container["State"] for container in engine.made] == ["running", "running"]
 
@@ -333,7 +335,7 @@ def test_unknown_session_is_a_failure_of_its_own(engine: Any, store: Store, unkn
 def test_no_id_ends_no_session(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1")
-    assert reaped(engine, store, ("",)) == ReapResult([], {"": "session_id: '' is not the id of a session"})
+    assert run_reap(engine, store, ("",)) == ReapResult([], {"": "session_id: '' is not the id of a session"})
     assert store.session(SESSION_ID) is not None
     assert len(engine.made) == 2
 
@@ -342,7 +344,7 @@ def test_corrupt_session_stops_no_other(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     store.folder(OTHER_ID).mkdir()
     (store.folder(OTHER_ID) / "session.json").write_text("{")
-    result = reaped(engine, store, (OTHER_ID, SESSION_ID))
+    result = run_reap(engine, store, (OTHER_ID, SESSION_ID))
     assert result.changes == [Change("session train-llm", "held", None)]
     assert list(result.failures) == ["expired", OTHER_ID]
     assert result.failures["expired"] == result.failures[OTHER_ID]
@@ -351,7 +353,7 @@ def test_corrupt_session_stops_no_other(engine: Any, store: Store) -> None:
 
 def test_unprovisioned_agent_is_reported(engine: Any, store: Store) -> None:
     (store.folder(SESSION_ID).parent.parent / "lock").unlink()
-    failure = reaped(engine, store, (SESSION_ID,)).failures[SESSION_ID]
+    failure = run_reap(engine, store, (SESSION_ID,)).failures[SESSION_ID]
     assert failure.endswith("run backendai.cluster.provision_agents on this host.")
 
 
@@ -363,7 +365,7 @@ def test_unexpected_error_is_raised(engine: Any, store: Store, monkeypatch: pyte
     store.save(held(MADE))
     engine.run(MADE, "main1", "sub1", state="exited")
     with pytest.raises(KeyError, match="State"):
-        reaped(engine, store, restart=(SESSION_ID,))
+        run_reap(engine, store, restart=(SESSION_ID,))
 
 
 def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Store, kernel: Kernel) -> None:
@@ -372,7 +374,7 @@ def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Sto
     store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))
     store.save(held(dataclasses.replace(OTHER, id=expired, name="train-over"), expires_at=1.0))
     engine.run(MADE, "sub1", state="exited")
-    result = reaped(engine, store, (ended,), (SESSION_ID,), dry=True)
+    result = run_reap(engine, store, (ended,), (SESSION_ID,), dry=True)
     assert result == ReapResult(
         [
             Change("session train-ended", "held", None),
@@ -387,4 +389,4 @@ def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Sto
     assert len(store.sessions()) == 3
     # Removal applies the rules before dead containers are restarted.
     changes = [change for change in result.changes if change != RULES]
-    assert reaped(engine, store, (ended,), (SESSION_ID,)) == ReapResult(changes, result.failures)
+    assert run_reap(engine, store, (ended,), (SESSION_ID,)) == ReapResult(changes, result.failures)

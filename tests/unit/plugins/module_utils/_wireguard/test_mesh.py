@@ -66,7 +66,7 @@ def test_the_address_of_a_key_never_changes() -> None:
 
 @pytest.mark.parametrize("text", ["", "not base64!", "c2hvcnQ="])
 def test_invalid_key_has_no_address(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no public key of WireGuard$"):
+    with pytest.raises(ValueError, match=r"is not a WireGuard public key$"):
         inner_address(text)
 
 

@@ -66,7 +66,7 @@ def test_without_encryption_the_key_is_removed(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("settings", "message"),
     [
         (OFF, "'' would cut off train-llm"),
         (
@@ -75,11 +75,11 @@ def test_without_encryption_the_key_is_removed(store: Store) -> None:
         ),
     ],
 )
-def test_change_under_a_running_session_is_refused(store: Store, wish: DesiredEncryption, message: str) -> None:
+def test_change_under_a_running_session_is_refused(store: Store, settings: DesiredEncryption, message: str) -> None:
     ensure_key(store, ON, dry=False)
     store.save(ENCRYPTED)
     with pytest.raises(UnderlayInUseError) as refused:
-        ensure_key(store, wish, dry=False)
+        ensure_key(store, settings, dry=False)
     assert str(refused.value) == f"agent_underlay_encryption: {message}; terminate those sessions first"
     assert ensure_key(store, ON, dry=False) == ([], OWN)
 
