@@ -58,8 +58,8 @@ def test_failure_on_one_agent_is_rolled_back_on_all(sessions: Sessions) -> None:
         before = agent_state()
         run = sessions.create(**THREE)
         assert run.code != 0
-        assert f"agent2: container backendai-{sessions.name}-" in run.said
-        assert "already exists on agent2 and does not belong to this session" in run.said
+        assert f"agent2: container backendai-{sessions.name}-" in run.text
+        assert "already exists on agent2 and does not belong to this session" in run.text
         assert run.record["status"] == "ERROR"
         assert agent_state() == before
     finally:

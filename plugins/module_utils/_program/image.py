@@ -32,7 +32,7 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         return {"changed": False, "images": {}, "under_way": []}
     if session is None:
         image = find_image(client, name)
-        status = PullStatus(image.known if image else None)
+        status = PullStatus(image.identity if image else None)
     else:
         login = Credential(options["username"], options["password"]) if options["username"] else None
         status = ensure_pull(client, options["docker_host"], store, session, Pull(name, options["reference"], login))
@@ -43,5 +43,5 @@ def pull(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         "images": {name: vars(status.image)} if status.image else {},
         "under_way": [] if status.image or check_mode else [name],
         "started": status.started,
-        "progress": status.progress.told(),
+        "progress": status.progress.describe(),
     }

@@ -123,7 +123,7 @@ def apply_slice(
         interface_plan = plan_interfaces(client, session) if steps else interface_plan
         iproute.apply_operations(interface_plan.steps)
     changes += [*(step.change for step in steps), *(step.change for step in interface_plan.steps)]
-    return ApplyResult(changes, [] if dry else [step.wanted.name for step in steps])
+    return ApplyResult(changes, [] if dry else [step.desired.name for step in steps])
 
 
 def _start_deadline(session: LocalSession) -> float:
@@ -147,7 +147,7 @@ def _find_images(
             raise ImagePullError(f"session_image: {name!r} is not on {session.agent}")
         images[name] = image or Image("", {})
     mismatch = image_mismatch(
-        {**reported, session.agent: {name: image.known for name, image in images.items() if image.id}}
+        {**reported, session.agent: {name: image.identity for name, image in images.items() if image.id}}
     )
     if mismatch:
         raise ImageMismatchError(mismatch)

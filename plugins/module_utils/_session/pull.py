@@ -67,7 +67,7 @@ def ensure_pull(
     with state.locked() as lock:
         image = find_image(client, pull.name)
         if image:
-            return PullStatus(image.known)
+            return PullStatus(image.identity)
         if lock is None:
             return PullStatus(None, state.progress())
         failure = state.failure(session.nonce)
@@ -134,7 +134,7 @@ def _pull_worker(docker_host: str, state: _PullState, pull: Pull) -> None:
 
     The engine aborts a pull when the connection that requested it closes, which it does when this process ends.
     """
-    layers = Layers()
+    layers = PullLayers()
     results: list[str] = []
     last_event = [time.monotonic()]
 
