@@ -11,15 +11,15 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
-from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
-from tests.unit.engine import Engine
-from tests.unit.kernel import Kernel, kernel_of_names
+from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import FakeNetwork, patched_network
 
 
 @pytest.fixture
 def engine() -> Any:
     """Return an engine that has the session image."""
-    return Engine()
+    return FakeDocker()
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNetwork]:
     """Return the kernel of the agent: nothing of these tests reaches that of the machine."""
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)
-    with kernel_of_names() as names:
+    with patched_network() as names:
         yield names

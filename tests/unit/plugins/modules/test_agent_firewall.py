@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import processes
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
-from tests.unit.kernel import Kernel, kernel_of_names
+from tests.unit.fake_network import FakeNetwork, patched_network
 from tests.unit.module_runs import result_of
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
@@ -48,9 +48,9 @@ ASKED = Firewall(
 
 
 @pytest.fixture
-def kernel() -> Iterator[Kernel]:
+def kernel() -> Iterator[FakeNetwork]:
     """Return the kernel of the host."""
-    with kernel_of_names() as names:
+    with patched_network() as names:
         yield names
 
 
@@ -73,7 +73,7 @@ def uptime(tmp_path: Path) -> Iterator[Uptime]:
 def store(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    kernel: Kernel,
+    kernel: FakeNetwork,
     uptime: Uptime,
     timers: list[tuple[object, ...]],
 ) -> Store:
@@ -121,7 +121,7 @@ def _trial(store: Store) -> Trial:
 
 
 def test_without_options_whoever_runs_ansible_is_let_in_where_they_came_in(
-    tried: Any, store: Store, kernel: Kernel, uptime: Uptime, timers: list[tuple[object, ...]]
+    tried: Any, store: Store, kernel: FakeNetwork, uptime: Uptime, timers: list[tuple[object, ...]]
 ) -> None:
     result = tried()
     assert _trial(store) == Trial(MINE, result["nonce"], 1060, uptime.boot, CONNECTION)
@@ -142,7 +142,7 @@ def test_managers_of_the_inventory_come_in_beside_whoever_runs_ansible(tried: An
 
 
 def test_check_mode_tells_and_changes_nothing(
-    tried: Any, store: Store, kernel: Kernel, timers: list[tuple[object, ...]]
+    tried: Any, store: Store, kernel: FakeNetwork, timers: list[tuple[object, ...]]
 ) -> None:
     result = tried(check_mode=True)
     assert (result["changed"], result["nonce"], result["ssh_sources"]) == (True, "", ["203.0.113.7/32"])
@@ -162,7 +162,7 @@ def test_what_is_confirmed_needs_no_trial(
     assert result["diff"] == {"before": "", "after": ""}
 
 
-def test_to_have_no_firewall_any_more_is_tried_too(tried: Any, store: Store, kernel: Kernel) -> None:
+def test_to_have_no_firewall_any_more_is_tried_too(tried: Any, store: Store, kernel: FakeNetwork) -> None:
     FirewallState(store).save(MINE, None)
     result = tried(enabled=False, ssh_sources=["no address"])
     assert (result["ssh_sources"], bool(result["nonce"])) == ([], True)
@@ -217,7 +217,7 @@ def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pyt
 )
 @pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
 def test_what_is_wrong_is_one_sentence_and_nothing_is_tried(
-    tried: Any, store: Store, kernel: Kernel, options: dict[str, Any], sentence: str, check_mode: bool
+    tried: Any, store: Store, kernel: FakeNetwork, options: dict[str, Any], sentence: str, check_mode: bool
 ) -> None:
     result = tried(**options, check_mode=check_mode)
     assert (result["failed"], result["msg"]) == (True, sentence)
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_tried(
 
 @pytest.mark.parametrize("connection", [None, ""])
 def test_whoever_could_not_log_in_again_is_not_let_out(
-    tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, connection: str | None
+    tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch, connection: str | None
 ) -> None:
     monkeypatch.delenv("SSH_CONNECTION")
     if connection is not None:
@@ -246,7 +246,7 @@ def test_a_protocol_that_is_none_is_refused(tried: Any) -> None:
 
 
 def test_a_way_back_that_systemd_refuses_is_one_sentence(
-    tried: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_what: object) -> None:
         raise subprocess.CalledProcessError(1, ["systemd-run", "--quiet"], stderr="Failed to connect to bus\n")

@@ -12,7 +12,7 @@ from docker.types import HostConfig
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.containers import Container, plan_containers
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 
 MAIN = Container(
     name="backendai-train-llm-main1",
@@ -43,7 +43,7 @@ PHRASE = "running, image lab/python:1, address 10.128.3.2, cores 0,2, memory 107
 @pytest.fixture
 def engine() -> Any:
     """Return an empty engine."""
-    return Engine()
+    return FakeDocker()
 
 
 def apply(engine: Any, *desired: Container) -> list[Change]:

@@ -10,18 +10,16 @@ from docker.errors import APIError, NotFound
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import LogReadError, tail_of, tail_of_file
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 
 PATH = "/var/log/backendai/jupyter.log"
 
 
 def printed(*messages: bytes) -> Any:
-    """Return an engine whose only container, ``c``, printed these messages at second 0, 1, 2 …"""
-    engine = Engine()
-    timestamped = [
-        (f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), message) for second, message in enumerate(messages)
-    ]
-    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timestamped})
+    """Return an engine whose one container, ``c``, printed these, at second 0, 1, 2 …"""
+    engine = FakeDocker()
+    timed = [(f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), one) for second, one in enumerate(messages)]
+    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timed})
     return engine
 
 
@@ -35,8 +33,8 @@ def archived(content: bytes, *, size: int | None = None, kind: bytes = tarfile.R
 
 
 def wrote(archive: bytes | Exception, path: str = PATH) -> Any:
-    """Return an engine whose only container, ``c``, has that file."""
-    engine = Engine()
+    """Return an engine whose one container, ``c``, has that file."""
+    engine = FakeDocker()
     engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Files": {path: archive}})
     return engine
 

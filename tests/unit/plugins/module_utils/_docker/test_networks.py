@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import n
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks import BridgeNetwork, desired_network
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.builders import SESSION_ID, plan
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 
 DESIRED = BridgeNetwork("backendai-train-llm", "10.128.3.0/29", 1450, "bai-1", SESSION_ID)
 PHRASE = "10.128.3.0/29, mtu 1450, bridge bai-1"
@@ -20,10 +20,10 @@ FOREIGN = {"Id": "f", "Name": "bridge", "Labels": {}, "IPAM": {"Config": [{"Subn
 
 @pytest.fixture
 def engine() -> Any:
-    """Return an engine with an unmanaged network."""
-    engine = Engine()
-    engine.joined.append(FOREIGN)
-    return engine
+    """Return an engine with a network that is not ours."""
+    made = FakeDocker()
+    made.joined.append(FOREIGN)
+    return made
 
 
 def test_missing_network_is_a_change(engine: Any) -> None:

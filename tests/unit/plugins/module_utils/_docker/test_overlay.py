@@ -13,7 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.networks
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.overlay import Overlay, OverlayInUseError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from tests.unit.builders import SESSION_ID, plan
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 
 NAME = "backendai-train-llm"
 DESIRED = Overlay(NAME, "10.128.3.0/28", "10.128.3.8/29", 1450, SESSION_ID)
@@ -36,12 +36,12 @@ class Clock:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the engine of a manager, with a clock that advances only in ``sleep``."""
-    engine: Any = Engine()
-    engine.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
-    engine.clock = Clock()
-    monkeypatch.setattr(overlay, "time", engine.clock)
-    return engine
+    """Return the engine of a manager, where time passes only in sleep."""
+    made: Any = FakeDocker()
+    made.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
+    made.clock = Clock()
+    monkeypatch.setattr(overlay, "time", made.clock)
+    return made
 
 
 def refusing(engine: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, until: float) -> None:

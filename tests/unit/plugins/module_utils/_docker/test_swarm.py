@@ -9,7 +9,7 @@ from docker.errors import APIError
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import overlay as swarm
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import Swarm
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 
 WORKER = {
     "NodeID": "w",
@@ -34,9 +34,9 @@ NODES = [
 @pytest.fixture
 def engine() -> Any:
     """Return the engine of a manager."""
-    engine = Engine()
-    engine.swarm, engine.nodes_there = MANAGER, NODES
-    return engine
+    made = FakeDocker()
+    made.swarm, made.nodes_there = MANAGER, NODES
+    return made
 
 
 def test_swarm_manager_reports_ready_nodes_and_port(engine: Any) -> None:

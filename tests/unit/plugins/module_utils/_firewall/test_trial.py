@@ -33,7 +33,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.kernel import Kernel
+from tests.unit.fake_network import FakeNetwork
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 OLD = Firewall(("192.0.2.7/32",))
@@ -91,7 +91,7 @@ def refusal(store: Store, nonce: str, connection: str = LATER) -> str:
 
 @pytest.mark.parametrize("wanted", [NEW, None], ids=["another", "none"])
 def test_what_is_tried_holds_until_its_time_is_over(
-    store: Store, kernel: Kernel, host: Host, wanted: Firewall | None
+    store: Store, kernel: FakeNetwork, host: Host, wanted: Firewall | None
 ) -> None:
     confirmed(store, host, OLD)
     made = tried(store, host, wanted)
@@ -111,7 +111,9 @@ def test_a_trial_is_of_this_boot_and_of_the_connection_that_began_it(store: Stor
 
 
 @pytest.mark.parametrize("up", [5.0, 1000.0])
-def test_a_host_that_boots_again_has_what_is_confirmed(store: Store, kernel: Kernel, host: Host, up: float) -> None:
+def test_a_host_that_boots_again_has_what_is_confirmed(
+    store: Store, kernel: FakeNetwork, host: Host, up: float
+) -> None:
     confirmed(store, host, OLD)
     nonce = tried(store, host, NEW).nonce
     host.uptime.reboot(up)
@@ -139,7 +141,7 @@ def test_each_trial_has_a_nonce_of_its_own(store: Store, host: Host) -> None:
     assert first != second
 
 
-def test_what_is_confirmed_stays(store: Store, kernel: Kernel, host: Host) -> None:
+def test_what_is_confirmed_stays(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirm(store, tried(store, host, NEW).nonce, LATER, unproven=False)
     host.uptime.up += 1e9
     assert sync_ruleset(store, dry=False) == []
@@ -147,7 +149,7 @@ def test_what_is_confirmed_stays(store: Store, kernel: Kernel, host: Host) -> No
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (NEW, None)
 
 
-def test_to_have_no_firewall_any_more_is_confirmed_too(store: Store, kernel: Kernel, host: Host) -> None:
+def test_to_have_no_firewall_any_more_is_confirmed_too(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirmed(store, host, OLD)
     confirmed(store, host, None)
     assert (FirewallState(store).active(), kernel.table) == (None, text(None))
@@ -155,7 +157,7 @@ def test_to_have_no_firewall_any_more_is_confirmed_too(store: Store, kernel: Ker
 
 @pytest.mark.parametrize("wanted", [NEW, None], ids=["a firewall", "none"])
 def test_what_is_confirmed_already_is_made_true_again_without_a_trial(
-    store: Store, kernel: Kernel, host: Host, wanted: Firewall | None
+    store: Store, kernel: FakeNetwork, host: Host, wanted: Firewall | None
 ) -> None:
     if wanted:
         confirmed(store, host, wanted)
@@ -166,7 +168,7 @@ def test_what_is_confirmed_already_is_made_true_again_without_a_trial(
 
 
 def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
-    store: Store, kernel: Kernel, host: Host
+    store: Store, kernel: FakeNetwork, host: Host
 ) -> None:
     confirmed(store, host, OLD)
     lost = tried(store, host, NEW).nonce
@@ -230,7 +232,7 @@ def test_a_new_connection_of_ssh_confirms_what_began_in_another_way(store: Store
     assert FirewallState(store).confirmed == NEW
 
 
-def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: Kernel, host: Host) -> None:
+def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirmed(store, host, OLD)
     nonce = tried(store, host, NEW).nonce
     assert roll_back(store, nonce) == CHANGED
@@ -240,13 +242,13 @@ def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: Ke
 
 
 @pytest.mark.parametrize("nonce", ["", "0" * 32])
-def test_another_trial_is_not_withdrawn(store: Store, kernel: Kernel, host: Host, nonce: str) -> None:
+def test_another_trial_is_not_withdrawn(store: Store, kernel: FakeNetwork, host: Host, nonce: str) -> None:
     tried(store, host, NEW)
     assert roll_back(store, nonce) == []
     assert kernel.table == text(NEW)
 
 
-def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: Kernel, host: Host) -> None:
+def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: FakeNetwork, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     confirm(store, nonce, LATER, unproven=False)
     kernel.table = "flushed"
@@ -254,7 +256,7 @@ def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: Kerne
     assert kernel.table == text(NEW)
 
 
-def test_the_way_back_is_prepared_before_the_rules_are_replaced(store: Store, kernel: Kernel, host: Host) -> None:
+def test_the_way_back_is_prepared_before_the_rules_are_replaced(store: Store, kernel: FakeNetwork, host: Host) -> None:
     seen: list[tuple[str, bool]] = []
 
     def start(_nonce: str, _seconds: int) -> None:
@@ -289,7 +291,7 @@ def test_a_trial_is_begun_under_the_lock_of_the_rules(store: Store) -> None:
         OSError("fork"),
     ],
 )
-def test_without_a_way_back_nothing_is_tried(store: Store, kernel: Kernel, error: Exception) -> None:
+def test_without_a_way_back_nothing_is_tried(store: Store, kernel: FakeNetwork, error: Exception) -> None:
     def start(_nonce: str, _seconds: int) -> None:
         raise error
 
@@ -299,7 +301,7 @@ def test_without_a_way_back_nothing_is_tried(store: Store, kernel: Kernel, error
 
 
 @pytest.mark.parametrize("dry", [False, True])
-def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: Kernel, host: Host, dry: bool) -> None:
+def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
     kernel.refuses = "nft: Error: syntax error"
     with pytest.raises(FirewallError, match=r"^nft: Error: syntax error$"):
         tried(store, host, NEW, dry=dry)
@@ -307,14 +309,14 @@ def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: Kernel, host
 
 
 @pytest.mark.parametrize("dry", [False, True])
-def test_an_interface_that_is_not_there_is_refused(store: Store, kernel: Kernel, host: Host, dry: bool) -> None:
+def test_an_interface_that_is_not_there_is_refused(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
     with pytest.raises(ClusterError) as refused:
         tried(store, host, Firewall(("192.0.2.7/32",), interfaces=("eth0", "eth8", "eth9")), dry=dry)
     assert str(refused.value) == "firewall_interfaces: 'eth8' is no interface of this host"
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
-def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: Kernel, host: Host) -> None:
+def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: FakeNetwork, host: Host) -> None:
     assert tried(store, host, NEW, dry=True) == TrialResult(CHANGED, "")
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
@@ -326,7 +328,7 @@ def test_a_dry_run_of_what_holds_tells_nothing(store: Store, host: Host) -> None
 
 @pytest.mark.parametrize("error", [FirewallError("nft: no"), KeyboardInterrupt()], ids=["nft", "interrupted"])
 def test_rules_that_are_not_replaced_take_the_trial_back(
-    store: Store, kernel: Kernel, host: Host, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    store: Store, kernel: FakeNetwork, host: Host, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     confirmed(store, host, OLD)
     apply, fails = kernel.apply_table, [error]
@@ -344,7 +346,7 @@ def test_rules_that_are_not_replaced_take_the_trial_back(
 
 
 def test_rules_that_are_confirmed_and_cannot_be_replaced_stay_confirmed(
-    store: Store, kernel: Kernel, host: Host, monkeypatch: pytest.MonkeyPatch
+    store: Store, kernel: FakeNetwork, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confirmed(store, host, OLD)
     kernel.table = "flushed"
@@ -358,7 +360,7 @@ def test_rules_that_are_confirmed_and_cannot_be_replaced_stay_confirmed(
     assert FirewallState(store).confirmed == OLD
 
 
-def test_sessions_of_the_host_are_part_of_what_is_tried(store: Store, kernel: Kernel, host: Host) -> None:
+def test_sessions_of_the_host_are_part_of_what_is_tried(store: Store, kernel: FakeNetwork, host: Host) -> None:
     made = plan({"agent1": 1, "agent2": 1})
     store.save(held(made))
     tried(store, host, NEW)
@@ -367,7 +369,7 @@ def test_sessions_of_the_host_are_part_of_what_is_tried(store: Store, kernel: Ke
 
 @pytest.mark.parametrize("dry", [False, True])
 def test_while_a_session_cannot_be_read_nothing_is_tried_because_the_rules_would_stay(
-    store: Store, kernel: Kernel, host: Host, dry: bool
+    store: Store, kernel: FakeNetwork, host: Host, dry: bool
 ) -> None:
     confirmed(store, host, OLD)
     store.save(held(plan({"agent1": 1})))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.capacity import UNLIMITED, Bundle, fits
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from tests.unit.brute_force import agent_descriptions, build_agents, can_hold, resource_requests
 from tests.unit.builders import GIB, agent_facts
-from tests.unit.possible import cluster, described_agents, holds, requests
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
 
@@ -21,22 +21,20 @@ def room_for(agent: AgentFacts, request_of_one: dict[str, int]) -> int:
     return Bundle.of([(request_of_one, 1)]).capacities([agent])[0]
 
 
-@given(described_agents, st.lists(requests, min_size=1, max_size=5))
-def test_containers_fit_together_if_every_limit_is_met(
-    described: list[dict[str, int]], requests: list[dict[str, int]]
+@given(agent_descriptions, st.lists(resource_requests, min_size=1, max_size=5))
+def test_containers_fit_together_when_each_rule_is_kept(
+    described: list[dict[str, int]], asked: list[dict[str, int]]
 ) -> None:
-    for agent in cluster(described, allocated={"cpu": 1}):
-        assert fits(agent, requests) == holds(agent, requests)
+    for agent in build_agents(described, allocated={"cpu": 1}):
+        assert fits(agent, asked) == can_hold(agent, asked)
 
 
-@given(described_agents, requests)
-def test_capacity_is_the_largest_number_that_fits(
-    described: list[dict[str, int]], request_of_one: dict[str, int]
-) -> None:
-    for agent in cluster(described):
+@given(agent_descriptions, resource_requests)
+def test_room_is_the_most_that_fit_together(described: list[dict[str, int]], request_of_one: dict[str, int]) -> None:
+    for agent in build_agents(described):
         room = room_for(agent, request_of_one)
-        assert holds(agent, [request_of_one] * room)
-        assert not holds(agent, [request_of_one] * (room + 1))
+        assert can_hold(agent, [request_of_one] * room)
+        assert not can_hold(agent, [request_of_one] * (room + 1))
 
 
 @pytest.mark.parametrize(

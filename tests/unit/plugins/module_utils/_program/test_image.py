@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._program import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.pull import Pull, PullStatus
 from tests.unit.builders import IMAGE, SESSION_ID, held, image_data, plan
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 from tests.unit.phases import NOWHERE, failure_of, result_of
 
 HELD = held(plan({"agent1": 1}))
@@ -49,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((docker_host, of, pull_request))
         return PullStatus(None, Progress(10_000_000, 30_000_000, 0, 1), started=True)
 
-    monkeypatch.setattr(image, "connect", lambda _address: Engine())
+    monkeypatch.setattr(image, "connect", lambda _address: FakeDocker())
     monkeypatch.setattr(image, "renew_claim", renew)
     monkeypatch.setattr(image, "ensure_pull", look_at)
     return calls

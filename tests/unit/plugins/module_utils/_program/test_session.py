@@ -12,8 +12,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.engine import Engine
-from tests.unit.kernel import kernel_of_names
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import patched_network
 from tests.unit.phases import NOWHERE, failure_of, result_of
 
 BATCH = plan({"agent1": 1}, command="python train.py")
@@ -36,12 +36,12 @@ def store(agent: dict[str, Any]) -> Store:
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """Return the running engine of the agent."""
-    engine = Engine()
-    monkeypatch.setattr(session, "connect", lambda address: engine if address == NOWHERE else None)
-    with kernel_of_names():
-        yield engine
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDocker]:
+    """Return the engine of the agent, which answers."""
+    made = FakeDocker()
+    monkeypatch.setattr(session, "connect", lambda address: made if address == NOWHERE else None)
+    with patched_network():
+        yield made
 
 
 CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
@@ -107,10 +107,10 @@ def test_missing_container_has_ended(agent: dict[str, Any], check_mode: bool) ->
     assert result_of("wait", options, check_mode=check_mode) == {"ended": True, "exit_code": None}
 
 
-def test_wait_uses_the_requested_timeout(
-    agent: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
+def test_waiting_is_for_as_long_as_is_asked(
+    agent: dict[str, Any], engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wait(client: Engine, session_id: str, seconds: float) -> tuple[bool, int | None]:
+    def wait(client: FakeDocker, session_id: str, seconds: float) -> tuple[bool, int | None]:
         assert (client, session_id, seconds) == (engine, SESSION_ID, 7)
         return False, None
 
@@ -136,13 +136,13 @@ SELECTORS = pytest.mark.parametrize("selector", [{"name": "train-llm"}, {"sessio
 def test_every_part_of_that_name_or_id_is_verified(
     agent: dict[str, Any],
     store: Store,
-    engine: Engine,
+    engine: FakeDocker,
     monkeypatch: pytest.MonkeyPatch,
     selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def verify(client: Engine, agent_store: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
-        assert (client, agent_store.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
+    def verify(client: FakeDocker, there: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
+        assert (client, there.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
         return {"verified": of.plan.name, "seconds": seconds}
 
     store.save(held(BATCH))
@@ -156,12 +156,12 @@ def test_every_part_of_that_name_or_id_is_verified(
 def test_logs_of_every_part_of_that_name_or_id_are_read(
     agent: dict[str, Any],
     store: Store,
-    engine: Engine,
+    engine: FakeDocker,
     monkeypatch: pytest.MonkeyPatch,
     selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def read_logs(client: Engine, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
+    def logs_of(client: FakeDocker, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
         assert client is engine
         return {"asked": [of.plan.name, kernel, lines]}
 
@@ -219,7 +219,7 @@ def test_check_mode_creates_no_marker(
     acts: list[str] = []
 
     def acting(name: str, gives: Any) -> None:
-        def act(_client: Engine, of: SessionPlan, mark: str) -> Any:
+        def act(_client: FakeDocker, of: SessionPlan, mark: str) -> Any:
             acts.append(f"{name} {mark} of {of.name}")
             return gives
 

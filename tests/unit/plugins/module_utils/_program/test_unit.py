@@ -20,8 +20,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._program import 
 from ansible_collections.backendai.cluster.plugins.module_utils._program.unit import ENGINE_SECONDS, main
 from tests.unit import agent
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.engine import Engine
-from tests.unit.kernel import Kernel
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import FakeNetwork
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 MADE = plan({"agent1": 2, "agent2": 2})
@@ -36,15 +36,15 @@ def run(store: Store, *arguments: str) -> int:
     return main(["--state-path", path, "--docker-host", ADDRESS, *arguments])
 
 
-def stop_main1(engine: Engine) -> None:
-    """Add a stopped container."""
+def stop_main1(engine: FakeDocker) -> None:
+    """Let the container be there, and not run."""
     bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
     engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "exited"})
 
 
 @pytest.fixture(autouse=True)
-def connected(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    """Connect the program to the fake engine."""
+def connected(monkeypatch: pytest.MonkeyPatch, engine: FakeDocker) -> None:
+    """Let the program reach the engine of lists."""
     monkeypatch.setattr(unit, "connect", lambda address: engine if address == ADDRESS else None)
 
 
@@ -60,7 +60,7 @@ def test_changes_are_logged_once(store: Store, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("arguments", [[], ["--start"]], ids=["heal", "boot"])
-def test_containers_are_started_only_at_boot(store: Store, engine: Engine, arguments: list[str]) -> None:
+def test_containers_start_at_boot_alone(store: Store, engine: FakeDocker, arguments: list[str]) -> None:
     store.save(held(MADE))
     stop_main1(engine)
     assert run(store, *arguments) == 0
@@ -124,7 +124,7 @@ class Clock:
 )
 def test_slow_engine_is_waited_for_at_boot_up_to_a_limit(
     store: Store,
-    engine: Engine,
+    engine: FakeDocker,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     up_at: float,
@@ -173,7 +173,9 @@ def rules(firewall: Firewall | None) -> str:
 
 
 @pytest.mark.usefixtures("alone")
-def test_rules_option_applies_only_the_rules(store: Store, kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
+    store: Store, kernel: FakeNetwork, capsys: pytest.CaptureFixture[str]
+) -> None:
     store.save(held(MADE))
     FirewallState(store).save(OLD, None)
     assert run(store, "--rules") == 0
@@ -184,8 +186,8 @@ def test_rules_option_applies_only_the_rules(store: Store, kernel: Kernel, capsy
 
 
 @pytest.mark.usefixtures("alone")
-def test_unconfirmed_trial_is_rolled_back_by_its_nonce(
-    store: Store, kernel: Kernel, uptime: Uptime, capsys: pytest.CaptureFixture[str]
+def test_a_trial_that_nobody_confirmed_is_ended_by_its_nonce(
+    store: Store, kernel: FakeNetwork, uptime: Uptime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.save(held(MADE))
     FirewallState(store).save(OLD, Trial(NEW, "mine", uptime.up + 60, uptime.boot, ""))
@@ -199,7 +201,7 @@ def test_unconfirmed_trial_is_rolled_back_by_its_nonce(
 
 @pytest.mark.usefixtures("alone")
 def test_a_trial_does_not_outlive_a_boot(
-    store: Store, kernel: Kernel, uptime: Uptime, capsys: pytest.CaptureFixture[str]
+    store: Store, kernel: FakeNetwork, uptime: Uptime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.save(held(MADE))
     FirewallState(store).save(OLD, Trial(NEW, "mine", uptime.up + 60, uptime.boot, ""))
@@ -214,7 +216,7 @@ def test_a_trial_does_not_outlive_a_boot(
 @pytest.mark.parametrize("arguments", [["--rules"], ["--withdraw", "mine"]], ids=["rules", "withdraw"])
 def test_nft_error_is_logged(
     store: Store,
-    kernel: Kernel,
+    kernel: FakeNetwork,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
@@ -238,8 +240,8 @@ def test_unreadable_firewall_state_is_logged(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--start"], ["--rules"]], ids=["heal", "boot", "rules"])
-def test_corrupt_firewall_state_still_isolates_sessions(
-    store: Store, kernel: Kernel, engine: Engine, capsys: pytest.CaptureFixture[str], arguments: list[str]
+def test_a_firewall_that_cannot_be_read_leaves_no_session_unguarded(
+    store: Store, kernel: FakeNetwork, engine: FakeDocker, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     store.save(held(MADE))
     store.firewall_file.write_text("{")

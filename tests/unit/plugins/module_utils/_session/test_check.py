@@ -23,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.check i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.claim import ClaimLostError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ssh_check import LoginReport
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 
 MADE = plan({"agent1": 2, "agent2": 1})
 PIDS = {"main1": 101, "sub1": 102, "sub2": 103}
@@ -52,11 +52,11 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
     """Return the errors of logins by container and peer; all other logins succeed."""
     errors: dict[tuple[str, str], str] = {}
 
-    def ask(_client: Engine, container: str, peers: list[str]) -> LoginReport:
+    def ask(_client: FakeDocker, container: str, peers: list[str]) -> LoginReport:
         hostname = container.rpartition("-")[2]
         return LoginReport({}, {peer: errors[hostname, peer] for peer in peers if (hostname, peer) in errors})
 
-    def passes(_client: Engine, container: str, peers: list[str]) -> bool:
+    def passes(_client: FakeDocker, container: str, peers: list[str]) -> bool:
         chain = [container.rpartition("-")[2], *peers]
         return not {*zip(chain, peers, strict=False)} & errors.keys()
 
@@ -65,7 +65,7 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
     return errors
 
 
-def run_containers(engine: Engine, *hostnames: str, state: str = "running") -> None:
+def run_containers(engine: FakeDocker, *hostnames: str, state: str = "running") -> None:
     for hostname in hostnames:
         bears = {
             labels.OWNER: labels.OWNER_VALUE,
@@ -166,7 +166,7 @@ def test_logins_of_all_agents_form_one_ring_in_few_commands(
     taken: list[tuple[str, str]] = []
     commands: list[str] = []
 
-    def passes(_client: Engine, container: str, peers: list[str]) -> bool:
+    def passes(_client: FakeDocker, container: str, peers: list[str]) -> bool:
         commands.append(container)
         taken.extend(zip([container.rpartition("-")[2], *peers], peers, strict=False))
         return True

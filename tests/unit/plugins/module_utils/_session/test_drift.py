@@ -17,7 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.drift import find_drift
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.kernel import Kernel
+from tests.unit.fake_network import FakeNetwork
 
 MADE = plan({"agent1": 2, "agent2": 1})
 
@@ -53,8 +53,8 @@ def test_stopped_and_missing_containers_are_named(engine: Any, store: Store, sli
     ]
 
 
-def test_container_with_a_lost_interface_is_named(
-    engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
+def test_a_container_that_lost_an_interface_is_named(
+    engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork
 ) -> None:
     kernel.unplugged = {"sub1": "cluster0"}
     assert find_drift(engine, store, slice_here) == [
@@ -70,7 +70,9 @@ def test_changed_interfaces_are_named(
     assert find_drift(engine, store, slice_here) == [detached]
 
 
-def test_missing_link_is_named(engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel) -> None:
+def test_a_link_that_is_gone_is_named_as_a_repair_would(
+    engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork
+) -> None:
     kernel.links.clear()
     assert find_drift(engine, store, slice_here) == [
         step.change for step in plan_links(MADE, "agent1", iproute.LinkState())
@@ -78,8 +80,8 @@ def test_missing_link_is_named(engine: Any, store: Store, slice_here: LocalSessi
     assert kernel.links == set()
 
 
-def test_missing_rules_are_named_and_not_repaired(
-    engine: Any, store: Store, slice_here: LocalSession, kernel: Kernel
+def test_rules_that_are_gone_are_named_and_stay_so(
+    engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork
 ) -> None:
     kernel.table = ""
     assert [change.subject for change in find_drift(engine, store, slice_here)] == ["firewall table inet backendai"]

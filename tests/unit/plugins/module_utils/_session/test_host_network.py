@@ -23,8 +23,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.content
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
-from tests.unit.engine import Engine
-from tests.unit.kernel import Kernel
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import FakeNetwork
 
 MADE = plan({"agent1": 2, "agent2": 1}, network_driver="host")
 FIRST, SECOND = MADE.host_ports("agent1")
@@ -37,15 +37,15 @@ CONTENTS = RenderedFiles(
 )
 
 
-def apply(engine: Engine, store: Store) -> list[str]:
+def apply(engine: FakeDocker, store: Store) -> list[str]:
     client: Any = engine
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default")
     return [change.subject for change in apply_claimed(client, store, request, dry=False)]
 
 
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
-    """Claim the session on agent1 with these facts, and return the hostnames of the created keys."""
-    client: Any = Engine()
+    """Claim the session on agent1 with these facts, and return whose keys were made."""
+    client: Any = FakeDocker()
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **facts))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
     monkeypatch.setattr(claiming, "ensure_keys", lambda _folder: PublicKeys("USER", "HOST"))
@@ -53,7 +53,9 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
     return sorted(claim(client, store, settings, ClaimRequest(MADE, {}, "agent1", "nonce-1", 600), dry=False).keys)
 
 
-def test_slice_has_files_rules_and_containers_but_no_links(engine: Engine, store: Store, kernel: Kernel) -> None:
+def test_a_slice_is_files_rules_and_containers_without_any_link(
+    engine: FakeDocker, store: Store, kernel: FakeNetwork
+) -> None:
     store.save(held(MADE, expires_at=9e12))
     files = [subject.rpartition("/")[2] for subject in apply(engine, store)]
     of_each = ["hosts", "environment", "derived", "config", "known_hosts", "authorized_keys", "ports"]
@@ -70,7 +72,7 @@ def test_slice_has_files_rules_and_containers_but_no_links(engine: Engine, store
     assert kernel.plugged == []
 
 
-def test_containers_use_only_the_host_network_with_their_hostnames(engine: Engine, store: Store) -> None:
+def test_containers_are_on_the_agents_network_alone_under_their_own_names(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     assert sorted(call["hostname"] for call in engine.asked) == ["main1", "sub1"]
@@ -81,7 +83,7 @@ def test_containers_use_only_the_host_network_with_their_hostnames(engine: Engin
     assert [call for call in engine.calls if call.startswith("connect")] == []
 
 
-def test_no_ports_are_published_on_the_host_network(engine: Engine, store: Store) -> None:
+def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine: FakeDocker, store: Store) -> None:
     ways = (PublishedPort("ssh", "tcp", FIRST, "192.0.2.1", FIRST),)
     published_plan = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
     store.save(held(published_plan, expires_at=9e12))
@@ -92,7 +94,7 @@ def test_no_ports_are_published_on_the_host_network(engine: Engine, store: Store
     assert [(call["ports"], call["host_config"]["port_bindings"]) for call in engine.asked] == [([], {})] * 2
 
 
-def test_firewall_accepts_the_other_agents(engine: Engine, store: Store, kernel: Kernel) -> None:
+def test_the_firewall_lets_the_other_agents_in(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     assert f"elements = {{ {', '.join(map(str, sorted((FIRST, SECOND))))} }}" in kernel.table

@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_m
     remove_marker,
 )
 from tests.unit.builders import SESSION_ID, plan
-from tests.unit.engine import Engine
+from tests.unit.fake_docker import FakeDocker
 
 MARK = "2c4e0d7a"
 
@@ -47,7 +47,7 @@ def session_plan(tmp_path: Path) -> SessionPlan:
     return plan({"agent1": 2, "agent2": 1}, mounts=mounts)
 
 
-def runs(engine: Engine, **states: str) -> None:
+def runs(engine: FakeDocker, **states: str) -> None:
     for hostname, state in states.items():
         bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: hostname}
         engine.made.append({"Id": f"id-{hostname}", "Names": [f"/{hostname}"], "Labels": bears, "State": state})

@@ -22,8 +22,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.content
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reap import ReapResult, reap
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan, public_keys
-from tests.unit.engine import Engine
-from tests.unit.kernel import Kernel
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import FakeNetwork
 
 MADE = plan({"agent1": 2, "agent2": 1})
 BATCH = plan({"agent1": 2, "agent2": 1}, command="python train.py")
@@ -39,8 +39,8 @@ LINK = Change(f"link {NETWORK.link}", None, f"vni {NETWORK.vni}, mtu 1450, on {N
 REMOVED = [Change(MAIN1, "running", None), Change(SUB1, "running", None), Change("session train-llm", "held", None)]
 
 
-class Mortal(Engine):
-    """An engine with containers that end, and that may refuse to start one."""
+class Mortal(FakeDocker):
+    """An engine whose containers end, and that may refuse to start one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,7 +253,7 @@ def test_claim_renewed_meanwhile_is_kept(
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
-def test_dead_containers_are_restarted_after_their_link(engine: Any, store: Store, kernel: Kernel) -> None:
+def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1")
     engine.run(MADE, "sub1", state="exited")
@@ -265,7 +265,7 @@ def test_dead_containers_are_restarted_after_their_link(engine: Any, store: Stor
     assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult([], {})
 
 
-def test_single_container_session_is_restarted_without_a_link(engine: Any, store: Store, kernel: Kernel) -> None:
+def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(plan({"agent1": 1})))
     engine.run(MADE, "main1", state="created")
     assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
@@ -302,8 +302,8 @@ def test_engine_error_on_start_is_reported(engine: Any, store: Store) -> None:
     )
 
 
-def test_no_container_starts_if_its_link_fails(
-    engine: Any, store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_started_on_a_link_that_cannot_be_made(
+    engine: Any, store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def batch(_tool: str, _lines: list[str], _pid: int | None = None) -> None:
         raise NetworkError("ip -batch: Device does not exist")
@@ -368,8 +368,8 @@ def test_unexpected_error_is_raised(engine: Any, store: Store, monkeypatch: pyte
         run_reap(engine, store, restart=(SESSION_ID,))
 
 
-def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Store, kernel: Kernel) -> None:
-    ended, expired = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Store, kernel: FakeNetwork) -> None:
+    ended, over = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     store.save(held(MADE))
     store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))
     store.save(held(dataclasses.replace(OTHER, id=expired, name="train-over"), expires_at=1.0))

@@ -16,23 +16,23 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute
 from ansible_collections.backendai.cluster.plugins.module_utils._session import links
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import SESSION_ID, held, plan
-from tests.unit.engine import Engine
-from tests.unit.kernel import Kernel
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_network import FakeNetwork
 
 MADE = plan({"agent1": 2, "agent2": 2})
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 LINK = str(MADE.network and MADE.network.link)
 
 
-def stopped(engine: Engine, *hostnames: str, state: str = "exited") -> None:
-    """Add these containers of the session."""
+def stopped(engine: FakeDocker, *hostnames: str, state: str = "exited") -> None:
+    """Let these containers of the session be there."""
     for name in hostnames:
         bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: name}
         engine.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": bears, "State": state})
 
 
-def restored(store: Store, engine: Engine | None = None, *, start: bool = False) -> list[str]:
-    """Restore all sessions and return the failures; without an engine none may be called."""
+def restored(store: Store, engine: FakeDocker | None = None, *, start: bool = False) -> list[str]:
+    """Restore all sessions, and return what failed; without an engine none may be asked."""
 
     def connect() -> Any:
         assert engine is not None, "the engine was asked"
@@ -41,7 +41,7 @@ def restored(store: Store, engine: Engine | None = None, *, start: bool = False)
     return restore(store, connect, start=start)[1]
 
 
-def test_links_and_rules_are_restored_without_an_engine(store: Store, kernel: Kernel) -> None:
+def test_links_and_rules_come_back_without_an_engine(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     assert restored(store) == []
     assert (kernel.links, bool(kernel.table)) == ({LINK}, True)
@@ -55,7 +55,7 @@ def test_second_restore_changes_nothing(store: Store, engine: Any) -> None:
     assert restore(store, lambda: engine, start=False) == ([], [])
 
 
-def test_containers_are_started_after_their_links(store: Store, engine: Engine, kernel: Kernel) -> None:
+def test_containers_come_back_after_their_links(store: Store, engine: FakeDocker, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     stopped(engine, "main1", "sub1")
     assert restored(store, engine, start=True) == []
@@ -66,7 +66,7 @@ def test_containers_are_started_after_their_links(store: Store, engine: Engine, 
     }
 
 
-def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: Engine) -> None:
+def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: FakeDocker) -> None:
     store.save(held(dataclasses.replace(MADE, command="exec train")))
     store.kernel_folder(SESSION_ID, "main1").mkdir()
     store.start_marker(SESSION_ID).touch()
@@ -75,7 +75,9 @@ def test_the_command_of_a_batch_session_is_not_run_again(store: Store, engine: E
     assert engine.calls == ["start id-sub1"]
 
 
-def test_uncommitted_session_is_left_to_its_run(store: Store, engine: Engine, kernel: Kernel) -> None:
+def test_a_session_that_has_not_proven_itself_is_left_to_its_run(
+    store: Store, engine: FakeDocker, kernel: FakeNetwork
+) -> None:
     store.save(held(MADE, expires_at=9e12))
     stopped(engine, "main1")
     assert restored(store, engine, start=True) == []
@@ -83,7 +85,7 @@ def test_uncommitted_session_is_left_to_its_run(store: Store, engine: Engine, ke
     assert kernel.table
 
 
-def test_expired_claim_is_removed(store: Store, engine: Engine) -> None:
+def test_a_claim_whose_time_is_over_is_removed(store: Store, engine: FakeDocker) -> None:
     store.save(held(MADE, expires_at=1.0))
     stopped(engine, "main1", state="created")
     assert restored(store, engine) == []
@@ -91,7 +93,9 @@ def test_expired_claim_is_removed(store: Store, engine: Engine) -> None:
     assert store.sessions() == []
 
 
-def test_session_removed_meanwhile_is_no_failure(store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_ended_meanwhile_is_no_failure(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "load_all", lambda: ([held(MADE)], []))
     sync_ruleset(store, dry=False)
     engine: Any = None
@@ -99,7 +103,9 @@ def test_session_removed_meanwhile_is_no_failure(store: Store, kernel: Kernel, m
     assert kernel.links == set()
 
 
-def test_failure_of_one_session_stops_no_other(store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_for_one_session_stops_no_other(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = dataclasses.replace(MADE, id=OTHER_ID, name="broken")
     store.save(held(broken))
     store.save(held(MADE))
@@ -116,7 +122,7 @@ def test_failure_of_one_session_stops_no_other(store: Store, kernel: Kernel, mon
     assert kernel.links == {"tried", LINK}
 
 
-def test_corrupt_session_is_reported_and_isolated(store: Store, kernel: Kernel) -> None:
+def test_a_damaged_session_is_told_and_cut_off(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     other = store.folder(OTHER_ID)
     other.mkdir()
@@ -126,7 +132,7 @@ def test_corrupt_session_is_reported_and_isolated(store: Store, kernel: Kernel) 
     assert kernel.links == {LINK}
 
 
-def test_busy_session_is_skipped(store: Store, kernel: Kernel) -> None:
+def test_a_session_that_a_run_is_at_work_on_is_left_to_the_next_time(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     with store.session_lock(SESSION_ID):
         assert restored(store) == []
@@ -135,8 +141,8 @@ def test_busy_session_is_skipped(store: Store, kernel: Kernel) -> None:
     assert kernel.links == {LINK}
 
 
-def test_containers_are_reattached_to_a_recreated_bridge(
-    store: Store, engine: Engine, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+def test_whoever_was_plugged_into_a_lost_bridge_is_plugged_in_again(
+    store: Store, engine: FakeDocker, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(held(MADE))
     stopped(engine, "main1", state="running")
@@ -147,7 +153,7 @@ def test_containers_are_reattached_to_a_recreated_bridge(
     assert {port.interface for port in kernel.plugged} == {"eth0", "cluster0"}
 
 
-def test_committed_sessions_come_before_expired_claims(store: Store, kernel: Kernel) -> None:
+def test_what_lives_comes_before_what_is_over(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(dataclasses.replace(MADE, id=OTHER_ID, name="over"), expires_at=1.0))
     store.save(held(MADE))
 

@@ -27,7 +27,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.peers
     underlay_in_use,
 )
 from tests.unit.builders import agent_facts, held, plan
-from tests.unit.kernel import Kernel
+from tests.unit.fake_network import FakeNetwork
 
 KEYS = {1: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", 2: "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="}
 PLAIN = {number: Underlay(f"192.0.2.{number}", "eth0", 1500, f"02:00:00:00:00:0{number}") for number in KEYS}
@@ -150,8 +150,8 @@ def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> N
     assert underlay_in_use(store, None, "wireguard") == (None, [])
 
 
-def test_broken_device_is_reported_and_sessions_are_restored(
-    store: Store, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming_back(
+    store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_wanted: WireGuardConfig | None) -> list[DeviceStep]:
         raise WireGuardError("systemctl restart backendai-wireguard.service: Unit not found")
@@ -164,8 +164,8 @@ def test_broken_device_is_reported_and_sessions_are_restored(
     assert len(kernel.links) == 1
 
 
-def test_peers_are_set_before_links_and_removed_with_the_session(
-    engine: Any, store: Store, kernel: Kernel, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+def test_peers_are_known_before_links_are_made_and_forgotten_with_the_session(
+    engine: Any, store: Store, kernel: FakeNetwork, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links: list[set[str]] = []
     give_key(store)

@@ -10,8 +10,8 @@ from hypothesis import given
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.agent_classes import AgentClasses, Normalizer
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.demand import Demand, Group
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.packing import Budget
+from tests.unit.brute_force import agent_descriptions, build_agents, can_hold, mixed_groups
 from tests.unit.builders import GIB, agent_facts
-from tests.unit.possible import cluster, described_agents, holds, unlike
 
 DEMAND = Demand.of([Group("main", {"cpu": 2, "mem": 4 * GIB}, 1), Group("sub", {"cpu": 4, "mem": 6 * GIB}, 3)])
 
@@ -37,18 +37,20 @@ def test_agents_measure_the_same_when_what_differs_is_of_no_use(
     assert Normalizer(DEMAND).measure(agent_facts("agent1", **{"cpu": 8, **changes})) == measure
 
 
-@given(described_agents, unlike)
+@given(agent_descriptions, mixed_groups)
 def test_an_agent_can_hold_what_is_on_the_frontier_of_its_measure_and_nothing_beyond(
     described: list[dict[str, int]], groups: list[Group]
 ) -> None:
     demand = Demand.of(groups)
-    field = AgentClasses(cluster(described), demand)
+    field = AgentClasses(build_agents(described), demand)
     for measure, agents in field.agents.items():
         for packing in field.scale.frontier(measure, demand.counts, Budget(10_000)):
             for shape, count in enumerate(packing):
                 more = (*packing[:shape], count + 1, *packing[shape + 1 :])
-                assert all(holds(agent, _requests(demand, packing)) for agent in agents)
-                assert count == demand.counts[shape] or not any(holds(one, _requests(demand, more)) for one in agents)
+                assert all(can_hold(agent, _requests(demand, packing)) for agent in agents)
+                assert count == demand.counts[shape] or not any(
+                    can_hold(one, _requests(demand, more)) for one in agents
+                )
 
 
 def _requests(demand: Demand, packing: tuple[int, ...]) -> list[dict[str, int]]:

@@ -19,10 +19,10 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
     Unschedulable,
     place,
 )
+from tests.unit.brute_force import mixed_groups, uniform_groups
 from tests.unit.builders import agent_facts, bare_session
-from tests.unit.possible import like, unlike
 
-any_groups = st.one_of(like, unlike)
+any_groups = st.one_of(uniform_groups, mixed_groups)
 CAPACITY = {"cpu": 4, "mem": 6, "gpu": 2}
 kernels: st.SearchStrategy[list[tuple[str, dict[str, int]]]] = st.lists(
     st.tuples(

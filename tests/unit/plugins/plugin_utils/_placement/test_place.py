@@ -18,23 +18,23 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
     Unschedulable,
     place,
 )
-from tests.unit.builders import GIB, agent_facts, bare_session
-from tests.unit.possible import (
+from tests.unit.brute_force import (
     SELECTIONS,
-    accelerated,
-    cluster,
-    described_agents,
-    holds,
-    like,
-    requests_of,
-    unlike,
-    ways,
-    whole_ways,
+    agent_descriptions,
+    build_agents,
+    can_hold,
+    complete_placements,
+    gpu_groups,
+    list_requests,
+    mixed_groups,
+    placements,
+    uniform_groups,
 )
+from tests.unit.builders import GIB, agent_facts, bare_session
 
 ONE_CORE = {"cpu": 1, "mem": GIB}
 MODES = pytest.mark.parametrize("single_node", [True, False], ids=["single-node", "multi-node"])
-any_groups = st.one_of(like, unlike, accelerated)
+any_groups = st.one_of(uniform_groups, mixed_groups, gpu_groups)
 Described = list[dict[str, int]]
 
 
@@ -49,13 +49,13 @@ def last_used(agent: str, when: float) -> list[HeldSession]:
     return [bare_session(f"old-{agent}", when, {"elsewhere": [{}]})]
 
 
-@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+@given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
 def test_a_session_is_placed_whole_and_within_capacity_whenever_that_is_possible(
     described: Described, groups: list[Group], single_node: bool, selection: str
 ) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     placed = place(agents, groups, single_node=single_node, selection=selection)
-    possible = any(True for _used in whole_ways(agents, groups, single_node=single_node))
+    possible = any(True for _used in complete_placements(agents, groups, single_node=single_node))
     if isinstance(placed, Unschedulable):
         assert not possible
     else:
@@ -66,23 +66,23 @@ def test_a_session_is_placed_whole_and_within_capacity_whenever_that_is_possible
 
 def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group], placed: Placement) -> None:
     """Every container has its agent, and every agent holds what it got."""
-    requests = requests_of(groups)
+    requests = list_requests(groups)
     assert len(placed.hosts) == len(requests)
     for agent in agents:
-        assert holds(agent, [one for one, host in zip(requests, placed.hosts, strict=True) if host == agent.name])
+        assert can_hold(agent, [one for one, host in zip(requests, placed.hosts, strict=True) if host == agent.name])
 
 
-@given(described_agents, any_groups)
+@given(agent_descriptions, any_groups)
 def test_concentrated_takes_the_fewest_agents_and_of_those_sets_the_tightest(
     described: Described, groups: list[Group]
 ) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     assert_first_of_the_fewest(agents, groups, "concentrated", tightness)
 
 
-@given(described_agents, any_groups)
+@given(agent_descriptions, any_groups)
 def test_roundrobin_takes_as_few_agents_and_of_those_sets_the_oldest(described: Described, groups: list[Group]) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     assert_first_of_the_fewest(agents, groups, "roundrobin", lambda agent: (agent.latest_session, *tightness(agent)))
 
 
@@ -96,60 +96,62 @@ def assert_first_of_the_fewest(
 ) -> None:
     """No set of agents that holds all is smaller, and of those as small none comes earlier in the order."""
     by_name = {agent.name: agent for agent in agents}
-    sets = [sorted(order(by_name[name]) for name in used) for used in whole_ways(agents, groups)]
+    sets = [sorted(order(by_name[name]) for name in used) for used in complete_placements(agents, groups)]
     placed = place(agents, groups, single_node=False, selection=selection)
     chosen = sorted(order(by_name[name]) for name in placed.agents) if isinstance(placed, Placement) else None
     assert chosen == min(sets, key=lambda one: (len(one), one), default=None)
 
 
-@given(described_agents, any_groups)
+@given(agent_descriptions, any_groups)
 def test_dispersed_uses_as_many_agents_as_can_take_part(described: Described, groups: list[Group]) -> None:
-    agents = cluster(described)
-    most = max((len(used) for used in whole_ways(agents, groups)), default=0)
+    agents = build_agents(described)
+    most = max((len(used) for used in complete_placements(agents, groups)), default=0)
     placed = place(agents, groups, single_node=False, selection="dispersed")
     assert (len(placed.agents) if isinstance(placed, Placement) else 0) == most
 
 
-@given(described_agents, like)
+@given(agent_descriptions, uniform_groups)
 def test_dispersed_fills_agents_evenly(described: Described, groups: list[Group]) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     placed = place(agents, groups, single_node=False, selection="dispersed")
     if isinstance(placed, Placement):
         counts = {name: placed.hosts.count(name) for name in placed.agents}
-        more = [agent.name for agent in agents if holds(agent, [groups[0].request] * (counts.get(agent.name, 0) + 1))]
+        more = [
+            agent.name for agent in agents if can_hold(agent, [groups[0].request] * (counts.get(agent.name, 0) + 1))
+        ]
         assert all(counts[name] >= max(counts.values()) - 1 for name in more if name in counts)
 
 
-@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS), st.randoms(use_true_random=False))
+@given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS), st.randoms(use_true_random=False))
 def test_the_order_in_which_agents_are_listed_changes_nothing(
     described: Described, groups: list[Group], single_node: bool, selection: str, random: Any
 ) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     shuffled = random.sample(agents, len(agents))
     assert place(agents, groups, single_node=single_node, selection=selection) == place(
         shuffled, groups, single_node=single_node, selection=selection
     )
 
 
-@given(described_agents, any_groups, st.booleans())
+@given(agent_descriptions, any_groups, st.booleans())
 def test_as_many_containers_as_possible_count_as_placed_when_there_is_no_room(
     described: Described, groups: list[Group], single_node: bool
 ) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     placed = place(agents, groups, single_node=single_node, selection="concentrated")
     if isinstance(placed, Unschedulable):
         one_agent = [[agent] for agent in agents] if single_node else [agents]
-        most = max(sum(map(sum, way)) for some in one_agent for way in ways(some, groups))
+        most = max(sum(map(sum, way)) for some in one_agent for way in placements(some, groups))
         size = sum(group.count for group in groups)
         assert sum(placed.unplaced.values()) == size - most
         assert placed.reason.startswith(f"no room for {size - most} of {size} containers ")
 
 
-@given(described_agents, any_groups, st.booleans())
+@given(agent_descriptions, any_groups, st.booleans())
 def test_the_shortfall_is_what_the_containers_without_a_place_ask(
     described: Described, groups: list[Group], single_node: bool
 ) -> None:
-    placed = place(cluster(described), groups, single_node=single_node, selection="concentrated")
+    placed = place(build_agents(described), groups, single_node=single_node, selection="concentrated")
     if isinstance(placed, Placement):
         return
     requests = {group.role: group.request for group in groups}
@@ -176,11 +178,11 @@ def parts(amounts: list[int]) -> list[list[int]]:
     return others + [[amounts[0], *one] for one in others]
 
 
-@given(described_agents, unlike, st.sampled_from(SELECTIONS))
+@given(agent_descriptions, mixed_groups, st.sampled_from(SELECTIONS))
 def test_the_agent_of_the_first_container_comes_first(
     described: Described, groups: list[Group], selection: str
 ) -> None:
-    placed = place(cluster(described), groups, single_node=False, selection=selection)
+    placed = place(build_agents(described), groups, single_node=False, selection=selection)
     if isinstance(placed, Placement):
         hosts = iter(placed.hosts)
         assert placed.agents[0] == placed.hosts[0]
@@ -189,15 +191,15 @@ def test_the_agent_of_the_first_container_comes_first(
             assert named == sorted(named, key=placed.agents.index)
 
 
-@given(described_agents, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
+@given(agent_descriptions, any_groups, st.booleans(), st.sampled_from(SELECTIONS))
 def test_without_steps_to_search_a_placement_is_within_capacity_and_tells_a_lower_bound(
     described: Described, groups: list[Group], single_node: bool, selection: str
 ) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "STEPS", 0)
         placed = place(agents, groups, single_node=single_node, selection=selection)
-    sizes = [len(used) for used in whole_ways(agents, groups, single_node=single_node)]
+    sizes = [len(used) for used in complete_placements(agents, groups, single_node=single_node)]
     if isinstance(placed, Placement):
         assert_within_capacity(agents, groups, placed)
         assert placed.lower_bound <= len(placed.agents)
@@ -209,16 +211,16 @@ def test_without_steps_to_search_a_placement_is_within_capacity_and_tells_a_lowe
         assert placed.reason.startswith("no room found for ")
 
 
-@given(described_agents, unlike, st.integers(0, 400))
+@given(agent_descriptions, mixed_groups, st.integers(0, 400))
 def test_with_few_steps_the_fewest_agents_are_found_or_a_lower_bound_is_told(
     described: Described, groups: list[Group], steps: int
 ) -> None:
-    agents = cluster(described)
+    agents = build_agents(described)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "STEPS", steps)
         placed = place(agents, groups, single_node=False, selection="concentrated")
     if isinstance(placed, Placement):
-        fewest = min(len(used) for used in whole_ways(agents, groups))
+        fewest = min(len(used) for used in complete_placements(agents, groups))
         assert_within_capacity(agents, groups, placed)
         assert placed.lower_bound <= fewest <= len(placed.agents)
 

@@ -1,4 +1,4 @@
-"""A Docker engine that is a few lists: what the adapters call, and nothing else."""
+"""Fake Docker API client with the methods that the adapters call; its state is a few lists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from docker.errors import ImageNotFound, NotFound
 from tests.unit.builders import IMAGE
 
 
-class Engine:
-    """Stands in for ``docker.APIClient``. ``calls`` has what was asked of it that changes something, in order."""
+class FakeDocker:
+    """Replaces ``docker.APIClient``. ``calls`` lists the calls that change state, in order."""
 
     def __init__(self, images: dict[str, dict[str, Any]] | None = None) -> None:
         ordinary = {IMAGE: {"Id": "sha256:1", "Config": {"Env": ["PATH=/bin"]}}}
@@ -22,7 +22,7 @@ class Engine:
         self.asked: list[dict[str, Any]] = []
 
         self.registry: dict[str, dict[str, Any]] = {}
-        """What pulls give, by reference: an image, or ``{"error": …}``, after ``{"lines": […]}``."""
+        """Results of pulls, by reference: an image, or ``{"error": …}``, after ``{"lines": […]}``."""
 
         self.swarm: dict[str, Any] = {"LocalNodeState": "inactive"}
         self.cdi_folders: list[str] = []
@@ -50,20 +50,20 @@ class Engine:
         assert decode, "lines are read as mappings"
         reference = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
         self.calls.append(f"pull {reference}{f' as {auth_config}' if auth_config else ''}")
-        given = dict(self.registry.get(reference, {"error": f"manifest for {reference} not found\n"}))
-        yield from given.pop("lines", [])
-        if "error" in given:
-            yield {"error": given["error"]}
-        elif given:
-            self.images[reference] = given
+        pulled = dict(self.registry.get(reference, {"error": f"manifest for {reference} not found\n"}))
+        yield from pulled.pop("lines", [])
+        if "error" in pulled:
+            yield {"error": pulled["error"]}
+        elif pulled:
+            self.images[reference] = pulled
 
     def tag(self, image: str, repository: str, tag: str | None) -> None:
         self.calls.append(f"tag {image} {repository}:{tag or 'latest'}")
         self.images[f"{repository}:{tag}" if tag else repository] = self.images[image]
 
-    def containers(self, **asked: Any) -> list[dict[str, Any]]:
-        listed = [one for one in self.made if _bears(one, asked.get("filters"))]
-        return [one for one in listed if asked.get("all") or one["State"] == "running"]
+    def containers(self, **options: Any) -> list[dict[str, Any]]:
+        listed = [container for container in self.made if _matches(container, options.get("filters"))]
+        return [container for container in listed if options.get("all") or container["State"] == "running"]
 
     def create_endpoint_config(self, **settings: Any) -> dict[str, Any]:
         return settings
@@ -92,17 +92,17 @@ class Engine:
         self.made.remove(self._container(container))
 
     def inspect_container(self, container: str) -> dict[str, Any]:
-        known = self._container(container)
-        state = {key: known[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in known}
+        entry = self._container(container)
+        state = {key: entry[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in entry}
         return {"State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state}}
 
-    def logs(self, container: str, *, tail: int, timestamps: bool, stream: bool, follow: bool, **_what: bool) -> Any:
-        assert (stream, follow) == (True, False), "a log is read in pieces, and not waited for"
+    def logs(self, container: str, *, tail: int, timestamps: bool, stream: bool, follow: bool, **_options: bool) -> Any:
+        assert (stream, follow) == (True, False), "logs are streamed and not followed"
         log = self._container(container).get("Log", [])
         if isinstance(log, Exception):
             raise log
         return iter(
-            [when + said for when, said in log[-tail:]] if timestamps else [said for _when, said in log[-tail:]]
+            [when + line for when, line in log[-tail:]] if timestamps else [said for _when, said in log[-tail:]]
         )
 
     def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
@@ -112,27 +112,27 @@ class Engine:
         return (archive[at : at + chunk_size] for at in range(0, len(archive), chunk_size)), {}
 
     def networks(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
-        return [one for one in self.joined if _bears(one, filters)]
+        return [network for network in self.joined if _matches(network, filters)]
 
     def create_network(self, name: str, **settings: Any) -> None:
         self.calls.append(f"create network {name}")
         self.asked.append({"name": name, **settings})
-        made = {"Driver": settings["driver"], "Labels": settings["labels"], "IPAM": settings["ipam"]}
-        self.joined.append({"Id": f"id-{name}-0123456789", "Name": name, **made})
+        network = {"Driver": settings["driver"], "Labels": settings["labels"], "IPAM": settings["ipam"]}
+        self.joined.append({"Id": f"id-{name}-0123456789", "Name": name, **network})
 
     def remove_network(self, network: str) -> None:
         self.calls.append(f"remove network {network}")
-        self.joined = [one for one in self.joined if one["Id"] != network]
+        self.joined = [entry for entry in self.joined if entry["Id"] != network]
 
     def _container(self, container: str) -> dict[str, Any]:
-        for one in self.made:
-            if one["Id"] == container:
-                return one
+        for entry in self.made:
+            if entry["Id"] == container:
+                return entry
         raise NotFound(f"No such container: {container}")
 
 
-def _bears(thing: dict[str, Any], filters: dict[str, list[str]] | None) -> bool:
-    """Say whether a thing has all labels of a filter, each ``name`` or ``name=value``."""
-    borne = thing["Labels"] or {}
-    wanted = (label.partition("=") for label in (filters or {}).get("label", []))
-    return all(name in borne and (not sign or borne[name] == value) for name, sign, value in wanted)
+def _matches(item: dict[str, Any], filters: dict[str, list[str]] | None) -> bool:
+    """Return whether an item has all labels of a filter, each ``name`` or ``name=value``."""
+    labels = item["Labels"] or {}
+    required = (label.partition("=") for label in (filters or {}).get("label", []))
+    return all(name in labels and (not sign or labels[name] == value) for name, sign, value in required)

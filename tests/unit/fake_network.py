@@ -1,4 +1,4 @@
-"""A host's kernel that is a few names: the links and the firewall table of an agent, without any command."""
+"""Fake network of a host: links and firewall table of an agent in memory, without running commands."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.veth im
 from ansible_collections.backendai.cluster.plugins.module_utils._session import links
 
 
-class Kernel:
+class FakeNetwork:
     """``links`` are the names of tunnels, ``table`` is the text of the firewall table, ``plugged`` are the ports.
 
-    ``unplugged`` names, by hostname, the interface that a container has lost. ``refuses`` is what nft says of any text.
+    ``unplugged`` is, by hostname, the interface that a container lacks. ``refuses`` is the error of nft for any text.
     """
 
     def __init__(self) -> None:
@@ -39,25 +39,25 @@ class Kernel:
             if words[:2] == ["link", "del"]:
                 self.links.remove(words[3])
 
-    def plan_table(self, wanted: str) -> list[Change]:
-        return [] if self.table == wanted else [Change("firewall table inet backendai", None, "there")]
+    def plan_table(self, ruleset: str) -> list[Change]:
+        return [] if self.table == ruleset else [Change("firewall table inet backendai", None, "there")]
 
-    def check_table(self, _wanted: str) -> None:
+    def check_table(self, _ruleset: str) -> None:
         if self.refuses:
             raise FirewallError(self.refuses)
 
-    def apply_table(self, wanted: str) -> None:
-        self.table = wanted
+    def apply_table(self, ruleset: str) -> None:
+        self.table = ruleset
 
-    def plan_veths(self, wanted: Iterator[VethInterface]) -> InterfacePlan:
-        self.plugged = list(wanted)
-        return InterfacePlan([], self.unplugged)
+    def plan_ports(self, ports: Iterator[VethInterface]) -> Ports:
+        self.plugged = list(ports)
+        return Ports([], self.unplugged)
 
 
 @contextmanager
-def kernel_of_names() -> Iterator[Kernel]:
-    """Let the adapters of the network meet such a kernel: every link that is there is as it should be."""
-    kernel = Kernel()
+def patched_network() -> Iterator[FakeNetwork]:
+    """Replace the network adapters by a fake; existing links never need a change."""
+    kernel = FakeNetwork()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(iproute, "_batch", kernel)
         patch.setattr(
