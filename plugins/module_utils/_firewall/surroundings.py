@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is around an agent: its addresses and networks, its engine's sockets, and what else filters."""
+"""Collects facts for the audit: addresses, networks, sockets of the Docker engine, other firewalls."""
 
 from __future__ import annotations
 
@@ -25,43 +25,45 @@ from .audit import NetworkExposure, filters_ipv6
 from .table import TABLE
 
 ENGINE = "dockerd"
-# The chain of our table that keeps outsiders out, over IPv6 too.
-CHAIN = "firewall"
+# The chain of our table that filters incoming connections, over IPv6 too.
+CHAIN = "host_firewall"
 
 
 def read_exposure(underlay_address: str) -> NetworkExposure:
-    """Return what is around this agent; without an address, its underlay is where its default route leads.
+    """Return the facts of this agent; without an address, the underlay is the interface of the default route.
 
     Raises :class:`NetworkError`.
     """
     underlay = find_underlay(underlay_address)
-    own = own_addresses(underlay)
+    addresses = own_addresses(underlay)
     links = show("ip", "-j", "addr", "show")
-    outward = [link for link in links if any(entry["local"] in own for entry in link["addr_info"])]
+    outward = [link for link in links if any(entry["local"] in addresses for entry in link["addr_info"])]
     return NetworkExposure(
-        addresses=tuple(own),
+        addresses=tuple(addresses),
         networks=_networks(links, underlay),
         engine=tuple(docker_listeners()),
         local_ipv6=tuple(
-            link["ifname"] for link in outward if any(one["family"] == "inet6" for one in link["addr_info"])
+            link["ifname"] for link in outward if any(entry["family"] == "inet6" for entry in link["addr_info"])
         ),
         filtered6=filters_ipv6(_ruleset(), TABLE, CHAIN),
     )
 
 
 def docker_listeners(processes: Path = PROC) -> list[tuple[str, int]]:
-    """Return the addresses and TCP ports at which the Docker engine of this host takes connections."""
+    """Return the addresses and TCP ports at which the Docker engine of this host accepts connections."""
     engines = [entry for entry in processes.glob("[0-9]*") if _name(entry) == ENGINE]
     inodes = {inode for engine in engines for inode in _socket_inodes(engine / "fd")}
-    listening = (one for one in sockets("tcp", processes) if one.listening and one.inode in inodes)
-    return sorted({(one.address, one.port) for one in listening})
+    listening = (socket for socket in sockets("tcp", processes) if socket.listening and socket.inode in inodes)
+    return sorted({(socket.address, socket.port) for socket in listening})
 
 
 def _networks(links: list[dict[str, Any]], underlay: Underlay | None) -> tuple[str, ...]:
-    """Return the networks that the underlay's interface is in, but for link-local ones, which everybody is in."""
-    here = [link for link in links if underlay and link["ifname"] == underlay.interface]
-    entries = [entry for link in here for entry in link["addr_info"] if entry["scope"] == "global"]
-    return tuple(dict.fromkeys(str(ip_interface(f"{one['local']}/{one['prefixlen']}").network) for one in entries))
+    """Return the networks of the underlay's interface, without link-local ones, which every host is in."""
+    underlay_links = [link for link in links if underlay and link["ifname"] == underlay.interface]
+    entries = [entry for link in underlay_links for entry in link["addr_info"] if entry["scope"] == "global"]
+    return tuple(
+        dict.fromkeys(str(ip_interface(f"{entry['local']}/{entry['prefixlen']}").network) for entry in entries)
+    )
 
 
 def _name(process: Path) -> str:
@@ -71,7 +73,7 @@ def _name(process: Path) -> str:
 
 
 def _socket_inodes(folder: Path) -> Iterator[str]:
-    """Return the inodes of all sockets of a process; of one that has ended meanwhile, none."""
+    """Return the inodes of all sockets of a process; none if it has exited."""
     with contextlib.suppress(OSError):
         for handle in folder.iterdir():
             target = os.readlink(handle)
@@ -80,24 +82,24 @@ def _socket_inodes(folder: Path) -> Iterator[str]:
 
 
 def _ruleset() -> dict[str, Any]:
-    """Return all rules of this host; none where ``nft`` is missing or cannot say."""
+    """Return all rules of this host; none if ``nft`` is missing or fails."""
     with contextlib.suppress(FileNotFoundError):
-        done = subprocess.run(["nft", "-j", "list", "ruleset"], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return dict(json.loads(done.stdout))
+        result = subprocess.run(["nft", "-j", "list", "ruleset"], capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            return dict(json.loads(result.stdout))
     return {}
 
 
 UFW = Path("/etc/ufw/ufw.conf")
 
 _WARNING = (
-    "{name} is at work on this host: its rules hold beside those of the role firewall, and what it drops stays dropped;"
-    " let gateways, peers and managers in there as well."
+    "{name} is active on this host: its rules apply in addition to those of the role firewall, and packets that it"
+    " drops stay dropped; allow gateways, peers and managers there as well."
 )
 
 
 def other_firewalls() -> list[str]:
-    """Return a sentence for each of ufw and firewalld that is at work here."""
+    """Return a warning for each of ufw and firewalld that is active on this host."""
     return [_WARNING.format(name=name) for name, active in (("ufw", _ufw()), ("firewalld", _firewalld())) if active]
 
 
@@ -107,7 +109,7 @@ def _ufw() -> bool:
 
 def _firewalld() -> bool:
     try:
-        done = subprocess.run(["systemctl", "is-active", "--quiet", "firewalld.service"], check=False)
+        result = subprocess.run(["systemctl", "is-active", "--quiet", "firewalld.service"], check=False)
     except FileNotFoundError:
         return False
-    return done.returncode == 0
+    return result.returncode == 0

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import surroundings
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import (
     docker_listeners,
     read_exposure,
@@ -140,3 +142,8 @@ def test_rules_are_what_nft_lists(
 def test_without_nft_there_are_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert surroundings._ruleset() == {}
+
+
+def test_the_chain_that_the_audit_looks_for_is_in_the_ruleset_of_a_firewall() -> None:
+    text = render(IsolationPolicy((), (), (), {}), Firewall(("192.0.2.0/24",)))
+    assert f"    chain {surroundings.CHAIN} {{\n" in text
