@@ -46,7 +46,7 @@ class ScanTarget(NamedTuple):
 class Answer(NamedTuple):
     """A door that was heard of, and how."""
 
-    door: ScanTarget
+    target: ScanTarget
     state: str
 
 
@@ -57,37 +57,37 @@ class ScanResult(NamedTuple):
     refused: dict[str, str]
 
 
-def max_open_sockets(wanted: int) -> int:
+def max_open_sockets(limit: int) -> int:
     """Return how many connections this process may open at one moment, at most ``wanted``; raises its soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted + _SPARE_FILES if hard == resource.RLIM_INFINITY else min(wanted + _SPARE_FILES, hard)
+    most = limit + _SPARE_FILES if hard == resource.RLIM_INFINITY else min(limit + _SPARE_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return max(1, min(wanted, most - _SPARE_FILES))
+    return max(1, min(limit, most - _SPARE_FILES))
 
 
 def scan(
-    doors: Iterable[ScanTarget], hosts: Collection[str], at_once: int, seconds: float = PROBE_TIMEOUT
+    targets: Iterable[ScanTarget], hosts: Collection[str], at_once: int, seconds: float = PROBE_TIMEOUT
 ) -> ScanResult:
     """Try all doors, ``at_once`` of them at a time, each for ``seconds``.
 
     ``hosts`` are all addresses of the machine that is tried: an ICMP error from one of them is an answer.
     """
-    found = ScanResult([], {})
-    known = {ip_address(host.partition("%")[0]) for host in hosts}
-    waiting = iter(doors)
-    while batch := list(itertools.islice(waiting, at_once)):
-        _try(batch, known, seconds, found)
-    return found
+    result = ScanResult([], {})
+    host_addresses = {ip_address(host.partition("%")[0]) for host in hosts}
+    pending = iter(targets)
+    while batch := list(itertools.islice(pending, at_once)):
+        _probe_batch(batch, host_addresses, seconds, result)
+    return result
 
 
-def _try(batch: Iterable[ScanTarget], hosts: Collection[object], seconds: float, found: ScanResult) -> None:
+def _probe_batch(batch: Iterable[ScanTarget], hosts: Collection[object], seconds: float, result: ScanResult) -> None:
     pending: dict[int, tuple[socket.socket, ScanTarget]] = {}
     with contextlib.ExitStack() as stack:
         poll = stack.enter_context(select.epoll())
         stack.callback(_close_all, pending)
         for door in batch:
-            if door.address in found.refused:
+            if door.address in result.refused:
                 continue
             opened = _socket_for(door)
             code = _start_probe(opened, door)
@@ -96,15 +96,15 @@ def _try(batch: Iterable[ScanTarget], hosts: Collection[object], seconds: float,
                 poll.register(opened, select.EPOLLIN if door.protocol != "tcp" else select.EPOLLOUT)
                 continue
             if code in (0, errno.ECONNREFUSED):
-                found.answers.append(Answer(door, CLOSED if code else OPEN))
+                result.answers.append(Answer(door, CLOSED if code else OPEN))
             else:
-                found.refused[door.address] = os.strerror(code)
+                result.refused[door.address] = os.strerror(code)
             _reset(opened)
         for opened, door, state in _poll_answers(poll, pending, hosts, seconds):
             del pending[opened.fileno()]
             _reset(opened)
             if state:
-                found.answers.append(Answer(door, state))
+                result.answers.append(Answer(door, state))
 
 
 def _poll_answers(
@@ -112,8 +112,8 @@ def _poll_answers(
 ) -> Iterator[tuple[socket.socket, ScanTarget, str]]:
     """Return sockets that are done, with the state of the door; empty where somebody on the way has refused."""
     until = time.monotonic() + seconds
-    while pending and (left := until - time.monotonic()) > 0:
-        for handle, _events in poll.poll(left, maxevents=4096):
+    while pending and (remaining := until - time.monotonic()) > 0:
+        for handle, _events in poll.poll(remaining, maxevents=4096):
             opened, door = pending[handle]
             state = _state(opened, door, hosts)
             if state is not None:

@@ -62,23 +62,23 @@ def temporary_routes(own: Sequence[str], behind: Sequence[str]) -> Iterator[Next
             near = _near(own)
             hops = {is_ipv6(way.address): way for way in reversed(near)}
             reached = {way.address for way in near}
-            rest = [one for one in dict.fromkeys([*own, *behind]) if one not in reached and not _is_link_local(one)]
+            rest = [address for address in dict.fromkeys([*own, *behind]) if address not in reached and not _is_link_local(address)]
             apply_operations(_detours(rest, hops))
-            found = {address: _checked(address, hops, behind) for address in rest}
-            ways = [*near, *(way for way in found.values() if isinstance(way, NextHop))]
-            yield NextHops(tuple(ways), {one: why for one, why in found.items() if isinstance(why, str)}, bool(near))
+            hops_or_reasons = {address: _checked(address, hops, behind) for address in rest}
+            ways = [*near, *(way for way in hops_or_reasons.values() if isinstance(way, NextHop))]
+            yield NextHops(tuple(ways), {address: reason for address, reason in hops_or_reasons.items() if isinstance(reason, str)}, bool(near))
         finally:
             _remove_routes()
 
 
 def is_resolved(way: NextHop) -> bool:
     """Return whether a host of this segment has told its hardware address (ARP, neighbour discovery)."""
-    return any("lladdr" in one for one in show("ip", "-j", "neigh", "show", "to", way.address, "dev", way.interface))
+    return any("lladdr" in neighbour for neighbour in show("ip", "-j", "neigh", "show", "to", way.address, "dev", way.interface))
 
 
-def _near(own: Iterable[str]) -> list[NextHop]:
+def _near(addresses: Iterable[str]) -> list[NextHop]:
     """Return the ways to those addresses that are on this segment; link-local ones are where the others are."""
-    listed = list(own)
+    listed = list(addresses)
     ways = [_way(address) for address in listed if not _is_link_local(address)]
     near = [way for way in ways if way and not way.via]
     return near + [NextHop(address, near[0].interface) for address in listed if near and _is_link_local(address)]
@@ -118,7 +118,7 @@ def _way(address: str) -> NextHop | None:
 def _remove_routes() -> None:
     for family in ("-4", "-6"):
         routes = show("ip", "-j", family, "route", "show", "proto", str(PROTOCOL))
-        lines = [f"route del {one['dst']} via {one['gateway']} dev {one['dev']} proto {PROTOCOL}" for one in routes]
+        lines = [f"route del {route['dst']} via {route['gateway']} dev {route['dev']} proto {PROTOCOL}" for route in routes]
         apply_operations(LinkOperation(Change("route", line, None), (line,)) for line in lines)
 
 

@@ -37,18 +37,18 @@ class ProbeRequest:
 def probe_host(attempt: ProbeRequest) -> dict[str, Any]:
     """Return what answers as plain data, and by which ways it was asked."""
     behind = [address for address in attempt.addresses if address not in attempt.own]
-    with temporary_routes(attempt.own, behind) as found:
-        next_hops = {way.destination: way for way in found.next_hops if way.address in attempt.addresses}
+    with temporary_routes(attempt.own, behind) as routes:
+        next_hops = {way.destination: way for way in routes.next_hops if way.address in attempt.addresses}
         hosts = {*attempt.own, *behind}
         heard = scan(_scan_targets(attempt, list(next_hops)), hosts, max_open_sockets(attempt.rate), attempt.seconds)
         unresolved = [way.address for way in next_hops.values() if _is_unseen(way)]
-    refused = {next_hops[destination].address: why for destination, why in heard.refused.items()}
+    refused = {next_hops[destination].address: reason for destination, reason in heard.refused.items()}
     return {
         "answers": _group_answers(heard.answers),
         "next_hops": {way.address: way.via for way in next_hops.values() if way.address not in refused},
-        "missing": {**{one: why for one, why in found.missing.items() if one in attempt.addresses}, **refused},
+        "missing": {**{address: reason for address, reason in routes.missing.items() if address in attempt.addresses}, **refused},
         "unresolved": unresolved,
-        "on_link": found.on_link,
+        "on_link": routes.on_link,
     }
 
 
@@ -69,9 +69,9 @@ def _group_answers(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     """Return one entry for each address, protocol and state, with all of its ports."""
     ports: dict[tuple[str, str, str], set[int]] = {}
     for answer in answers:
-        address = answer.door.address.partition("%")[0]
-        ports.setdefault((address, answer.door.protocol, answer.state), set()).add(answer.door.port)
+        address = answer.target.address.partition("%")[0]
+        ports.setdefault((address, answer.target.protocol, answer.state), set()).add(answer.target.port)
     return [
-        {"address": address, "protocol": protocol, "state": state, "ports": format_ranges(ranges_of(found - {0}))}
-        for (address, protocol, state), found in sorted(ports.items())
+        {"address": address, "protocol": protocol, "state": state, "ports": format_ranges(ranges_of(numbers - {0}))}
+        for (address, protocol, state), numbers in sorted(ports.items())
     ]

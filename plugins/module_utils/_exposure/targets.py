@@ -46,7 +46,7 @@ def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
         routes, unread = list(GatewayStore(state_path).routes().values()), ""
     except GatewayError as error:
         routes, unread = [], f"its routes are not known: {as_phrase(error)}"
-    ssh = {str(one.ssh_port): SSH_MEANS.format(name=one.name) for one in routes if one.ssh_port is not None}
+    ssh = {str(route.ssh_port): SSH_MEANS.format(name=route.name) for route in routes if route.ssh_port is not None}
     return {
         "addresses": _kinds({GATEWAY: own, BRIDGE: bridges}),
         "udp_ports": tunnel_ports(),
@@ -58,8 +58,8 @@ def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
 def _kinds(addresses: dict[str, list[str]]) -> dict[str, str]:
     """Return by address what each is; where it is two things, the first that names it."""
     kinds: dict[str, str] = {}
-    for kind, found in addresses.items():
-        kinds.update({address: kind for address in found if address not in kinds})
+    for kind, kind_addresses in addresses.items():
+        kinds.update({address: kind for address in kind_addresses if address not in kinds})
     return kinds
 
 
@@ -68,13 +68,13 @@ def host_addresses() -> tuple[list[str], list[str]]:
 
     Link-local addresses are those of interfaces that have another address of the host.
     """
-    own = own_addresses(None)
+    addresses = own_addresses(None)
     links = show("ip", "-j", "addr", "show")
     entries = [(link["ifname"], entry["local"], entry["scope"]) for link in links for entry in link["addr_info"]]
-    outward = {name for name, address, _scope in entries if address in own}
+    outward = {name for name, address, _scope in entries if address in addresses}
     local = [address for name, address, scope in entries if name in outward and scope == "link" and is_ipv6(address)]
-    behind = {address for _name, address, scope in entries if scope == "global" and address not in own}
-    return [*own, *sorted(local)], sorted(behind)
+    behind = {address for _name, address, scope in entries if scope == "global" and address not in addresses}
+    return [*addresses, *sorted(local)], sorted(behind)
 
 
 def tunnel_ports() -> list[int]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an agent is set apart from the rest of the world, by the network around it: what no rule of its own mends."""
+"""Checks the network around an agent for exposure that rules on the host cannot prevent."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 
 from .._model.addressing import bracketed
 
-# TCP ports at which the engine meets other nodes of a Docker Swarm, with certificates of the swarm's own.
+# TCP ports of Docker Swarm between nodes, protected by the certificates of the swarm.
 SWARM_PORTS = (2377, 7946)
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkExposure:
-    """What an agent has around it.
+    """Facts about an agent's network that the audit needs.
 
     ``addresses`` are its own, of both families, without those of the engine's bridges; ``networks`` are those that its
-    underlay's interface is directly in. ``engine`` is where its Docker engine takes TCP connections (address, port).
-    ``local_ipv6`` are the interfaces with an IPv6 address of whatever scope, and ``filtered6`` says whether a rule of
-    some sort drops what comes in over IPv6 unasked.
+    underlay's interface is directly in. ``engine`` is where its Docker engine accepts TCP connections (address, port).
+    ``local_ipv6`` are the interfaces with an IPv6 address of any scope, and ``filtered6`` is whether some rule drops
+    unsolicited incoming IPv6.
     """
 
     addresses: tuple[str, ...]
@@ -36,14 +36,14 @@ class NetworkExposure:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that leaves an agent open; ``message`` is a sentence without its full stop."""
+    """One exposure of an agent; ``message`` is a sentence without its full stop."""
 
     kind: str
     message: str
 
 
 def audit(around: NetworkExposure, others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
-    """Return what leaves the agent open. ``others`` are addresses by host, for ``managers`` and ``users``."""
+    """Return the exposures of an agent. ``others`` are addresses by host, for ``managers`` and ``users``."""
     return [
         *_public(around.addresses),
         *_shared(around.networks, others),
@@ -56,65 +56,70 @@ def _public(addresses: Iterable[str]) -> list[Finding]:
     public = [address for address in addresses if ip_address(address).is_global]
     if not public:
         return []
-    said = (
-        f"it has the public address {', '.join(public)}, at which the whole world can try it: put agents on a private"
-    )
-    return [Finding("public_address", f"{said} network that only managers and gateways reach from elsewhere")]
+    problem = f"it has the public address {', '.join(public)}, reachable from everywhere: put agents on a private"
+    return [Finding("public_address", f"{problem} network that only managers and gateways reach from outside")]
 
 
 def _shared(networks: Sequence[str], others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     ranges = [ip_network(network) for network in networks]
-    found = {
+    hosts_by_group = {
         group: [f"{host} ({address})" for host, address in hosts.items() if _in_any(address, ranges)]
         for group, hosts in others.items()
     }
-    said = " and ".join(f"{group} {', '.join(hosts)}" for group, hosts in found.items() if hosts)
-    if not said:
+    sharing = " and ".join(f"{group} {', '.join(hosts)}" for group, hosts in hosts_by_group.items() if hosts)
+    if not sharing:
         return []
     where = f"the agents' own network {', '.join(networks)}"
     advice = "hosts there can forge agents' addresses, so give agents a network of their own"
-    return [Finding("shared_network", f"{said} share {where}: {advice}")]
+    return [Finding("shared_network", f"{sharing} share {where}: {advice}")]
 
 
 def _engine(address: str, port: int) -> Finding:
     place = f"{bracketed(address)}:{port}"
     if ip_address(address).is_loopback:
-        who = "every user of this host, and every container that shares its network, is root here who connects there"
-        return Finding("engine_socket", f"the Docker engine listens at {place}, on this host alone: {who}")
-    who = "unless it asks for certificates, whoever connects there is root of this agent"
-    return Finding("engine_socket", f"the Docker engine listens at {place}: {who}; take that -H or hosts away")
+        consequence = "every user of this host, and every container that shares its network, can become root there"
+        return Finding("engine_socket", f"the Docker engine listens at {place}, on this host alone: {consequence}")
+    consequence = "unless it requires certificates, every client is root on this agent"
+    return Finding(
+        "engine_socket", f"the Docker engine listens at {place}: {consequence}; remove that -H or hosts entry"
+    )
 
 
 def _unfiltered(around: NetworkExposure) -> list[Finding]:
     if around.filtered6 or not around.local_ipv6:
         return []
-    said = f"IPv6 is up on {', '.join(around.local_ipv6)} and no rule drops what comes in over it"
-    return [Finding("ipv6", f"{said}: filter it, or switch it off (net.ipv6.conf.all.disable_ipv6)")]
+    problem = f"IPv6 is up on {', '.join(around.local_ipv6)} and no rule drops incoming IPv6"
+    return [Finding("ipv6", f"{problem}: filter it, or disable it (net.ipv6.conf.all.disable_ipv6)")]
 
 
 def _in_any(address: str, ranges: Iterable[Any]) -> bool:
-    return any(ip_address(address) in one for one in ranges)
+    return any(ip_address(address) in network for network in ranges)
 
 
 def filters_ipv6(ruleset: Mapping[str, Any], table: str, chain: str) -> bool:
-    """Return whether a ruleset, as ``nft -j list ruleset`` has it, drops what comes in over IPv6 unasked.
+    """Return whether a ruleset in the format of ``nft -j list ruleset`` drops unsolicited incoming IPv6.
 
-    It does when it has our ``chain`` in our ``table``, or a chain of the hook ``input`` that drops by its policy or
-    ends with a rule for everything else.
+    That is: it has our ``chain`` in our ``table``, or a chain of the hook ``input`` whose policy or last rule drops
+    everything else.
     """
     entries = ruleset.get("nftables", [])
-    chains = [one["chain"] for one in entries if "chain" in one and one["chain"]["family"] in ("inet", "ip6")]
-    rules = [one["rule"] for one in entries if "rule" in one]
+    chains = [entry["chain"] for entry in entries if "chain" in entry and entry["chain"]["family"] in ("inet", "ip6")]
+    rules = [entry["rule"] for entry in entries if "rule" in entry]
     return any(
-        (one["table"], one["name"]) == (table, chain)
-        or (one.get("hook") == "input" and (one.get("policy") == "drop" or _ends_with_drop(one, rules)))
-        for one in chains
+        (listed_chain["table"], listed_chain["name"]) == (table, chain)
+        or (
+            listed_chain.get("hook") == "input"
+            and (listed_chain.get("policy") == "drop" or _ends_with_drop(listed_chain, rules))
+        )
+        for listed_chain in chains
     )
 
 
 def _ends_with_drop(chain: Mapping[str, Any], rules: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether the last rule of a chain drops or refuses whatever comes to it."""
+    """Return whether the last rule of a chain drops or rejects every packet."""
     place = (chain["family"], chain["table"], chain["name"])
     mine = [rule for rule in rules if (rule["family"], rule["table"], rule["chain"]) == place]
-    said = mine[-1]["expr"] if mine else []
-    return any("drop" in one or "reject" in one for one in said) and not any("match" in one for one in said)
+    statements = mine[-1]["expr"] if mine else []
+    return any("drop" in statement or "reject" in statement for statement in statements) and not any(
+        "match" in one for one in statements
+    )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The operator's firewall as parts of the project's nftables table: sets, a chain, and the rules that lead there."""
+"""Renders the host firewall as parts of the project's nftables table: sets, a chain, and the rules that jump to it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from .._model.addressing import collapse
 from .policy import AllowRule, Firewall, filter_family
 
-# The ports at which nodes of a Docker Swarm meet: nobody listens there where none is used.
+# The ports of Docker Swarm between nodes; no process listens there on hosts without a swarm.
 SWARM_TCP, SWARM_UDP = (2377, 7946), (4789, 7946)
 
 
 @dataclasses.dataclass(frozen=True)
 class FirewallRules:
-    """Text for the table: kinds and elements of ``sets``, lines of the chains ``ingress`` and ``forward``, a chain."""
+    """Parts of the table: types and elements of ``sets``, rules of the chains ``ingress`` and ``forward``, a chain."""
 
     sets: dict[str, str]
     elements: dict[str, list[str]]
@@ -28,9 +28,9 @@ class FirewallRules:
 
 
 def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> FirewallRules:
-    """Return what a firewall adds to the table; without one nothing.
+    """Return the parts of the table for a firewall; empty without one.
 
-    ``wireguard`` are the UDP ports of the encryption.
+    ``wireguard`` are the UDP ports of WireGuard.
     """
     if firewall is None:
         return FirewallRules({}, {}, "", "", "")
@@ -38,7 +38,9 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
     groups = {"managers": firewall.ssh_sources, "peers": firewall.agents, "trusted": trusted}
     families = ((4, "ipv4_addr"), (6, "ipv6_addr"))
     elements = {
-        f"{name}{family}": filter_family(own, family) for name, own in groups.items() for family, _kind in families
+        f"{name}{family}": filter_family(networks, family)
+        for name, networks in groups.items()
+        for family, _kind in families
     }
     kinds = {f"{name}{family}": f"type {kind}; flags interval" for name in groups for family, kind in families}
     elements["manager_ports"] = [str(port) for port in firewall.ssh_ports]
@@ -47,13 +49,13 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
     elements["firewall_ifaces"] = [f'"{name}"' for name in firewall.interfaces]
     kinds |= dict.fromkeys(("manager_ports", "peer_tcp_ports", "peer_udp_ports"), "type inet_service")
     kinds |= {"firewall_ifaces": "type ifname"} if firewall.interfaces else {}
-    somewhere = "iifname @firewall_ifaces " if firewall.interfaces else ""
+    match = "iifname @firewall_ifaces " if firewall.interfaces else ""
     return FirewallRules(
         kinds,
         elements,
-        ingress=f"        {somewhere}jump host_firewall\n",
-        # What the host routes between others is theirs.
-        forward="        # Nobody outside reaches containers but by a published port.\n"
+        ingress=f"        {match}jump host_firewall\n",
+        # Traffic that the host routes between other hosts is not filtered.
+        forward="        # Containers are reachable from outside only through published ports.\n"
         "        iifname @external_ifaces oifname @external_ifaces return\n"
         "        iifname @external_ifaces ct direction original ct status ! dnat goto drop_routed\n",
         chain=_chain(firewall.allow),
@@ -61,13 +63,13 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
 
 
 def _chain(allow: Iterable[AllowRule]) -> str:
-    allowed = "".join(f"        {line} return\n" for one in allow for line in _lines(one))
+    allowed = "".join(f"        {line} return\n" for rule in allow for line in _lines(rule))
     return f"""
-    # What the operator lets in, and nothing else.
+    # Host firewall: allowed incoming traffic; everything else is dropped.
     chain host_firewall {{
-        # On its way to elsewhere: the chain forward is for that.
+        # Forwarded traffic is handled by the chain forward.
         fib daddr type unicast return
-        # Sessions' own ports: the chain session_sshd is for those.
+        # sshds of sessions are handled by the chain session_sshd.
         tcp dport @ssh_ports return
         ip saddr . ether saddr @host_pinned4 return
         ip saddr . iifname @host_encrypted4 return
@@ -80,7 +82,7 @@ def _chain(allow: Iterable[AllowRule]) -> str:
         ip6 saddr @peers6 udp dport @peer_udp_ports return
         ip saddr @trusted4 icmp type echo-request return
         ip6 saddr @trusted6 icmpv6 type echo-request return
-        # What networks need to work: errors of connections that are there, neighbours and routers, leases of addresses.
+        # Required by the network itself: ICMP errors of existing connections, neighbour discovery, routers, DHCP.
         icmp type {{ destination-unreachable, time-exceeded, parameter-problem }} ct state related return
         icmpv6 type {{ packet-too-big, destination-unreachable }} ct state related return
         icmpv6 type {{ time-exceeded, parameter-problem }} ct state related return
@@ -93,12 +95,12 @@ def _chain(allow: Iterable[AllowRule]) -> str:
 """
 
 
-def _lines(one: AllowRule) -> list[str]:
-    """Return the conditions of rules that let something in, a rule for each family where the sources are of both."""
-    ports = f" {one.protocol} dport {{ {', '.join(one.ports)} }}" if one.ports else ""
+def _lines(rule: AllowRule) -> list[str]:
+    """Return the conditions of the nft rules for an allow rule, one for each address family of its sources."""
+    ports = f" {rule.protocol} dport {{ {', '.join(rule.ports)} }}" if rule.ports else ""
     sources = [
-        f"{word} saddr {{ {', '.join(filter_family(one.sources, family))} }}"
+        f"{word} saddr {{ {', '.join(filter_family(rule.sources, family))} }}"
         for word, family in (("ip", 4), ("ip6", 6))
-        if filter_family(one.sources, family)
+        if filter_family(rule.sources, family)
     ]
     return [f"{source}{ports}" for source in sources] or [ports.strip()]

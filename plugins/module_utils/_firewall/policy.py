@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who may open a connection to a host: what the operator says, checked before anything is applied."""
+"""Validates the ``firewall_*`` variables: which hosts may open connections to a host."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .._model.validation import ValidationError, ValidationErrors, choice, integ
 
 @dataclasses.dataclass(frozen=True)
 class AllowRule:
-    """What else may come in. ``sources`` are networks, none for anybody; ``ports`` are such as ``22`` or ``9100-9199``.
+    """Additional allowed traffic. ``sources`` are networks, empty for all; ``ports`` are like ``22`` or ``9100-9199``.
 
-    Protocol ``any`` is everything that the sources send, and has no ports.
+    Protocol ``any`` allows all traffic of the sources, and has no ports.
     """
 
     protocol: str
@@ -30,10 +30,10 @@ class AllowRule:
 
 @dataclasses.dataclass(frozen=True)
 class Firewall:
-    """Who may open a connection to a host, as networks of both families without overlaps.
+    """Sources that may open connections to a host, as networks of both families without overlaps.
 
-    ``ssh_sources`` reach its ``ssh_ports``, ``gateways`` what is published of sessions, ``agents`` the ports of Swarm and
-    WireGuard. ``interfaces`` are those that it holds for, none for all of them.
+    ``ssh_sources`` reach its ``ssh_ports``, ``gateways`` the published ports of sessions, ``agents`` the ports of Swarm
+    and WireGuard. ``interfaces`` are those that it applies to, empty for all of them.
     """
 
     ssh_sources: tuple[str, ...]
@@ -46,33 +46,33 @@ class Firewall:
 
 def filter_family(addresses: Iterable[str], family: int) -> list[str]:
     """Return the addresses and networks of IPv4 (4) or IPv6 (6)."""
-    return [one for one in addresses if is_ipv6(one) == (family == 6)]
+    return [address for address in addresses if is_ipv6(address) == (family == 6)]
 
 
 PROTOCOLS = ("tcp", "udp", "any")
 
-# For how many seconds new rules may last that nobody has confirmed.
+# Limits of firewall_confirm_timeout, in seconds.
 MIN_CONFIRM_SECONDS, LONGEST_TRIAL = 5, 3600
 
 
-def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection: Sequence[str]) -> Firewall:
-    """Return what ``firewall_*`` variables (by their names without the prefix) say.
+def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], connection: Sequence[str]) -> Firewall:
+    """Return the firewall that ``firewall_*`` variables (by their names without the prefix) describe.
 
-    Where no manager is named, they are those that are ``known`` and whoever is at the other end of the SSH
-    ``connection``: client address, client port, own address, own port; empty where Ansible came in another way. Raises
-    :class:`ValidationError` with a sentence for each problem.
+    Without ``ssh_sources``, they are ``default_sources`` and the client of the SSH ``connection`` (client address,
+    client port, own address, own port; empty if Ansible does not use SSH). Raises :class:`ValidationError` with a
+    sentence for each problem.
     """
     problems = ValidationErrors()
     ssh_sources = networks(problems, "firewall_ssh_sources", options.get("ssh_sources") or ())
     if not ssh_sources:
-        ssh_sources = networks(problems, "firewall_ssh_sources", [*known, *connection[:1]])
+        ssh_sources = networks(problems, "firewall_ssh_sources", [*default_sources, *connection[:1]])
     if not ssh_sources and not problems:
         problems.add(
-            "firewall_ssh_sources is empty, and this connection does not come from an address: name the addresses that"
-            " operators come from, or nobody could log in any more"
+            "firewall_ssh_sources is empty, and this connection has no client address: list the addresses of the hosts"
+            " that operators use, or no login would be possible"
         )
     ports = _ports(problems, "firewall_ssh_ports", options.get("ssh_ports") or ())
-    made = Firewall(
+    firewall = Firewall(
         ssh_sources=ssh_sources,
         gateways=networks(problems, "firewall_gateways", options.get("gateways") or ()),
         agents=networks(problems, "firewall_agents", options.get("agents") or ()),
@@ -82,7 +82,7 @@ def parse_firewall(options: Mapping[str, Any], known: Sequence[str], connection:
     )
     if problems:
         raise ValidationError(str(problems))
-    return made
+    return firewall
 
 
 def parse_timeout(value: Any) -> int:
@@ -95,18 +95,18 @@ def parse_timeout(value: Any) -> int:
 
 
 def networks(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
-    """Return addresses and networks as networks that do not overlap, those of IPv4 first."""
-    found = [_network(problems, option, one) for one in string_list(problems, option, value) if one]
-    return collapse(str(one) for one in found if one is not None)
+    """Return addresses and networks as networks without overlaps, IPv4 first."""
+    parsed = [_network(problems, option, entry) for entry in string_list(problems, option, value) if entry]
+    return collapse(str(network) for network in parsed if network is not None)
 
 
 def _network(
-    problems: ValidationErrors, option: str, given: str
+    problems: ValidationErrors, option: str, value: str
 ) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     try:
-        return ipaddress.ip_network(given)
+        return ipaddress.ip_network(value)
     except ValueError as error:
-        problems.add_invalid(option, given, _WITH_HOST_BITS if "host bits" in str(error) else _NO_NETWORK)
+        problems.add_invalid(option, value, _WITH_HOST_BITS if "host bits" in str(error) else _NO_NETWORK)
         return None
 
 
@@ -115,17 +115,17 @@ _NO_NETWORK = "must be an address or a network, such as 192.0.2.7 or 192.0.2.0/2
 
 
 def _allowances(problems: ValidationErrors, value: Any) -> tuple[AllowRule, ...]:
-    found = []
+    rules = []
     for where, entry in list_of_mappings(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
         protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "tcp"), PROTOCOLS)
         ports = _port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
         sources = networks(problems, f"{where}.sources", entry.get("sources") or ())
         if protocol == "any" and (ports or not sources):
-            problems.add(f"{where}: protocol any takes sources, and no ports")
+            problems.add(f"{where}: protocol any requires sources and has no ports")
         if protocol != "any" and not ports:
             problems.add(f"{where}.ports is required for {protocol}")
-        found.append(AllowRule(protocol, ports, sources))
-    return tuple(found)
+        rules.append(AllowRule(protocol, ports, sources))
+    return tuple(rules)
 
 
 def _ports(problems: ValidationErrors, option: str, value: Any) -> tuple[int, ...]:
@@ -134,10 +134,10 @@ def _ports(problems: ValidationErrors, option: str, value: Any) -> tuple[int, ..
 
 
 def _port_ranges(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
-    """Return ports and ranges of ports that do not overlap, such as ``22`` and ``9100-9199``."""
+    """Return ports and port ranges without overlaps, such as ``22`` and ``9100-9199``."""
     listed = ",".join(filter(None, string_list(problems, option, [value] if isinstance(value, int) else value)))
     try:
-        return tuple(format_ranges([one]) for one in parse_ranges(listed)) if listed else ()
+        return tuple(format_ranges([bounds]) for bounds in parse_ranges(listed)) if listed else ()
     except ValueError as error:
         problems.add_invalid(option, listed, str(error))
         return (listed,)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What keeps sessions apart on one agent, as the text of an nftables table of the project's own.
+"""Renders the isolation of sessions on one agent as a separate nftables table.
 
-It only ever drops, and a drop is final: it holds whatever Docker, ufw or firewalld accept, before it or after it.
+The table only drops. A drop is final in nftables, so it takes effect whatever Docker, ufw or firewalld accept.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .host_rules import FirewallRules, firewall_rules
 from .policy import Firewall, filter_family
 from .table import TABLE
 
-# How much is logged of each kind of what is dropped; all of it is counted.
+# Log limit of each drop chain; all dropped packets are counted.
 LOG_RATE = "6/minute"
 
-# The network identifier of a VXLAN datagram: the three bytes behind the UDP header and four more (RFC 7348).
+# The network identifier of a VXLAN datagram: three bytes, four bytes after the UDP header (RFC 7348).
 _VNI = "@th,96,24"
 
 _SETS = {
@@ -49,18 +49,18 @@ _SETS = {
     "gateways6": "type ipv6_addr; flags interval",
 }
 
-# Where what is dropped ends, with why: each end counts, and logs a little of it.
+# Drop chains with their reason; each counts all packets and logs some.
 _DROPS = {
     "drop_ipv6": "containers have no IPv6",
-    "drop_forged": "a container, or somebody outside, under an address that cannot be theirs",
-    "drop_tunnel": "a tunnel's datagram that is not a peer's",
-    "drop_agent": "a container to an agent",
-    "drop_metadata": "a container to the metadata service",
-    "drop_default_network": "a container to another one on the default network",
-    "drop_session": "into a session, or out of one, past its own network",
-    "drop_routed": "to a container, not by a published port",
-    "drop_unencrypted": "past the encryption",
-    "drop_sshd": "to a session's sshd on the agent's own network",
+    "drop_forged": "spoofed source address, of a container or of an outside host",
+    "drop_tunnel": "tunnel datagram that no peer of the session sent",
+    "drop_agent": "from a container to an agent",
+    "drop_metadata": "from a container to the metadata service",
+    "drop_default_network": "between containers on the default network",
+    "drop_session": "into or out of a session, not over its own network",
+    "drop_routed": "to a container, not through a published port",
+    "drop_unencrypted": "unencrypted traffic between encrypted addresses",
+    "drop_sshd": "to the sshd of a session in the network of the agent",
     "drop_published": "to a published port, not from a gateway",
     "drop_ingress": "to this host, not allowed",
 }
@@ -68,12 +68,12 @@ _DROPS = {
 
 @dataclasses.dataclass(frozen=True)
 class IsolationPolicy:
-    """What one agent has to keep apart.
+    """Input of the isolation rules of one agent.
 
-    ``agents`` are the IPv4 addresses and networks of agents: containers do not reach them, and nobody over IPv6.
-    ``bridges`` are those of the sessions here, ``ports`` the UDP ports of their tunnels. ``senders`` are the agents
-    that may send there, each under what it is known by: ``pinned4``, for one, has (address, MAC, network identifier).
-    ``ssh_ports`` are those of containers on the agent's own network, and ``ssh_pinned4`` has (address, MAC, port).
+    ``agents`` are the IPv4 addresses and networks of agents, which containers must not reach; containers have no IPv6.
+    ``bridges`` are those of the sessions here, ``ports`` the UDP ports of their tunnels. ``peers`` are the allowed
+    senders by the set that matches them: ``pinned4``, for example, has (address, MAC, VNI). ``ssh_ports`` are those of
+    containers in the agent's own network; ``ssh_pinned4`` has (address, MAC, port).
     """
 
     agents: tuple[str, ...]
@@ -87,9 +87,9 @@ class IsolationPolicy:
 
 
 def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Collection[str]) -> IsolationPolicy:
-    """Return what keeps sessions apart on an agent that holds these plans, each with the agent's own name in it.
+    """Return the isolation policy of an agent that holds these plans, each with the agent's name in it.
 
-    ``routed`` are the underlay addresses of peers that a router lies before: MACs say nothing of those.
+    ``routed`` are the underlay addresses of peers behind a router, which cannot be matched by MAC address.
     """
     listed = list(slices)
     networks = [plan.network for plan, _agent in listed if plan.network]
@@ -98,17 +98,17 @@ def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Co
     senders: dict[str, set[tuple[str, ...]]] = {}
     for plan, agent in listed:
         for peer in peers(plan, agent):
-            known_by, *rest = _peer_match(peer, plan.underlays[agent], routed)
-            for prefix, door in _peer_services(plan, agent):
-                senders.setdefault(f"{prefix}{known_by}", set()).add((peer.address, *rest, *door))
+            match_set, *rest = _peer_match(peer, plan.underlays[agent], routed)
+            for prefix, service in _peer_services(plan, agent):
+                senders.setdefault(f"{prefix}{match_set}", set()).add((peer.address, *rest, *service))
     return IsolationPolicy(
         agents=tuple(filter_family(collapse(addresses), 4)),
         bridges=tuple(sorted(network.bridge for network in networks if network.bridge)),
         ports=tuple(sorted({network.port for network in networks if network.port is not None})),
-        peers={known_by: tuple(sorted(found)) for known_by, found in sorted(senders.items())},
+        peers={match_set: tuple(sorted(matches)) for match_set, matches in sorted(senders.items())},
         ssh_ports=tuple(sorted(port for plan, agent in listed for port in plan.host_ports(agent))),
         published=tuple(
-            sorted((one.address, str(one.host_port)) for plan, agent in listed for one in plan.published_on(agent))
+            sorted((port.address, str(port.host_port)) for plan, agent in listed for port in plan.published_on(agent))
         ),
         gateways=collapse(address for plan, _agent in listed for address in plan.gateways),
         wireguard_ports=tuple(sorted({port for plan, agent in listed for port in _wireguard_ports(plan, agent)})),
@@ -116,14 +116,14 @@ def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Co
 
 
 def peers(plan: SessionPlan, agent: str) -> list[Underlay]:
-    """Return the other agents of a session, which send to ``agent``; none where they have nothing to send."""
+    """Return the underlays of the other agents of a session, which send to ``agent``."""
     return [underlay for name, underlay in plan.underlays.items() if name != agent]
 
 
 def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: Collection[str] = ()) -> str:
-    """Return the text with which ``nft`` replaces the whole table in one step; it may be loaded again and again.
+    """Return the ``nft`` input that replaces the whole table atomically; loading it is idempotent.
 
-    ``firewall`` is the operator's, and ``outer`` are the interfaces at which others than containers are met.
+    ``firewall`` is the host firewall, ``outer`` are the interfaces that lead to other hosts, not to containers.
     """
     rules = firewall_rules(firewall, isolation.wireguard_ports)
     gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
@@ -132,53 +132,53 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: 
         "session_bridges": [f'"{bridge}" . "{bridge}"' for bridge in isolation.bridges],
         "tunnel_ports": map(str, isolation.ports),
         "ssh_ports": map(str, isolation.ssh_ports),
-        "published4": [" . ".join(one) for one in isolation.published if not is_ipv6(one[0])],
-        "published6": [" . ".join(one) for one in isolation.published if is_ipv6(one[0])],
+        "published4": [" . ".join(published) for published in isolation.published if not is_ipv6(published[0])],
+        "published6": [" . ".join(published) for published in isolation.published if is_ipv6(published[0])],
         "gateways4": filter_family(gateways, 4),
         "gateways6": filter_family(gateways, 6),
         "external_ifaces": _quoted(outer),
-        **{known_by: [" . ".join(sender) for sender in found] for known_by, found in isolation.peers.items()},
+        **{match_set: [" . ".join(sender) for sender in matches] for match_set, matches in isolation.peers.items()},
         **rules.elements,
     }
-    met = {"external_ifaces": "type ifname"} if outer or firewall else {}
-    sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in {**_SETS, **met, **rules.sets}.items())
-    ends = "".join(_drop_chain(name, why) for name, why in _DROPS.items())
-    return (
-        f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{sets}{ends}{_chains(rules, outer)}}}\n"
-    )
+    dynamic_sets = {"external_ifaces": "type ifname"} if outer or firewall else {}
+    types = {**_SETS, **dynamic_sets, **rules.sets}
+    sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in types.items())
+    drop_chains = "".join(_drop_chain(name, reason) for name, reason in _DROPS.items())
+    body = f"{sets}{drop_chains}{_chains(rules, outer)}"
+    return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{body}}}\n"
 
 
 def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
-    """Return the chains of the table, with what the operator's firewall adds to them."""
+    """Return the chains of the table, with the rules of the host firewall."""
     return f"""
-    # Between connection tracking (-200) and Docker's translation (-100): addresses are still those that were asked for.
+    # After connection tracking (-200) and before Docker's DNAT (-100): destinations are still the original ones.
     chain from_containers {{
         type filter hook prerouting priority mangle; policy accept;
         iifname != "{DEFAULT_BRIDGE}" return
         meta nfproto ipv6 goto drop_ipv6
-        # A forged sender.
+        # Anti-spoofing.
         fib saddr . iif oif missing goto drop_forged
-        # Nothing that agents could take for a peer's, not even as an answer.
+        # Containers must not send tunnel datagrams, not even as replies.
         udp dport @tunnel_ports goto drop_tunnel
-        # An answer to whoever came in through a published port, or to the agent itself.
+        # Replies to connections through published ports, or from the agent itself.
         ct direction reply return
-        # This agent under any of its addresses, broadcasts and multicasts.
+        # All addresses of this agent, broadcast and multicast.
         fib daddr type != unicast goto drop_agent
         ip daddr @agents goto drop_agent
         ip daddr 169.254.0.0/16 goto drop_metadata
     }}
-    # What comes from outside: every packet is looked at, also of a connection that is open already.
+    # Incoming traffic: every packet is checked, also of established connections.
     chain ingress {{
         type filter hook prerouting priority mangle; policy accept;
         iifname {{ "lo", "{DEFAULT_BRIDGE}" }} return
         iifname "{BRIDGE_PREFIX}*" return
-        # Sessions' traffic comes in tunnels: the chain vxlan_peers knows who may send those.
+        # Session traffic arrives in tunnels: the chain vxlan checks the senders.
         udp dport @tunnel_ports fib daddr type local return
 {_anti_spoofing_rules(outer)}        ct direction reply return
         ip daddr . tcp dport @published4 goto published
         ip6 daddr . tcp dport @published6 goto published
 {firewall.ingress}    }}
-    # Doors of main1: for gateways, and for the agents of a session that shares their network.
+    # Published ports of main1: for gateways, and for the agents of a session in host network mode.
     chain published {{
         ip saddr @gateways4 return
         ip6 saddr @gateways6 return
@@ -189,10 +189,10 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
     }}
     chain forward {{
         type filter hook forward priority filter; policy accept;
-        # Containers of all sessions are here: none talks to another, and published ports are the only way in.
+        # Shared by containers of all sessions: no traffic between them, and access only through published ports.
         iifname "{DEFAULT_BRIDGE}" oifname "{DEFAULT_BRIDGE}" goto drop_default_network
         oifname "{DEFAULT_BRIDGE}" ct direction original ct status ! dnat goto drop_routed
-        # Frames within one session pass here where bridged filtering is on; nothing else comes or goes.
+        # With bridge netfilter, frames within one session pass here; all other traffic of session bridges is dropped.
         iifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
         oifname "{BRIDGE_PREFIX}*" iifname . oifname != @session_bridges goto drop_session
 {firewall.forward}    }}
@@ -211,12 +211,12 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
         ip6 saddr . {_VNI} @routed6 return
         goto drop_tunnel
     }}
-    # What is meant to be encrypted takes no other way, also while the device is away.
+    # Traffic to encrypted addresses must use the WireGuard device, also while that is missing.
     chain output {{
         type filter hook output priority filter; policy accept;
         ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} goto drop_unencrypted
     }}
-    # Containers on this agent's own network: their sshds are for the agents of their session, main1's for gateways too.
+    # sshds of containers in host network mode: for the agents of their session, that of main1 also for gateways.
     chain session_sshd {{
         ip saddr . ether saddr . tcp dport @ssh_pinned4 return
         ip saddr . iifname . tcp dport @ssh_encrypted4 return
@@ -228,17 +228,17 @@ def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
 
 
 def _anti_spoofing_rules(outer: Collection[str]) -> str:
-    """Return the rules by which nobody outside pretends to be a container that has asked for something.
+    """Return the rules that drop packets from outside with a source address that is routed inside.
 
-    In ``nft`` 1.0.6 interfaces that ``fib`` finds are of another type than the elements of a named set of interfaces.
+    In ``nft`` 1.0.6 the result of ``fib`` has another type than the elements of a named set of interfaces.
     """
     if not outer:
         return ""
-    wrong = f"fib saddr oifname != {{ {', '.join(_quoted(outer))} }} goto drop_forged"
+    mismatch = f"fib saddr oifname != {{ {', '.join(_quoted(outer))} }} goto drop_forged"
     return f"""\
-        # Who comes from outside is none of those inside: else it could pretend that they had asked it for something.
-        iifname @external_ifaces ip saddr != 0.0.0.0 {wrong}
-        iifname @external_ifaces ip6 saddr != {{ ::, fe80::/10 }} {wrong}
+        # Anti-spoofing: source addresses that are routed inside are invalid here, or they could pass as replies.
+        iifname @external_ifaces ip saddr != 0.0.0.0 {mismatch}
+        iifname @external_ifaces ip6 saddr != {{ ::, fe80::/10 }} {mismatch}
 """
 
 
@@ -247,9 +247,9 @@ def _quoted(names: Iterable[str]) -> list[str]:
 
 
 def _peer_services(plan: SessionPlan, agent: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Return where peers may send to: the tunnel by its identifier, or what containers have on the agent's network.
+    """Return what peers may send to, as set prefixes: the tunnel by its VNI, or containers in the agent's network.
 
-    There an sshd is for its session alone, while anything else that containers open has a port that nobody knows.
+    Those have one sshd port for each container; other ports that they open are not known in advance.
     """
     if plan.network and plan.network.vni is not None:
         return [("", (str(plan.network.vni),))]
@@ -258,25 +258,25 @@ def _peer_services(plan: SessionPlan, agent: str) -> list[tuple[str, tuple[str, 
 
 
 def _wireguard_ports(plan: SessionPlan, agent: str) -> list[int]:
-    own = plan.underlays.get(agent)
-    return [int(own.endpoint.rpartition(":")[2])] if own and own.endpoint else []
+    underlay = plan.underlays.get(agent)
+    return [int(underlay.endpoint.rpartition(":")[2])] if underlay and underlay.endpoint else []
 
 
-def _peer_match(peer: Underlay, own: Underlay, routed: Collection[str]) -> tuple[str, ...]:
-    """Return the set that a peer belongs to, and what it is known by there beside its address and the identifier."""
+def _peer_match(peer: Underlay, underlay: Underlay, routed: Collection[str]) -> tuple[str, ...]:
+    """Return the set that matches a peer, and its elements beside the address and the service."""
     family = "6" if is_ipv6(peer.address) else "4"
-    if own.public_key:
-        # The tunnel under it lets a peer send from its own address only.
-        return f"encrypted{family}", own.interface
+    if underlay.public_key:
+        # WireGuard ties the address of a peer to its key.
+        return f"encrypted{family}", underlay.interface
     if peer.mac and peer.address not in routed:
         return f"pinned{family}", peer.mac
     return (f"routed{family}",)
 
 
-def _drop_chain(name: str, why: str) -> str:
-    """Return the chain where something that is dropped ends; what it logs can be told from what others log."""
+def _drop_chain(name: str, reason: str) -> str:
+    """Return a chain that logs under its own prefix, counts and drops."""
     log = f'limit rate {LOG_RATE} burst 5 packets log prefix "{TABLE} {name}: "'
-    return f"    # {why[0].upper()}{why[1:]}.\n    chain {name} {{\n        {log}\n        counter drop\n    }}\n"
+    return f"    # {reason[0].upper()}{reason[1:]}.\n    chain {name} {{\n        {log}\n        counter drop\n    }}\n"
 
 
 def _set(name: str, kind: str, elements: Iterable[str]) -> str:

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The operator's firewall as a host remembers it: the one that is confirmed, and one that is on trial.
+"""Stores the firewall of a host: the confirmed one, and one on trial.
 
-What is on trial holds until its time is over or it is withdrawn, and nothing has to happen for that: whoever makes the
-rules true afterwards, the timer of the trial, the healing of the agent or its next boot, finds the confirmed one.
+A trial is active until it expires or is rolled back. Expiry needs no action: the next process that applies the rules
+(the rollback timer, the reconciliation of the agent or its next boot) uses the confirmed firewall.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .policy import Firewall
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A firewall (``None``: to have none) that is tried until a time of this ``boot``, in seconds since that.
+    """A firewall (``None`` for none) that is active until an uptime of this ``boot``, in seconds.
 
-    No clock that somebody may set has a say in it. ``connection`` is the SSH connection that began it, empty where
-    Ansible came in another way.
+    Uptime is not affected by changes of the clock. ``connection`` is the SSH connection that started the trial, empty
+    if Ansible does not use SSH.
     """
 
     firewall: Firewall | None
@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def expired(self) -> bool:
-        """Whether its time is over."""
+        """Whether the trial has expired."""
         return self.boot != boot_id() or read_uptime() >= self.until
 
 
@@ -47,18 +47,18 @@ class _Stored:
 
 
 class FirewallState:
-    """The firewall of a host in its ``store``. Whoever changes it holds the lock of the rules."""
+    """The stored firewall of a host. Changes require the isolation lock of the ``store``."""
 
     def __init__(self, store: Store) -> None:
         self._path = store.firewall_file
         self.confirmed, self.trial = self._read()
 
     def active(self) -> Firewall | None:
-        """Return the firewall that holds now; ``None`` where everybody may come in."""
+        """Return the active firewall; ``None`` if connections are not restricted."""
         return self.confirmed if self.trial is None or self.trial.expired else self.trial.firewall
 
     def save(self, confirmed: Firewall | None, trial: Trial | None) -> None:
-        """Remember these two from now on."""
+        """Store the confirmed firewall and the trial."""
         self.confirmed, self.trial = confirmed, trial
         write_atomically(self._path, dump_state(to_plain(_Stored(confirmed, trial))))
 
@@ -75,5 +75,5 @@ class FirewallState:
 
 
 def read_uptime() -> float:
-    """Return for how long the host has been up, in seconds, sleep included."""
+    """Return the uptime of the host in seconds, including suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sessions kept apart on this agent: the firewall table, from all sessions that it holds."""
+"""Applies the firewall table of this agent, from all sessions that it holds."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from .state import FirewallState
 from .table import AGENTS_TABLE
 
 
-def sync_ruleset(store: Store, *, dry: bool, gone: str = "", trial_over: bool = False) -> list[Change]:
-    """Make the firewall table true for all sessions that are held but ``gone`` (an id), and return what changed.
+def sync_ruleset(store: Store, *, dry: bool, except_id: str = "", trial_over: bool = False) -> list[Change]:
+    """Apply the firewall table for all stored sessions but ``except_id``, and return the changes.
 
-    The operator's firewall, where there is one, is part of it: the one that is confirmed, or is being tried.
-    Claims that ran out count until they are removed. While a session cannot be read, perhaps because another version of
-    the collection wrote it, the rules that are there stay, so that it goes on; where there are none, it is cut off. The
-    rules between containers of the default network hold only while its frames pass the firewall, so that is part of it.
-    Where a trial of a firewall is over, nothing keeps its rules, not even such a session; once its rules are gone, it
-    is forgotten. With ``dry`` only the difference is computed. Raises :class:`FirewallError`.
+    It includes the active host firewall, confirmed or on trial. Expired claims count until they are removed. While a
+    session cannot be read, for example because another version of the collection wrote it, existing rules stay, so that
+    the session continues; without existing rules, it is isolated. Rules between containers of the default network need
+    bridged frames to pass the firewall, so that is set too. With ``trial_over``, rules are replaced
+    even if a session is unreadable. An expired trial is deleted once its rules are replaced. With ``dry`` only the
+    difference is computed. Raises :class:`FirewallError`.
     """
     with store.isolation_lock():
         _readable, damaged = store.load_all()
         state = _state(store, dry=dry)
-        wanted = render_ruleset(store, state.active(), gone)
+        ruleset = render_ruleset(store, state.active(), except_id)
         keep = damaged and not trial_over and AGENTS_TABLE.read()
-        changes = [] if keep else AGENTS_TABLE.plan(wanted)
+        changes = [] if keep else AGENTS_TABLE.plan(ruleset)
         filtering = plan_filtering(DEFAULT_BRIDGE, LinkState())
         if changes and not dry:
-            AGENTS_TABLE.apply(wanted)
+            AGENTS_TABLE.apply(ruleset)
         if filtering and not dry:
             apply_operations(filtering)
         if state.trial and state.trial.expired and not keep and not dry:
@@ -46,7 +46,7 @@ def sync_ruleset(store: Store, *, dry: bool, gone: str = "", trial_over: bool = 
 
 
 def _state(store: Store, *, dry: bool) -> FirewallState:
-    """Return the operator's firewall. Where it cannot be read, sessions are kept apart at least, and that is raised."""
+    """Return the stored firewall. If it cannot be read, apply at least the isolation of sessions, and raise."""
     try:
         return FirewallState(store)
     except CorruptStateError:
@@ -55,19 +55,19 @@ def _state(store: Store, *, dry: bool) -> FirewallState:
         raise
 
 
-def render_ruleset(store: Store, firewall: Firewall | None, gone: str = "") -> str:
-    """Return the text of the table for all sessions that are held but ``gone`` (an id), with such a firewall."""
+def render_ruleset(store: Store, firewall: Firewall | None, except_id: str = "") -> str:
+    """Return the text of the table for all stored sessions but ``except_id``, with this firewall."""
     readable, _damaged = store.load_all()
-    slices = [(held.plan, held.agent) for held in readable if held.plan.id != gone]
+    slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != except_id]
     addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
     isolation = build_isolation_policy(slices, {address for address in addresses if _routed(address)})
-    # Rules know the device of WireGuard also while it is missing: they are the same when it is back.
+    # The device of WireGuard is listed even while it is missing, so that the rules do not change when it returns.
     own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()
     return render(isolation, firewall, sorted({*external_interfaces(), *own_device}))
 
 
 def _routed(address: str) -> bool:
-    """Return whether a router lies before a peer; one that no route leads to yet keeps the stricter rule."""
+    """Return whether a peer is behind a router; without a route to it, the stricter rule applies."""
     try:
         return not on_link(address)
     except NetworkError:

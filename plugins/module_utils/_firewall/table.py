@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One nftables table: what it is, how it differs from what is wanted, and its replacement.
+"""Reads, compares and replaces one nftables table.
 
-What is wanted is loaded into a network namespace of its own and listed there. So ``nft`` itself says how it looks,
-whatever its version, and every set, chain, rule and element that is missing, changed or added is noticed.
+The desired table is loaded into a separate network namespace and listed there, so both sides have the format of the
+installed ``nft``, and every set, chain, rule and element that is missing, changed or added is detected.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from .._model.errors import ClusterError, one_line
 
 TABLE = "backendai"
 
-
 _LOAD = ["nft", "--file", "-"]
 
 
 class FirewallError(ClusterError):
-    """``nft`` failed or is missing; the message is one sentence with what it said."""
+    """``nft`` failed or is missing; the message contains its error."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of family ``inet``: its ``name``, and the ``playbook`` that installs ``nft`` on the hosts that have it.
+    """A table of family ``inet``: its ``name``, and the ``playbook`` that installs ``nft`` on its hosts.
 
     All methods raise :class:`FirewallError`.
     """
@@ -40,49 +39,53 @@ class Table:
     playbook: str
 
     def read(self) -> str:
-        """Return the table of this host as ``nft`` lists it; empty where there is none."""
-        done = self._run(self._list)
-        if done.returncode and "No such file or directory" not in done.stderr:
-            raise _failed(done)
-        return done.stdout
+        """Return the table of this host as listed by ``nft``; empty if there is none."""
+        result = self._run(self._list)
+        if result.returncode and "No such file or directory" not in result.stderr:
+            raise _nft_error(result)
+        return result.stdout
 
-    def plan(self, wanted: str) -> list[Change]:
-        """Return how the table differs from the text ``wanted``, set by set and chain by chain.
+    def plan(self, ruleset: str) -> list[Change]:
+        """Return how the table differs from ``ruleset``, set by set and chain by chain.
 
-        It is an error when ``nft`` does not understand the text.
+        Raises :class:`FirewallError` also when ``nft`` rejects the text.
         """
-        found = self._parse_listing(self.read())
-        due = self._parse_listing(self._listed(wanted))
-        if not found:
-            return [Change(f"firewall {self}", None, f"{len(due) - 1} sets and chains")]
-        return [_change(part, found, due) for part in {**due, **found} if found.get(part) != due.get(part)]
+        current = self._parse_listing(self.read())
+        desired = self._parse_listing(self._list_in_namespace(ruleset))
+        if not current:
+            return [Change(f"firewall {self}", None, f"{len(desired) - 1} sets and chains")]
+        return [
+            _compare_part(part, current, desired)
+            for part in {**desired, **current}
+            if current.get(part) != desired.get(part)
+        ]
 
-    def apply(self, wanted: str) -> None:
-        """Replace the table by the text ``wanted``, which is how it begins; other tables stay."""
-        self._run_checked(_LOAD, wanted)
+    def apply(self, ruleset: str) -> None:
+        """Replace the table by ``ruleset``, which deletes the old one first; other tables stay."""
+        self._run_checked(_LOAD, ruleset)
 
-    def check(self, wanted: str) -> None:
-        """Let ``nft`` check the text ``wanted`` on this host, and apply nothing."""
-        self._run_checked([*_LOAD, "--check"], wanted)
+    def check(self, ruleset: str) -> None:
+        """Check ``ruleset`` with ``nft`` on this host without applying it."""
+        self._run_checked([*_LOAD, "--check"], ruleset)
 
     def __str__(self) -> str:
-        """Return what ``nft`` calls it."""
+        """Return the name of the table in ``nft`` commands."""
         return f"table inet {self.name}"
 
     @property
     def _list(self) -> list[str]:
         return ["nft", "--stateless", "list", *str(self).split()]
 
-    def _listed(self, wanted: str) -> str:
+    def _list_in_namespace(self, ruleset: str) -> str:
         return self._run_checked(
-            ["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list)}"], wanted
+            ["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list)}"], ruleset
         )
 
     def _run_checked(self, command: Sequence[str], text: str) -> str:
-        done = self._run(command, text)
-        if done.returncode:
-            raise _failed(done)
-        return done.stdout
+        result = self._run(command, text)
+        if result.returncode:
+            raise _nft_error(result)
+        return result.stdout
 
     def _run(self, command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
         try:
@@ -94,9 +97,9 @@ class Table:
             raise FirewallError(missing) from error
 
     def _parse_listing(self, listing: str) -> dict[str, list[str]]:
-        """Return what a listing has of each set and chain, line by line, the elements of sets one by one and sorted.
+        """Return the lines of each set and chain of a listing, with the elements of sets as sorted lines.
 
-        What the table has outside of them, such as flags, comes under the table's own name.
+        Lines outside of them, such as flags, are under the name of the table.
         """
         parts: dict[str, list[str]] = {}
         part = str(self)
@@ -114,23 +117,23 @@ class Table:
         return parts
 
 
-# What keeps sessions apart, with the operator's firewall.
+# The table of agents: isolation of sessions and the host firewall.
 AGENTS_TABLE = Table(TABLE, "provision_agents")
 
 
-def _failed(done: subprocess.CompletedProcess[str]) -> FirewallError:
-    return FirewallError(f"nft: {one_line(done.stderr)}")
+def _nft_error(result: subprocess.CompletedProcess[str]) -> FirewallError:
+    return FirewallError(f"nft: {one_line(result.stderr)}")
 
 
-def _change(part: str, found: dict[str, list[str]], due: dict[str, list[str]]) -> Change:
-    """Return what differs in a part: the lines that only one side has, or all where only their order differs."""
+def _compare_part(part: str, current: dict[str, list[str]], desired: dict[str, list[str]]) -> Change:
+    """Return the lines of a part that only one side has, or all lines if only their order differs."""
     subject = f"firewall {part}"
-    if part not in due:
+    if part not in desired:
         return Change(subject, "not ours", None)
-    if part not in found:
-        return Change(subject, None, f"{len(due[part])} lines")
-    before = [line for line in found[part] if line not in due[part]]
-    after = [line for line in due[part] if line not in found[part]]
+    if part not in current:
+        return Change(subject, None, f"{len(desired[part])} lines")
+    before = [line for line in current[part] if line not in desired[part]]
+    after = [line for line in desired[part] if line not in current[part]]
     if not before and not after:
-        before, after = found[part], due[part]
+        before, after = current[part], desired[part]
     return Change(subject, "; ".join(before) or None, "; ".join(after) or None)

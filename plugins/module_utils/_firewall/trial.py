@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A new firewall is tried, and stays only if the operator still gets in, over a connection that is new as well.
+"""Applies a new firewall on trial: it must be confirmed over a new SSH connection, or it is rolled back automatically.
 
-The way back goes off by itself, whatever becomes of the run that began the trial.
+The rollback timer does not depend on the run that started the trial.
 """
 
 from __future__ import annotations
@@ -28,75 +28,76 @@ from .state import FirewallState, Trial, read_uptime
 from .sync import render_ruleset, sync_ruleset
 from .table import AGENTS_TABLE
 
-_UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_force is true"
+_UNPROVEN = "so SSH access is not verified: the old rules are restored, unless firewall_confirm_force is true"
 
-# What sees to it that a trial (its nonce) is withdrawn after so many seconds, whatever becomes of this process.
+# Schedules the rollback of a trial (its nonce) after a number of seconds, independent of this process.
 StartTimer = Callable[[str, int], None]
 
 
 class ConfirmError(ClusterError):
-    """A trial cannot be confirmed in this way, or any more; the message is one sentence."""
+    """A trial cannot be confirmed over this connection, or has expired; the message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrialResult:
-    """What came of a wish: what changed, and the nonce with which a trial is confirmed; empty where there is none."""
+    """The changes, and the nonce with which the trial is confirmed; empty without a trial."""
 
     changes: list[Change]
     nonce: str
 
 
 def apply_with_rollback(
-    store: Store, wanted: Firewall | None, seconds: int, connection: str, start_timer: StartTimer, *, dry: bool
+    store: Store, firewall: Firewall | None, seconds: int, connection: str, start_timer: StartTimer, *, dry: bool
 ) -> TrialResult:
-    """Begin the trial of a firewall that is not in force yet; the rules of one that is are made true.
+    """Start the trial of a new firewall, or apply the rules of the confirmed one.
 
-    ``None`` stands for no firewall. The rules are checked by ``nft`` first, then the way back is prepared, then they
-    are replaced in one step. Raises :class:`FirewallError`, :class:`ClusterError`, :class:`CorruptStateError`, and what
-    ``start_timer`` raises: then nothing has changed.
+    ``None`` stands for no firewall. ``nft`` checks the rules first, then the rollback is scheduled, then the rules are
+    replaced atomically. Raises :class:`FirewallError`, :class:`ClusterError`, :class:`CorruptStateError`, and what
+    ``start_timer`` raises; nothing has changed then.
     """
-    unknown = sorted(set(wanted.interfaces if wanted else ()) - interfaces())
+    unknown = sorted(set(firewall.interfaces if firewall else ()) - interfaces())
     if unknown:
-        raise ClusterError(f"firewall_interfaces: {unknown[0]!r} is no interface of this host")
+        raise ClusterError(f"firewall_interfaces: {unknown[0]!r} is not an interface of this host")
     with store.isolation_lock():
         state = FirewallState(store)
-        checked = render_ruleset(store, wanted)
+        checked = render_ruleset(store, firewall)
         AGENTS_TABLE.check(checked)
-        if state.trial is None and state.confirmed == wanted:
+        if state.trial is None and state.confirmed == firewall:
             trial = None
         else:
-            # While one cannot be read, the rules that are there stay: nothing would be tried.
+            # Raises for an unreadable session: existing rules would stay, and the new ones not be tried.
             store.sessions()
-            trial = Trial(wanted, uuid.uuid4().hex, read_uptime() + seconds, boot_id(), connection)
+            trial = Trial(firewall, uuid.uuid4().hex, read_uptime() + seconds, boot_id(), connection)
         if dry:
             return TrialResult(AGENTS_TABLE.plan(checked), "")
         if trial is not None:
             start_timer(trial.nonce, seconds)
             state.save(state.confirmed, trial)
-    changes = _isolated_or_back(store, trial)
+    changes = _sync_or_roll_back(store, trial)
     return TrialResult(changes, trial.nonce if trial else "")
 
 
 def confirm(store: Store, nonce: str, connection: str, *, unproven: bool) -> None:
-    """Let a firewall stay that was tried; with ``unproven`` although nothing shows that managers get in.
+    """Confirm the firewall on trial; with ``unproven`` even if SSH access is not verified.
 
-    Raises :class:`ConfirmError`: the one before it holds then, or will soon."""
+    Raises :class:`ConfirmError`; the previous firewall is active then, or will be after the timeout.
+    """
     with store.isolation_lock():
         state = FirewallState(store)
         trial = state.trial
         if trial is None or trial.nonce != nonce or trial.expired:
             raise ConfirmError(
-                "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
+                "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored"
             )
         if not unproven and not connection:
-            raise ConfirmError(f"this connection is not one of SSH, {_UNPROVEN}")
+            raise ConfirmError(f"this connection does not use SSH, {_UNPROVEN}")
         if not unproven and connection == trial.connection:
-            raise ConfirmError(f"this connection is the one with which the new rules came, {_UNPROVEN}")
+            raise ConfirmError(f"this connection was opened before the new rules were applied, {_UNPROVEN}")
         state.save(trial.firewall, None)
 
 
 def roll_back(store: Store, nonce: str) -> list[Change]:
-    """End a trial that nobody has confirmed, and return what changed; another one, or none, is left alone."""
+    """Roll back an unconfirmed trial and return the changes; a trial with another nonce continues."""
     ours = False
     with store.isolation_lock():
         state = FirewallState(store)
@@ -106,7 +107,7 @@ def roll_back(store: Store, nonce: str) -> list[Change]:
     return sync_ruleset(store, dry=False, trial_over=ours)
 
 
-def _isolated_or_back(store: Store, trial: Trial | None) -> list[Change]:
+def _sync_or_roll_back(store: Store, trial: Trial | None) -> list[Change]:
     try:
         return sync_ruleset(store, dry=False)
     except BaseException:
@@ -115,22 +116,22 @@ def _isolated_or_back(store: Store, trial: Trial | None) -> list[Change]:
         raise
 
 
-# There where systemd runs the host (sd_booted(3)).
+# Exists if the host was booted with systemd (sd_booted(3)).
 SYSTEMD = Path("/run/systemd/system")
 
 
 def schedule_rollback(state_path: str, docker_host: str, nonce: str, seconds: int) -> None:
-    """Withdraw the trial with that nonce in so many seconds, by a timer of systemd or else a process of its own.
+    """Schedule the rollback of the trial with that nonce, with a systemd timer or else a background process.
 
-    Once a trial is confirmed, its withdrawal does nothing. Raises :class:`NotProvisionedError` where the program is missing
-    that does it, and :class:`subprocess.CalledProcessError` where systemd refuses.
+    It has no effect on a confirmed trial. Raises :class:`NotProvisionedError` if the program is missing, and
+    :class:`subprocess.CalledProcessError` if systemd fails.
     """
     if not PROGRAM.is_file():
         raise NotProvisionedError(f"{PROGRAM} is missing: apply the role backendai.cluster.firewall to this host.")
     command = [sys.executable, str(PROGRAM), "--state-path", state_path, "--docker-host", docker_host]
     command += ["--withdraw", nonce]
     if not SYSTEMD.is_dir():
-        # None of the connection's own files: it would not end before they are closed.
+        # The process must not inherit files of the SSH connection, which would stay open until they are closed.
         nothing = os.open(os.devnull, os.O_RDONLY)
         daemonize(lambda: _later(seconds, command), nothing)
         os.close(nothing)

@@ -39,7 +39,7 @@ class CertificateFacts:
 
 
 def install_certificate(
-    path: Path, names: Sequence[str], given: tuple[str, str] | None, now: float, *, dry: bool
+    path: Path, names: Sequence[str], pem_pair: tuple[str, str] | None, now: float, *, dry: bool
 ) -> tuple[list[Change], CertificateFacts]:
     """Have a certificate and its key in a file: the pair ``given`` as PEM, else one that is made here for ``names``.
 
@@ -48,20 +48,20 @@ def install_certificate(
     """
     crypto.require()
     before = path.read_text() if path.exists() else ""
-    found = facts_of(before)
-    if given:
-        wanted = "".join(f"{part.strip()}\n" for part in given)
+    current = facts_of(before)
+    if pem_pair:
+        content = "".join(f"{part.strip()}\n" for part in pem_pair)
     else:
-        wanted = before if found and _is_good(found, names, now) else make_self_signed(names, now)
-    facts = facts_of(wanted)
+        content = before if current and _is_current(current, names, now) else make_self_signed(names, now)
+    facts = facts_of(content)
     if facts is None:
         raise GatewayError("certificate holds no certificate in PEM form")
-    drifted = plan_files([DesiredFile(path, wanted, secret=True)])
+    drifted = plan_files([DesiredFile(path, content, secret=True)])
     if not dry:
         write_files((file for file, _change in drifted), atomically=True)
     subject = f"certificate in {path}"
-    if wanted != before:
-        return [Change(subject, _described(found) if before else None, _described(facts))], facts
+    if content != before:
+        return [Change(subject, _describe(current) if before else None, _describe(facts))], facts
     return [dataclasses.replace(change, subject=subject) for _file, change in drifted], facts
 
 
@@ -71,11 +71,11 @@ def facts_of(pem: str) -> CertificateFacts | None:
         certificate = crypto.x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
         return None
-    makers = [one.value for one in certificate.subject.get_attributes_for_oid(crypto.oid.NameOID.ORGANIZATION_NAME)]
+    organizations = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(crypto.oid.NameOID.ORGANIZATION_NAME)]
     return CertificateFacts(
         names=_names(certificate),
         expires_at=int(moment(certificate, "not_valid_after")),
-        self_signed=makers == [ISSUER] and certificate.issuer == certificate.subject,
+        self_signed=organizations == [ISSUER] and certificate.issuer == certificate.subject,
         fingerprint=certificate.fingerprint(crypto.hashes.SHA256()).hex(),
     )
 
@@ -92,7 +92,7 @@ def make_self_signed(names: Sequence[str], now: float) -> str:
             x509.NameAttribute(crypto.oid.NameOID.COMMON_NAME, names[0][:64]),
         ]
     )
-    general = [x509.IPAddress(ipaddress.ip_address(one)) if is_address(one) else x509.DNSName(one) for one in names]
+    general = [x509.IPAddress(ipaddress.ip_address(name)) if is_address(name) else x509.DNSName(name) for name in names]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -125,19 +125,19 @@ def day(seconds: float) -> str:
 def _names(certificate: crypto.x509.Certificate) -> list[str]:
     x509 = crypto.x509
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    return [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
+    return [*alternative_names.get_values_for_type(x509.DNSName), *map(str, alternative_names.get_values_for_type(x509.IPAddress))]
 
 
-def _is_good(found: CertificateFacts, names: Sequence[str], now: float) -> bool:
-    same = found.self_signed and sorted(found.names) == sorted(names)
-    return same and found.expires_at - now > RENEW_DAYS * 86400
+def _is_current(facts: CertificateFacts, names: Sequence[str], now: float) -> bool:
+    same = facts.self_signed and sorted(facts.names) == sorted(names)
+    return same and facts.expires_at - now > RENEW_DAYS * 86400
 
 
-def _described(facts: CertificateFacts | None) -> str:
+def _describe(facts: CertificateFacts | None) -> str:
     if facts is None:
         return "(no certificate)"
-    whose = "signed by itself" if facts.self_signed else "given"
-    return f"for {', '.join(facts.names)} until {day(facts.expires_at)}, {whose}, SHA-256 {facts.fingerprint[:16]}"
+    origin = "signed by itself" if facts.self_signed else "given"
+    return f"for {', '.join(facts.names)} until {day(facts.expires_at)}, {origin}, SHA-256 {facts.fingerprint[:16]}"

@@ -48,36 +48,36 @@ class Haproxy:
 
     def read(self, path: Path) -> list[Entry]:
         """Return the keys and values of the map of a file; a key may be there more than once."""
-        lines = [line.split(" ", 2) for line in self._ask(f"show map {path}").splitlines() if line]
-        wrong = next((line for line in lines if len(line) != 3 or not line[0].startswith("0x")), None)
-        if wrong is not None:
-            raise _fault(" ".join(wrong))
+        lines = [line.split(" ", 2) for line in self._run(f"show map {path}").splitlines() if line]
+        malformed = next((line for line in lines if len(line) != 3 or not line[0].startswith("0x")), None)
+        if malformed is not None:
+            raise _haproxy_error(" ".join(malformed))
         return [(key, value) for _pointer, key, value in lines]
 
-    def plan(self, path: Path, wanted: Mapping[str, str]) -> tuple[MapChange, Change] | None:
+    def plan(self, path: Path, desired: Mapping[str, str]) -> tuple[MapChange, Change] | None:
         """Return how the map of a file differs from what is wanted; ``None`` where it does not."""
-        found = self.read(path)
-        counted = Counter(key for key, _value in found)
-        right = {key for key, value in found if wanted.get(key) == value and counted[key] == 1}
-        remove = tuple(key for key in counted if key not in right)
-        add = tuple((key, value) for key, value in wanted.items() if key not in right)
+        entries = self.read(path)
+        counts = Counter(key for key, _value in entries)
+        unchanged = {key for key, value in entries if desired.get(key) == value and counts[key] == 1}
+        remove = tuple(key for key in counts if key not in unchanged)
+        add = tuple((key, value) for key, value in desired.items() if key not in unchanged)
         if not remove and not add:
             return None
-        before = [f"{key} {value}" for key, value in found if key not in right]
+        before = [f"{key} {value}" for key, value in entries if key not in unchanged]
         after = [f"{key} {value}" for key, value in add]
         change = Change(f"HAProxy's {path.name}", "; ".join(before) or None, "; ".join(after) or None)
         return MapChange(path, remove, add), change
 
     def apply(self, changes: Sequence[MapChange]) -> None:
         """Change maps: first everything goes that has to, so that at no moment a name leads into another session."""
-        gone = [f"del map {change.path} {key}" for change in changes for key in change.remove]
-        come = [f"add map {change.path} {key} {value}" for change in changes for key, value in change.add]
-        for command in [*gone, *come]:
-            said = self._ask(command)
-            if said:
-                raise _fault(said)
+        removals = [f"del map {change.path} {key}" for change in changes for key in change.remove]
+        additions = [f"add map {change.path} {key} {value}" for change in changes for key, value in change.add]
+        for command in [*removals, *additions]:
+            message = self._run(command)
+            if message:
+                raise _haproxy_error(message)
 
-    def _ask(self, command: str) -> str:
+    def _run(self, command: str) -> str:
         """Return what HAProxy answers to one command."""
         answer = b""
         with socket.socket(socket.AF_UNIX) as connection:
@@ -92,7 +92,7 @@ class Haproxy:
         return answer.decode().strip()
 
 
-def _fault(said: str) -> GatewayError:
+def _haproxy_error(message: str) -> GatewayError:
     return GatewayError(
-        f"HAProxy says: {said.rstrip('.')}; run backendai.cluster.provision_gateways on this host if that is new to it."
+        f"HAProxy says: {message.rstrip('.')}; run backendai.cluster.provision_gateways on this host if that is new to it."
     )

@@ -84,43 +84,43 @@ def parse_routes(value: Any) -> list[Route]:
     """Return the routes that the option ``routes`` lists; raises :class:`ValidationError`, one sentence for each problem."""
     problems = ValidationErrors()
     routes = [_route(problems, where, entry) for where, entry in list_of_mappings(problems, "routes", value, _KEYS)]
-    for what, given in (
+    for field, values in (
         ("id", [route.id for route in routes]),
         ("name", [route.name for route in routes]),
         ("endpoint", [f"{end.address} port {end.port}" for route in routes for end in route.endpoints]),
     ):
-        for double in sorted({one for one in given if given.count(one) > 1}):
-            problems.add_invalid("routes", double, f"is the {what} of more than one")
+        for duplicate in sorted({value for value in values if values.count(value) > 1}):
+            problems.add_invalid("routes", duplicate, f"is the {field} of more than one")
     if problems:
         raise ValidationError(str(problems))
     return routes
 
 
 def merge_routes(
-    held: Mapping[str, Route], given: Sequence[Route], ended: Collection[str], exact: bool, gateway: Gateway
+    existing: Mapping[str, Route], requested: Sequence[Route], ended: Collection[str], purge: bool, gateway: Gateway
 ) -> dict[str, Route]:
     """Return the routes by session id, once those ``given`` are added to those ``held``, and those of ``ended`` gone.
 
     With ``exact``, all that are not given go too. A name or an endpoint belongs to one session: to the one that says so
     last. Raises :class:`ValidationError` when no port is left for a session's sshd.
     """
-    new = {route.id for route in given}
-    names = {route.name for route in given}
-    taken = {endpoint for route in given for endpoint in route.endpoints}
-    stay = [
+    requested_ids = {route.id for route in requested}
+    names = {route.name for route in requested}
+    taken = {endpoint for route in requested for endpoint in route.endpoints}
+    retained = [
         route.without_sessions(taken)
-        for route in held.values()
-        if not exact and route.id not in new and route.id not in ended and route.name not in names
+        for route in existing.values()
+        if not purge and route.id not in requested_ids and route.id not in ended and route.name not in names
     ]
-    ports = {route.id: route.ssh_port for route in held.values() if route.ssh_port is not None}
-    return _with_ports([*stay, *given], ports, gateway)
+    ports = {route.id: route.ssh_port for route in existing.values() if route.ssh_port is not None}
+    return _with_ports([*retained, *requested], ports, gateway)
 
 
 def haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
     """Return the maps that HAProxy needs, by their file names: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by
     host name."""
     maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
-    for route in sorted(routes, key=lambda one: one.name):
+    for route in sorted(routes, key=lambda entry: entry.name):
         for app in _http_apps(route):
             target = f"{route.name}/{app.name}"
             maps[APPS][target] = _place(route, app.endpoint)
@@ -163,10 +163,10 @@ def _route(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> 
     name = parse_session_name(problems, f"{where}.name", entry.get("name"))
     listed = list_of_mappings(problems, f"{where}.apps", entry.get("apps") or [], _APP_KEYS)
     apps = tuple(_app(problems, place, app) for place, app in listed)
-    for double in sorted({app.name for app in apps if [one.name for one in apps].count(app.name) > 1}):
-        problems.add_invalid(f"{where}.apps", double, "is the name of more than one app")
-    wanted = list_of_mappings(problems, f"{where}.ssh", [entry["ssh"]] if entry.get("ssh") else [], _SSH_KEYS)
-    ssh = [_endpoint(problems, f"{where}.ssh", one) for _place, one in wanted]
+    for duplicate in sorted({app.name for app in apps if [other.name for other in apps].count(app.name) > 1}):
+        problems.add_invalid(f"{where}.apps", duplicate, "is the name of more than one app")
+    ssh_entries = list_of_mappings(problems, f"{where}.ssh", [entry["ssh"]] if entry.get("ssh") else [], _SSH_KEYS)
+    ssh = [_endpoint(problems, f"{where}.ssh", ssh_entry) for _place, ssh_entry in ssh_entries]
     return Route(session_id, name, apps, ssh[0] if ssh else None)
 
 
@@ -177,11 +177,11 @@ def _app(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Ro
 
 
 def _endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Endpoint:
-    given = string(problems, f"{where}.address", entry.get("address"))
+    address = string(problems, f"{where}.address", entry.get("address"))
     port = integer(problems, f"{where}.port", entry.get("port"), 1, 65535)
-    if given and not is_address(given):
-        problems.add_invalid(f"{where}.address", given, "must be an IPv4 or IPv6 address")
-    return Endpoint(str(ipaddress.ip_address(given)) if is_address(given) else "", port)
+    if address and not is_address(address):
+        problems.add_invalid(f"{where}.address", address, "must be an IPv4 or IPv6 address")
+    return Endpoint(str(ipaddress.ip_address(address)) if is_address(address) else "", port)
 
 
 def _with_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:

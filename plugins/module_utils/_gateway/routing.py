@@ -70,7 +70,7 @@ class RoutesResult:
     warnings: list[str]
 
 
-def apply_routes(store: GatewayStore, haproxy: Haproxy, wish: RoutesRequest, *, dry: bool) -> RoutesResult:
+def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, *, dry: bool) -> RoutesResult:
     """Make the gateway's routes what is asked; with ``dry``, say only what would change.
 
     Files come first: whoever starts meanwhile reads what is wanted. Then what runs is compared with them, whatever it
@@ -78,19 +78,19 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, wish: RoutesRequest, *, 
     """
     with store.lock():
         gateway = store.gateway()
-        routes = merge_routes(store.routes(), wish.routes, wish.ended, wish.purge, gateway)
+        routes = merge_routes(store.routes(), request.routes, request.ended, request.purge, gateway)
         maps = haproxy_maps(routes.values(), gateway)
-        table = table_of((one.ssh_port for one in routes.values() if one.ssh_port is not None), gateway)
+        table = table_of((route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway)
         files = plan_files([*store.files_of(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
-        shut = GATEWAYS_TABLE.plan(table)
-        running = _running(store, haproxy, maps)
+        table_changes = GATEWAYS_TABLE.plan(table)
+        running = _plan_running_maps(store, haproxy, maps)
         if not dry:
             write_files((file for file, _change in files), atomically=True)
-            if shut:
+            if table_changes:
                 GATEWAYS_TABLE.apply(table)
-            haproxy.apply([one for one, _change in running or []])
-    changes = [*(change for _file, change in files), *shut, *(one for _map, one in running or [])]
-    links = [app_links(routes[one.id], gateway) for one in wish.routes]
+            haproxy.apply([map_change for map_change, _change in running or []])
+    changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
+    links = [app_links(routes[route.id], gateway) for route in request.routes]
     return RoutesResult(changes, links, [NOT_RUNNING] if running is None and routes else [])
 
 
@@ -101,10 +101,10 @@ def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[DesiredFile]:
     ]
 
 
-def _running(store: GatewayStore, haproxy: Haproxy, maps: dict[str, Map]) -> list[tuple[MapChange, Change]] | None:
+def _plan_running_maps(store: GatewayStore, haproxy: Haproxy, maps: dict[str, Map]) -> list[tuple[MapChange, Change]] | None:
     """Return what differs in the maps of the HAProxy that runs; ``None`` where none runs."""
     try:
         planned = [haproxy.plan(store.maps / name, entries) for name, entries in maps.items()]
     except HaproxyNotRunningError:
         return None
-    return [one for one in planned if one]
+    return [change for change in planned if change]

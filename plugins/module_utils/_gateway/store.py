@@ -51,7 +51,7 @@ class GatewayStore:
             try:
                 stack.enter_context(locked(self._root / "lock", create=True))
             except OSError as error:
-                raise self._not_ready(error) from error
+                raise self._not_ready_error(error) from error
             yield
 
     def gateway(self) -> Gateway:
@@ -60,9 +60,9 @@ class GatewayStore:
         try:
             return Gateway(**json.loads(path.read_text()))
         except OSError as error:
-            raise self._not_ready(error) from error
+            raise self._not_ready_error(error) from error
         except (TypeError, ValueError) as error:
-            raise _damaged(path) from error
+            raise _corrupt_error(path) from error
 
     def routes(self) -> dict[str, Route]:
         """Return all routes by session id. Raises :class:`GatewayError` for a file that cannot be read."""
@@ -70,11 +70,11 @@ class GatewayStore:
 
     def files_of(self, routes: dict[str, Route]) -> list[DesiredFile]:
         """Return the files that these routes are, and those that have to go."""
-        files = {self._routes / f"{one.id}.json": dump_state(to_plain(one), indent=1) + "\n" for one in routes.values()}
-        gone = [DesiredFile(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
-        return [*gone, *(DesiredFile(path, content) for path, content in files.items())]
+        files = {self._routes / f"{route.id}.json": dump_state(to_plain(route), indent=1) + "\n" for route in routes.values()}
+        stale = [DesiredFile(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
+        return [*stale, *(DesiredFile(path, content) for path, content in files.items())]
 
-    def _not_ready(self, error: OSError) -> GatewayError:
+    def _not_ready_error(self, error: OSError) -> GatewayError:
         return GatewayError(
             f"{self._root} is not ready ({error.strerror}): run backendai.cluster.provision_gateways on this host."
         )
@@ -84,8 +84,8 @@ def _route(path: Path) -> Route:
     try:
         return from_plain(Route, load_state(path.read_text()), "the route")
     except ValueError as error:
-        raise _damaged(path) from error
+        raise _corrupt_error(path) from error
 
 
-def _damaged(path: Path) -> GatewayError:
+def _corrupt_error(path: Path) -> GatewayError:
     return GatewayError(f"{path} is damaged: remove it, and run backendai.cluster.provision_gateways on this host.")

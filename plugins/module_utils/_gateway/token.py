@@ -75,15 +75,15 @@ def sign(path: Path, claims: Mapping[str, Any]) -> str:
 
 
 def _find(store: GatewayStore, name: str, session_id: str) -> Route:
-    found = [
+    matches = [
         route
         for route in store.routes().values()
         if name in ("", route.name) and session_id in ("", route.id) and (name or session_id)
     ]
-    if len(found) != 1:
-        asked = " and ".join(f"{key} {value!r}" for key, value in (("name", name), ("id", session_id)) if value)
-        raise GatewayError(f"there is no session with the {asked} behind this gateway")
-    return found[0]
+    if len(matches) != 1:
+        criteria = " and ".join(f"{key} {value!r}" for key, value in (("name", name), ("id", session_id)) if value)
+        raise GatewayError(f"there is no session with the {criteria} behind this gateway")
+    return matches[0]
 
 
 def _load(path: Path) -> Any:

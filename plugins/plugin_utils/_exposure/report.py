@@ -48,13 +48,13 @@ def split_into_batches(targets: Iterable[ProbedHost], ports: port_ranges.Ranges,
     stints = []
     for target in targets:
         listed = list(target.addresses)
-        own = tuple(address for address in listed if target.addresses[address] == target.kind)
+        own_addresses = tuple(address for address in listed if target.addresses[address] == target.kind)
         udp = tuple(sorted({*DEFAULT_UDP_PORTS, *target.udp_ports}))
         for start in range(0, len(listed), together):
-            some = tuple(listed[start : start + together])
+            addresses = tuple(listed[start : start + together])
             for number, part in enumerate(parts):
                 text = port_ranges.format_ranges(part)
-                stints.append(ProbeBatch(target.name, own, some, text, () if number else udp, not number))
+                stints.append(ProbeBatch(target.name, own_addresses, addresses, text, () if number else udp, not number))
     return stints
 
 
@@ -83,14 +83,14 @@ def build_exposure_report(
     """Return the report as plain data. ``well``: all was tried, and nothing is open but what has to be."""
     by_name = {target.name: target for target in targets}
     heard = _merge_answers(probed)
-    findings = [one for key, ports in heard.items() for one in _findings(by_name[key[1]], key, ports)]
+    findings = [finding for key, ports in heard.items() for finding in _findings(by_name[key[1]], key, ports)]
     not_proven = _inconclusive(targets, outsiders, probed)
     return {
         "ok": not findings and not not_proven,
         "outsiders": list(outsiders),
         "tried": _coverage(by_name, probed),
         "findings": findings,
-        "expected": [one for target in targets for one in _expected(target, heard)],
+        "expected": [port for target in targets for port in _expected(target, heard)],
         "inconclusive": not_proven,
     }
 
@@ -99,14 +99,14 @@ def error_of(report: Mapping[str, Any]) -> str | None:
     """Return one sentence that says what is wrong; ``None`` when all is well."""
     if report["ok"]:
         return None
-    said = []
+    messages = []
     if report["findings"]:
-        opened = {(one["target"], one["address"]) for one in report["findings"]}
-        hosts = ", ".join(dict.fromkeys(one["target"] for one in report["findings"]))
-        said.append(f"outsiders get an answer from {_counted(len(opened), 'address', 'addresses')} of {hosts}")
+        answering = {(finding["target"], finding["address"]) for finding in report["findings"]}
+        hosts = ", ".join(dict.fromkeys(finding["target"] for finding in report["findings"]))
+        messages.append(f"outsiders get an answer from {_format_count(len(answering), 'address', 'addresses')} of {hosts}")
     if report["inconclusive"]:
-        said.append(f"{_counted(len(report['inconclusive']), 'thing was', 'things were')} not proven")
-    return f"the gateway is not shown to be the only way in: {', and '.join(said)}."
+        messages.append(f"{_format_count(len(report['inconclusive']), 'thing was', 'things were')} not proven")
+    return f"the gateway is not shown to be the only way in: {', and '.join(messages)}."
 
 
 # Outsider, target, address, protocol, state.
@@ -116,12 +116,12 @@ Key = tuple[str, str, str, str, str]
 def _merge_answers(probed: Iterable[ProbeResult]) -> dict[Key, port_ranges.Ranges]:
     """Return the ports of each state, those of several stints joined; ICMP has none."""
     texts: dict[Key, list[str]] = {}
-    for one in probed:
-        for answer in one.answers:
-            key = (one.outsider, one.stint.target, answer["address"], answer["protocol"], answer["state"])
+    for result in probed:
+        for answer in result.answers:
+            key = (result.outsider, result.stint.target, answer["address"], answer["protocol"], answer["state"])
             texts.setdefault(key, []).append(answer["ports"])
     return {
-        key: port_ranges.parse_ranges(",".join(filter(None, said))) if any(said) else () for key, said in texts.items()
+        key: port_ranges.parse_ranges(",".join(filter(None, lists))) if any(lists) else () for key, lists in texts.items()
     }
 
 
@@ -133,21 +133,21 @@ def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[d
     outsider, name, address, protocol, state = key
     if target.kind == GATEWAY and (state != OPEN or protocol == "icmp"):
         return []
-    found = {"outsider": outsider, "target": name, "address": address, "protocol": protocol}
+    finding = {"outsider": outsider, "target": name, "address": address, "protocol": protocol}
     if protocol == "icmp":
-        return [{**found, "port": None, "ports": "", "state": state, "description": "it answers pings"}]
+        return [{**finding, "port": None, "ports": "", "state": state, "description": "it answers pings"}]
     if state == OPEN:
         fine = target.expected if protocol == "tcp" and target.addresses.get(address) == GATEWAY else {}
         means = STATE_DESCRIPTIONS[state] if protocol == "tcp" else "something answers there"
         return [
-            {**found, "port": port, "ports": str(port), "state": state, "description": means}
+            {**finding, "port": port, "ports": str(port), "state": state, "description": means}
             for port in port_ranges.iter_ports(ports)
             if port not in fine
         ]
     single = ports[0][0] if port_ranges.count_ports(ports) == 1 else None
     return [
         {
-            **found,
+            **finding,
             "port": single,
             "ports": port_ranges.format_ranges(ports),
             "state": state,
@@ -158,36 +158,36 @@ def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[d
 
 def _coverage(targets: Mapping[str, ProbedHost], probed: Iterable[ProbeResult]) -> list[dict[str, Any]]:
     """Return each address that an outsider has tried, with all ports and protocols."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for one in probed:
-        target, stint = targets[one.stint.target], one.stint
-        for address in (address for address in stint.addresses if address in one.next_hops):
-            key = (one.outsider, target.name, address)
-            kind, via = target.addresses[address], one.next_hops[address] or None
-            new = {"outsider": one.outsider, "target": target.name, "address": address, "kind": kind, "next_hop": via}
-            entry = found.setdefault(key, {**new, "ports": "", "udp_ports": "", "protocols": []})
-            entry["ports"] = _joined(entry["ports"], stint.ports)
-            entry["udp_ports"] = _joined(entry["udp_ports"], ",".join(map(str, stint.udp_ports)))
-            protocols = {"tcp": stint.ports, "udp": stint.udp_ports, "icmp": stint.echo}
+    entries: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for result in probed:
+        target, batch = targets[result.stint.target], result.stint
+        for address in (address for address in batch.addresses if address in result.next_hops):
+            key = (result.outsider, target.name, address)
+            kind, via = target.addresses[address], result.next_hops[address] or None
+            new = {"outsider": result.outsider, "target": target.name, "address": address, "kind": kind, "next_hop": via}
+            entry = entries.setdefault(key, {**new, "ports": "", "udp_ports": "", "protocols": []})
+            entry["ports"] = _merge_ranges(entry["ports"], batch.ports)
+            entry["udp_ports"] = _merge_ranges(entry["udp_ports"], ",".join(map(str, batch.udp_ports)))
+            protocols = {"tcp": batch.ports, "udp": batch.udp_ports, "icmp": batch.echo}
             entry["protocols"] += [name for name, has in protocols.items() if has and name not in entry["protocols"]]
-    return list(found.values())
+    return list(entries.values())
 
 
-def _joined(one: str, other: str) -> str:
-    texts = [text for text in (one, other) if text]
+def _merge_ranges(first: str, second: str) -> str:
+    texts = [text for text in (first, second) if text]
     return port_ranges.format_ranges(port_ranges.parse_ranges(",".join(texts))) if texts else ""
 
 
 def _expected(target: ProbedHost, heard: Mapping[Key, port_ranges.Ranges]) -> list[dict[str, Any]]:
     """Return the doors that may be open, and whether an outsider found them so."""
-    seen = {
+    open_ports = {
         port
         for (_outsider, name, _address, protocol, state), ports in heard.items()
         if (name, protocol, state) == (target.name, "tcp", OPEN)
         for port in port_ranges.iter_ports(ports)
     }
     return [
-        {"target": target.name, "protocol": "tcp", "port": port, "description": means, "open": port in seen}
+        {"target": target.name, "protocol": "tcp", "port": port, "description": means, "open": port in open_ports}
         for port, means in sorted(target.expected.items())
     ]
 
@@ -196,31 +196,31 @@ def _inconclusive(
     targets: Iterable[ProbedHost], outsiders: Sequence[str], probed: Sequence[ProbeResult]
 ) -> list[dict[str, Any]]:
     """Return what could not be asked, and what was not tried although somebody on the spot could have."""
-    found = []
+    entries = []
     for target in targets:
-        mine = [one for one in probed if one.stint.target == target.name]
-        idle = [name for name in outsiders if not any(one.outsider == name for one in mine)]
-        found += [_inconclusive_entry(target, target.unread)] if target.unread else []
-        found += [_inconclusive_entry(target, "nothing was tried", outsider=name) for name in idle]
-        found += [_inconclusive_entry(target, one.failed, outsider=one.outsider) for one in mine if one.failed]
-        found += [
-            _inconclusive_entry(target, NOBODY, address, one.outsider) for one in mine for address in one.unresolved
+        results = [result for result in probed if result.stint.target == target.name]
+        idle = [name for name in outsiders if not any(result.outsider == name for result in results)]
+        entries += [_inconclusive_entry(target, target.unread)] if target.unread else []
+        entries += [_inconclusive_entry(target, "nothing was tried", outsider=name) for name in idle]
+        entries += [_inconclusive_entry(target, result.failed, outsider=result.outsider) for result in results if result.failed]
+        entries += [
+            _inconclusive_entry(target, NOBODY, address, result.outsider) for result in results for address in result.unresolved
         ]
-        tried = {address for one in mine for address in one.next_hops}
+        tried = {address for result in results for address in result.next_hops}
         # From behind a router not every address can be tried, but the host itself has to be.
-        strict = any(one.on_link for one in mine) or not any(target.addresses[one] == target.kind for one in tried)
-        missing = [(one.outsider, address, why) for one in mine if strict for address, why in one.missing.items()]
-        found += [
-            _inconclusive_entry(target, why, address, name) for name, address, why in missing if address not in tried
+        strict = any(result.on_link for result in results) or not any(target.addresses[one] == target.kind for one in tried)
+        missing = [(result.outsider, address, reason) for result in results if strict for address, reason in result.missing.items()]
+        entries += [
+            _inconclusive_entry(target, reason, address, name) for name, address, reason in missing if address not in tried
         ]
-    return list({tuple(one.values()): one for one in found}.values())
+    return list({tuple(entry.values()): entry for entry in entries}.values())
 
 
 def _inconclusive_entry(
-    target: ProbedHost, why: str, address: str | None = None, outsider: str | None = None
+    target: ProbedHost, reason: str, address: str | None = None, outsider: str | None = None
 ) -> dict[str, Any]:
-    return {"outsider": outsider, "target": target.name, "address": address, "why": why}
+    return {"outsider": outsider, "target": target.name, "address": address, "why": reason}
 
 
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def _format_count(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"

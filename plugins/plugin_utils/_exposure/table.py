@@ -19,9 +19,9 @@ def render_report(report: Mapping[str, Any]) -> list[str]:
     """Return the whole report: the table, what must not be open, what has to be, what was not proven."""
     return [
         *render_matrix(report["tried"], report["findings"], report["expected"]),
-        *(_finding(one) for one in report["findings"]),
-        *(_expected(one) for one in report["expected"]),
-        *(_inconclusive(one) for one in report["inconclusive"]),
+        *(_finding(finding) for finding in report["findings"]),
+        *(_expected(port) for port in report["expected"]),
+        *(_inconclusive(entry) for entry in report["inconclusive"]),
         *([_summary(report)] if report["ok"] else []),
     ]
 
@@ -31,55 +31,55 @@ def render_matrix(
 ) -> list[str]:
     """Return a table of what was tried: of each protocol, how many ports answer that must not; ``-`` for none."""
     rows = [["from", "to", "address", "kind", "next hop", "tcp ports", "tcp", "udp", "icmp"]]
-    for one in tried:
-        where = [one["outsider"], one["target"], one["address"], one["kind"], one["next_hop"] or "-"]
-        cells = [_cell(one, protocol, findings, expected) for protocol in ("tcp", "udp", "icmp")]
-        rows.append([*where, _short(one["ports"]), *cells])
+    for entry in tried:
+        where = [entry["outsider"], entry["target"], entry["address"], entry["kind"], entry["next_hop"] or "-"]
+        cells = [_cell(entry, protocol, findings, expected) for protocol in ("tcp", "udp", "icmp")]
+        rows.append([*where, _short(entry["ports"]), *cells])
     return render_table(rows) if len(rows) > 1 else []
 
 
 def _cell(
-    one: Mapping[str, Any],
+    entry: Mapping[str, Any],
     protocol: str,
     findings: Sequence[Mapping[str, Any]],
     expected: Sequence[Mapping[str, Any]],
 ) -> str:
-    if protocol not in one["protocols"]:
+    if protocol not in entry["protocols"]:
         return "?"
-    place = (one["outsider"], one["target"], one["address"], protocol)
-    here = [found for found in findings if _place(found) == place]
-    said = []
-    for state in dict.fromkeys(found["state"] for found in here):
-        ports = [found["ports"] for found in here if found["state"] == state]
-        number = sum(port_ranges.count_ports(port_ranges.parse_ranges(text)) for text in ports if text)
-        said.append(f"{number} {state}" if number else state)
-    fine = protocol == "tcp" and one["kind"] == "gateway"
-    due = sum(1 for door in expected if fine and door["target"] == one["target"] and door["open"])
-    return ", ".join([*said, *([f"{due} as expected"] if due else [])]) or "-"
+    place = (entry["outsider"], entry["target"], entry["address"], protocol)
+    matching = [finding for finding in findings if _place(finding) == place]
+    cells = []
+    for state in dict.fromkeys(finding["state"] for finding in matching):
+        ports = [finding["ports"] for finding in matching if finding["state"] == state]
+        number = sum(port_ranges.count(port_ranges.parse_ranges(text)) for text in ports if text)
+        cells.append(f"{number} {state}" if number else state)
+    fine = protocol == "tcp" and entry["kind"] == "gateway"
+    due = sum(1 for port in expected if fine and port["target"] == entry["target"] and port["open"])
+    return ", ".join([*cells, *([f"{due} as expected"] if due else [])]) or "-"
 
 
-def _place(found: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return found["outsider"], found["target"], found["address"], found["protocol"]
+def _place(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    return finding["outsider"], finding["target"], finding["address"], finding["protocol"]
 
 
-def _finding(found: Mapping[str, Any]) -> str:
-    door = f"{found['protocol']} {_short(found['ports'])}".strip()
-    return f"{found['outsider']} -> {found['target']} ({found['address']}) {door} {found['state']}: {found['description']}."
+def _finding(finding: Mapping[str, Any]) -> str:
+    port = f"{finding['protocol']} {_short(finding['ports'])}".strip()
+    return f"{finding['outsider']} -> {finding['target']} ({finding['address']}) {port} {finding['state']}: {finding['description']}."
 
 
-def _expected(door: Mapping[str, Any]) -> str:
-    seen = "open, as it has to be" if door["open"] else "not open, though it may be"
-    return f"{door['target']} {door['protocol']} {door['port']} ({door['description']}): {seen}."
+def _expected(port: Mapping[str, Any]) -> str:
+    state = "open, as it has to be" if port["open"] else "not open, though it may be"
+    return f"{port['target']} {port['protocol']} {port['port']} ({port['description']}): {state}."
 
 
-def _inconclusive(one: Mapping[str, Any]) -> str:
-    place = f"{one['target']} ({one['address']})" if one["address"] else one["target"]
-    who = f"{one['outsider']} -> " if one["outsider"] else ""
-    return f"not proven: {who}{place}: {one['why']}."
+def _inconclusive(entry: Mapping[str, Any]) -> str:
+    place = f"{entry['target']} ({entry['address']})" if entry["address"] else entry["target"]
+    source = f"{entry['outsider']} -> " if entry["outsider"] else ""
+    return f"not proven: {source}{place}: {entry['why']}."
 
 
 def _summary(report: Mapping[str, Any]) -> str:
-    addresses = {(one["target"], one["address"]) for one in report["tried"]}
+    addresses = {(entry["target"], entry["address"]) for entry in report["tried"]}
     return f"Nothing but the gateway answers {', '.join(report['outsiders'])}, at {len(addresses)} addresses."
 
 

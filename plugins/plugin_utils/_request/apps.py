@@ -27,7 +27,7 @@ def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]])
             problems.add_invalid(f"{where}.port", port, "is the port of ssh")
         apps.append(App(name, port, entry["protocol"], entry["command"].strip()))
     for key in ("name", "port"):
-        given = Counter(getattr(app, key) for app in apps)
-        for double in (one for one, count in given.items() if count > 1):
-            problems.add_invalid("session_apps", double, f"is the {key} of more than one app")
+        counts = Counter(getattr(app, key) for app in apps)
+        for duplicate in (value for value, count in counts.items() if count > 1):
+            problems.add_invalid("session_apps", duplicate, f"is the {key} of more than one app")
     return tuple(apps)

@@ -23,12 +23,12 @@ _UID_GID_VARIABLES = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def mapping(problems: ValidationErrors, option: str, value: Any, what: str = "a mapping") -> dict[str, Any]:
+def mapping(problems: ValidationErrors, option: str, value: Any, description: str = "a mapping") -> dict[str, Any]:
     """Return ``value`` as a mapping of names; JSON text is read. It may hold secrets: a refusal does not show it."""
-    given = decoded({"type": "dict"}, value)
-    if isinstance(given, Mapping):
-        return {str(key): entry for key, entry in given.items()}
-    problems.add(f"{option} must be {what}")
+    decoded_value = decoded({"type": "dict"}, value)
+    if isinstance(decoded_value, Mapping):
+        return {str(key): entry for key, entry in decoded_value.items()}
+    problems.add(f"{option} must be {description}")
     return {}
 
 

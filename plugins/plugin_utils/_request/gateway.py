@@ -58,7 +58,7 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     address = optional_string(problems, "gateway_address", variables.get("gateway_address"))
     if address and not is_address(address):
         problems.add_invalid("gateway_address", address, "must be an IPv4 or IPv6 address")
-    found = _name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
+    public_name = _name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
     domain = _name(problems, "gateway_domain", variables.get("gateway_domain"))
     https_port = integer(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
     ssh_ports = variables.get("gateway_ssh_ports")
@@ -76,7 +76,7 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     _check_certificate_pair(problems, variables)
     if problems:
         raise ValidationError(str(problems))
-    return Gateway(found, domain, https_port, first, last)
+    return Gateway(public_name, domain, https_port, first, last)
 
 
 def _name(problems: ValidationErrors, option: str, value: Any) -> str:
@@ -91,7 +91,7 @@ def _name(problems: ValidationErrors, option: str, value: Any) -> str:
 def _check_certificate_pair(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
     """Note where only one of a certificate and its key is given."""
     names = ("gateway_certificate", "gateway_certificate_key")
-    given = [optional_string(problems, name, variables.get(name)) for name in names]
-    if any(given) and not all(given):
-        there, missing = names if given[0] else reversed(names)
-        problems.add(f"{missing} is required where {there} is given")
+    values = [optional_string(problems, name, variables.get(name)) for name in names]
+    if any(values) and not all(values):
+        present, missing = names if values[0] else reversed(names)
+        problems.add(f"{missing} is required where {present} is given")

@@ -39,9 +39,9 @@ def parse_mounts(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]
     return tuple(mounts)
 
 
-def _path(problems: ValidationErrors, option: str, given: str) -> str:
+def _path(problems: ValidationErrors, option: str, value: str) -> str:
     """Return a path that means what it says: ``..`` could hide a folder, ``:`` would end it in a bind."""
-    path = given.rstrip("/") or given[:1]
+    path = value.rstrip("/") or value[:1]
     if path and (path != posixpath.normpath(path) or not path.startswith("/") or path.startswith("//") or ":" in path):
         problems.add_invalid(option, path, "must be an absolute path without //, . or .. in it, and without :")
     return path

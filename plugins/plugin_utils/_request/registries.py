@@ -24,20 +24,20 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-
 def parse_registries(problems: ValidationErrors, value: Any) -> dict[str, Credential]:
     """Return the credentials by registry; a problem names the place of what is wrong, never what is there."""
     credentials = {}
-    for host, given in mapping(problems, OPTION, value, WHAT).items():
+    for host, entry in mapping(problems, OPTION, value, WHAT).items():
         if not _HOST.fullmatch(host):
             problems.add(f"{OPTION}: {host!r} is not the host of a registry, such as registry.example.com:5000")
-        credentials[_normalize_host(host)] = _credential(problems, f"{OPTION}.{host}", given)
+        credentials[_normalize_host(host)] = _credential(problems, f"{OPTION}.{host}", entry)
     return credentials
 
 
-def _credential(problems: ValidationErrors, where: str, given: Any) -> Credential:
-    if not isinstance(given, Mapping):
+def _credential(problems: ValidationErrors, where: str, value: Any) -> Credential:
+    if not isinstance(value, Mapping):
         problems.add(f"{where} must be a mapping of {' and '.join(KEYS)}")
         return Credential("", "")
-    for key in sorted(set(map(str, given)) - set(KEYS)):
+    for key in sorted(set(map(str, value)) - set(KEYS)):
         problems.add(f"{where}.{key} is not known; allowed are {', '.join(KEYS)}")
-    return Credential(*(_line(problems, f"{where}.{key}", given.get(key)) for key in KEYS))
+    return Credential(*(_line(problems, f"{where}.{key}", value.get(key)) for key in KEYS))
 
 
 def _line(problems: ValidationErrors, where: str, value: Any) -> str:

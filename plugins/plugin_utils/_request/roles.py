@@ -49,9 +49,9 @@ def parse_roles(
 
     What a role leaves out comes from the session: its ``image``, each of its ``slots``, each variable of its ``env``.
     """
-    given = mapping(problems, "session_roles", value)
-    roles = [_role(problems, name, given[name], image, slots, env, most) for name in _main_first(given)]
-    if given and MAIN not in given:
+    entries = mapping(problems, "session_roles", value)
+    roles = [_role(problems, name, entries[name], image, slots, env, most) for name in _main_first(entries)]
+    if entries and MAIN not in entries:
         problems.add(f"session_roles has no {MAIN!r}: every session has one container of that role")
     if any(role.name == MAIN and role.replicas != 1 for role in roles):
         problems.add(f"session_roles.{MAIN}.replicas must be 1: users reach the one container {MAIN}1")

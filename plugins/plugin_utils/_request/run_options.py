@@ -88,11 +88,11 @@ def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_se
         integer(problems, f"session_{option}", values[option], least, most)
     # Checked here, and used where an image is pulled: passwords go no way but that.
     parse_registries(problems, values["registries"])
-    given = {field.name: values[field.name] for field in dataclasses.fields(RunOptions)}
-    lines = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
+    fields = {field.name: values[field.name] for field in dataclasses.fields(RunOptions)}
+    lines = {name: value.strip() for name, value in fields.items() if isinstance(value, str)}
     # A new session's name is checked as a part of its request; any other is looked for as it is.
     lines |= {"name": str(values["name"] or ""), "id": parse_session_id(problems, "session_id", values["id"])}
-    options = RunOptions(**{**given, **lines})
+    options = RunOptions(**{**fields, **lines})
     if needs_session and not options.name and not values["id"]:
         problems.add("session_name or session_id is required")
     return options

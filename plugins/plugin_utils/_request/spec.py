@@ -103,20 +103,20 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
         option: tuple(line.strip() for line in values[option]) for option in ("designated_agents", "authorized_keys")
     }
     texts = {option: values[option].strip() for option in TEXTS}
-    given = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
-    spec = SessionSpec(**{**given, **lists, **texts, **checked})
+    fields = {field.name: values[field.name] for field in dataclasses.fields(SessionSpec)}
+    spec = SessionSpec(**{**fields, **lists, **texts, **checked})
     _check_consistency(problems, spec)
     if values["wait"] and not spec.command:
         problems.add("session_wait: waits for the end of session_command, and that is empty")
     return spec
 
 
-def _size(problems: ValidationErrors, asked: int, roles: Sequence[Role]) -> int:
+def _size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:
     """Return the number of containers: the sum of the roles, or where there are none what is asked."""
     total = sum(role.replicas for role in roles)
-    if roles and asked not in (1, total):
-        problems.add(f"session_cluster_size: {asked} contradicts session_roles, which make {total}; leave it out")
-    return total or asked
+    if roles and requested not in (1, total):
+        problems.add(f"session_cluster_size: {requested} contradicts session_roles, which make {total}; leave it out")
+    return total or requested
 
 
 def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:

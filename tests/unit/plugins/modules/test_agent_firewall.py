@@ -23,8 +23,8 @@ from tests.unit.module_runs import result_of
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 SAME = (
-    "this connection is the one with which the new rules came, so nothing shows that managers get in: the old rules"
-    " come back, unless firewall_confirm_force is true."
+    "this connection was opened before the new rules were applied, so SSH access is not verified: the old rules"
+    " are restored, unless firewall_confirm_force is true."
 )
 CONNECTION = "203.0.113.7 51234 192.0.2.1 2222"
 LATER = "203.0.113.7 51235 192.0.2.1 2222"
@@ -210,7 +210,7 @@ def test_who_alone_logs_in_from_now_on_is_a_warning(tried: Any, monkeypatch: pyt
                 " such as 10.0.0.0/8."
             ),
         ),
-        ({"interfaces": ["eth9"]}, "firewall_interfaces: 'eth9' is no interface of this host."),
+        ({"interfaces": ["eth9"]}, "firewall_interfaces: 'eth9' is not an interface of this host."),
         ({"allow": [{"protocol": "udp"}]}, "firewall_allow[0].ports is required for udp."),
     ],
     ids=["timeout", "ssh_sources", "interfaces", "allow"],
@@ -233,9 +233,7 @@ def test_whoever_could_not_log_in_again_is_not_let_out(
         monkeypatch.setenv("SSH_CONNECTION", connection)
     result = tried(gateways=["198.51.100.7"])
     assert result["failed"] is True
-    assert result["msg"].startswith(
-        "firewall_ssh_sources is empty, and this connection does not come from an address: "
-    )
+    assert result["msg"].startswith("firewall_ssh_sources is empty, and this connection has no client address: ")
     assert kernel.table == ""
 
 
@@ -304,7 +302,7 @@ def test_a_trial_that_is_over_is_not_confirmed(confirmed: Any, store: Store, upt
     result = confirmed("mine")
     assert (result["failed"], result["msg"]) == (
         True,
-        "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold.",
+        "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored.",
     )
 
 

@@ -61,8 +61,8 @@ def test_a_batch_is_no_limit(unused: int) -> None:
         ports = [server.getsockname()[1] for server in servers]
         doors = [ScanTarget("tcp", "127.0.0.1", port) for port in [*ports, unused]]
         found = scan(iter(doors), HERE, 3, SECONDS)
-    assert {answer.door.port for answer in found.answers if answer.state == "open"} == set(ports)
-    assert {answer.door.port for answer in found.answers if answer.state == "closed"} == {unused}
+    assert {answer.target.port for answer in found.answers if answer.state == "open"} == set(ports)
+    assert {answer.target.port for answer in found.answers if answer.state == "closed"} == {unused}
 
 
 def test_who_is_silent_is_not_among_the_answers() -> None:

@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.audit 
 )
 
 GOOD = NetworkExposure(("10.77.9.11", "fd00::1", "100.64.0.1", "169.254.0.7"), ("10.77.9.0/24",), (), ("eth0",), True)
-ADVICE = "put agents on a private network that only managers and gateways reach from elsewhere"
+ADVICE = "put agents on a private network that only managers and gateways reach from outside"
 APART = {"managers": {"manager1": "10.1.0.1"}, "users": {"user1": "10.2.0.1"}}
 
 
@@ -33,7 +33,7 @@ def test_a_public_address_is_told(address: str) -> None:
     ((kind, message),) = said(addresses=("10.77.9.11", address))
     assert (kind, message) == (
         "public_address",
-        f"it has the public address {address}, at which the whole world can try it: {ADVICE}",
+        f"it has the public address {address}, reachable from everywhere: {ADVICE}",
     )
 
 
@@ -57,7 +57,7 @@ def test_users_alone_are_told_too_and_of_every_family() -> None:
 def test_the_engines_socket_is_told(address: str, place: str) -> None:
     ((kind, message),) = said(engine=((address, 2375),))
     assert kind == "engine_socket"
-    assert message.startswith(f"the Docker engine listens at {place}: unless it asks for certificates, ")
+    assert message.startswith(f"the Docker engine listens at {place}: unless it requires certificates, ")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -74,7 +74,7 @@ def test_the_ports_of_a_swarm_are_not_the_engines_socket() -> None:
 def test_ipv6_that_nothing_filters_is_told_with_its_interfaces() -> None:
     ((kind, message),) = said(filtered6=False, local_ipv6=("eth0", "eth1"))
     assert kind == "ipv6"
-    assert message.startswith("IPv6 is up on eth0, eth1 and no rule drops what comes in over it: ")
+    assert message.startswith("IPv6 is up on eth0, eth1 and no rule drops incoming IPv6: ")
 
 
 def test_without_ipv6_there_is_nothing_to_filter() -> None:

@@ -23,8 +23,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.validatio
 
 CONNECTION = ["203.0.113.7", "51234", "192.0.2.1", "2222"]
 NO_MANAGER = (
-    "firewall_ssh_sources is empty, and this connection does not come from an address: name the addresses that operators"
-    " come from, or nobody could log in any more."
+    "firewall_ssh_sources is empty, and this connection has no client address: list the addresses of the hosts"
+    " that operators use, or no login would be possible."
 )
 NETWORK_RULE = "must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24"
 HOST_BITS = "is a network with host bits: it must be the network's own address, such as 10.0.0.0/8"
@@ -245,17 +245,17 @@ def test_ranges_of_ports_hold_exactly_what_was_named(spans: list[tuple[int, int]
         ({"ports": [True, "22"], "sources": "10.0.0.0/8"}, ".ports[0]: True must be a line of text."),
         # A rule of nothing but its verdict would let in everybody.
         ({"ports": ","}, ".ports is required for tcp."),
-        ({"protocol": "any", "sources": ","}, ": protocol any takes sources, and no ports."),
+        ({"protocol": "any", "sources": ","}, ": protocol any requires sources and has no ports."),
         ({"ports": ["22"], "sources": ["10.0.0.1/8"]}, f".sources: '10.0.0.1/8' {HOST_BITS}."),
         ({"ports": ["22"], "protocol": "icmp"}, ".protocol: 'icmp' must be one of tcp, udp, any."),
         ({"ports": ["22"], "protocol": None}, ".protocol is required."),
         ({}, ".ports is required for tcp."),
         ({"ports": 3.5}, ".ports: 3.5 must be a list of texts.\nfirewall_allow[1].ports is required for tcp."),
         ({"protocol": "udp", "sources": ["10.0.0.0/8"]}, ".ports is required for udp."),
-        ({"protocol": "any"}, ": protocol any takes sources, and no ports."),
+        ({"protocol": "any"}, ": protocol any requires sources and has no ports."),
         (
             {"protocol": "any", "sources": ["10.0.0.0/8"], "ports": ["22"]},
-            ": protocol any takes sources, and no ports.",
+            ": protocol any requires sources and has no ports.",
         ),
         ({"ports": ["22"], "port": 22}, ".port is not known; allowed are protocol, ports, sources."),
         ("22", ": '22' must be a mapping of protocol, ports, sources."),

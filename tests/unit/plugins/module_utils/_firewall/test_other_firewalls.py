@@ -11,8 +11,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import other_firewalls
 
 BESIDE = (
-    "{} is at work on this host: its rules hold beside those of the role firewall, and what it drops stays dropped; let"
-    " gateways, peers and managers in there as well."
+    "{} is active on this host: its rules apply in addition to those of the role firewall, and packets that it drops stay"
+    " dropped; allow gateways, peers and managers there as well."
 )
 OFF = "# /etc/ufw/ufw.conf\n#ENABLED=yes\nENABLED=no\nLOGLEVEL=low\n"
 ON = "# /etc/ufw/ufw.conf\nENABLED=yes\nLOGLEVEL=low\n"

@@ -104,7 +104,7 @@ def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(
 def test_a_session_that_goes_does_not_count(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
-    sync_ruleset(store, dry=False, gone=OTHER.id)
+    sync_ruleset(store, dry=False, except_id=OTHER.id)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 

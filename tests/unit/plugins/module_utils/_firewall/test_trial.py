@@ -41,10 +41,10 @@ NEW = Firewall(("192.0.2.0/24",), interfaces=("eth0",))
 CONNECTION = "192.0.2.7 51234 192.0.2.1 22"
 LATER = "192.0.2.7 51235 192.0.2.1 22"
 CHANGED = [Change("firewall table inet backendai", None, "there")]
-TOO_LATE = "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones hold"
-UNPROVEN = "so nothing shows that managers get in: the old rules come back, unless firewall_confirm_force is true"
-SAME = f"this connection is the one with which the new rules came, {UNPROVEN}"
-NO_SSH = f"this connection is not one of SSH, {UNPROVEN}"
+TOO_LATE = "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored"
+UNPROVEN = "so SSH access is not verified: the old rules are restored, unless firewall_confirm_force is true"
+SAME = f"this connection was opened before the new rules were applied, {UNPROVEN}"
+NO_SSH = f"this connection does not use SSH, {UNPROVEN}"
 
 
 class Host:
@@ -312,7 +312,7 @@ def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: FakeNetwork,
 def test_an_interface_that_is_not_there_is_refused(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
     with pytest.raises(ClusterError) as refused:
         tried(store, host, Firewall(("192.0.2.7/32",), interfaces=("eth0", "eth8", "eth9")), dry=dry)
-    assert str(refused.value) == "firewall_interfaces: 'eth8' is no interface of this host"
+    assert str(refused.value) == "firewall_interfaces: 'eth8' is not an interface of this host"
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
