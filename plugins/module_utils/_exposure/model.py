@@ -2,29 +2,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is tried from outside, and what may come of it."""
+"""Data model of the exposure scan: targets, batches and port states."""
 
 from __future__ import annotations
 
 import dataclasses
 
-# What an address belongs to. Those of a host's bridges and containers are behind the host.
+# Owner of an address. Those of a host's bridges and containers are reached through the host.
 AGENT, BRIDGE, CONTAINER, GATEWAY = "agent", "bridge", "container", "gateway"
 
-# Seconds for one attempt, in which the kernel sends a second SYN, and for one part of what an outsider tries.
-PROBE_TIMEOUT, STINT_SECONDS = 2.5, 60.0
+# Seconds for one probe, in which the kernel repeats the SYN once, and for one batch of a probe host.
+PROBE_TIMEOUT, BATCH_SECONDS = 2.5, 60.0
 
-# The states of a door, two of them in the words of nmap: the handshake went through, or something came back; the other
-# side refused; the host itself sent another ICMP error.
+# Port states. `open` and `closed` as in nmap; `answered`: the target itself sent another ICMP error.
 OPEN, CLOSED, ICMP_ERROR = "open", "closed", "answered"
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbedHost:
-    """A host that is tried. ``addresses`` are by address what each belongs to, ``udp_ports`` those of its tunnels.
+    """A host to scan. ``addresses`` maps each address to its owner, ``udp_ports`` are those of its tunnels.
 
-    ``expected`` are the TCP ports of its own addresses that may be open, with what they are for. ``unread`` is why the
-    host could not say all of that itself; empty when it did.
+    ``expected`` are the TCP ports of its own addresses that may be open, with their purpose. ``unread`` is why the host
+    could not report all of this; empty if it did.
     """
 
     name: str
@@ -37,7 +36,7 @@ class ProbedHost:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeBatch:
-    """A part of what an outsider tries, as plain data would have it; ``ports`` are TCP ports as they are written."""
+    """A part of the scan of one host, as plain data; ``ports`` are TCP ports as text."""
 
     target: str
     own: tuple[str, ...]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How this host reaches the addresses of another one, and those behind it: with routes of its own, for a while."""
+"""Adds temporary routes to the addresses of another host and to those behind it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .._model.change import Change
 from .._model.files import locked
 from .._network.iproute import LinkOperation, NetworkError, apply_operations, show
 
-# What marks our routes (the field ``proto``): those of a run that was killed are known by it.
+# Marks our routes (the field ``proto``), so that routes of a killed run can be removed.
 PROTOCOL = 186
 
 LOCK = Path("/run/lock/backendai-detour")
@@ -28,7 +28,7 @@ NO_ROUTE, OWN_NETWORK = "no route leads there", "a network of this host's own ha
 
 @dataclasses.dataclass(frozen=True)
 class NextHop:
-    """How an address is reached: on this segment, or through the next hop ``via``. ``interface`` is this host's."""
+    """Route to an address: on this segment, or through ``via``. ``interface`` is one of this host."""
 
     address: str
     interface: str
@@ -36,13 +36,13 @@ class NextHop:
 
     @property
     def destination(self) -> str:
-        """The address as sockets take it: one that is link-local with its zone."""
+        """The address for a socket; a link-local one has its zone."""
         return f"{self.address}%{self.interface}" if _is_link_local(self.address) else self.address
 
 
 @dataclasses.dataclass(frozen=True)
 class NextHops:
-    """The ways to a host's addresses, and why there is none to some. ``near``: the host is on this host's segment."""
+    """Routes to addresses, and the reason for those without. ``on_link``: the host is on a segment of this host."""
 
     next_hops: tuple[NextHop, ...]
     missing: dict[str, str]
@@ -51,61 +51,68 @@ class NextHops:
 
 @contextlib.contextmanager
 def temporary_routes(own: Sequence[str], behind: Sequence[str]) -> Iterator[NextHops]:
-    """Have ways to a host's ``own`` addresses and to those ``behind`` it, such as its containers', while this lasts.
+    """Provide routes to a host's ``own`` addresses and to those ``behind`` it, such as those of its containers.
 
-    What is behind a host of the same segment is reached through that host. Each route that this takes is for one
-    address; they go at the end, and those that a killed run has left go first. Raises :class:`NetworkError`.
+    Addresses behind a host of the same segment are routed through that host. Each added route is for one address and
+    is removed at the end; those of a killed run are removed first. Raises :class:`NetworkError`.
     """
     with locked(LOCK, create=True):
         _remove_routes()
         try:
-            near = _near(own)
-            hops = {is_ipv6(way.address): way for way in reversed(near)}
-            reached = {way.address for way in near}
-            rest = [address for address in dict.fromkeys([*own, *behind]) if address not in reached and not _is_link_local(address)]
-            apply_operations(_detours(rest, hops))
-            hops_or_reasons = {address: _checked(address, hops, behind) for address in rest}
-            ways = [*near, *(way for way in hops_or_reasons.values() if isinstance(way, NextHop))]
-            yield NextHops(tuple(ways), {address: reason for address, reason in hops_or_reasons.items() if isinstance(reason, str)}, bool(near))
+            on_link = _find_on_link(own)
+            gateways = {is_ipv6(hop.address): hop for hop in reversed(on_link)}
+            reached = {hop.address for hop in on_link}
+            rest = [
+                address
+                for address in dict.fromkeys([*own, *behind])
+                if address not in reached and not _is_link_local(address)
+            ]
+            apply_operations(_plan_routes(rest, gateways))
+            checked = {address: _check_route(address, gateways, behind) for address in rest}
+            next_hops = [*on_link, *(hop for hop in checked.values() if isinstance(hop, NextHop))]
+            missing = {address: reason for address, reason in checked.items() if isinstance(reason, str)}
+            yield NextHops(tuple(next_hops), missing, bool(on_link))
         finally:
             _remove_routes()
 
 
-def is_resolved(way: NextHop) -> bool:
-    """Return whether a host of this segment has told its hardware address (ARP, neighbour discovery)."""
-    return any("lladdr" in neighbour for neighbour in show("ip", "-j", "neigh", "show", "to", way.address, "dev", way.interface))
+def is_resolved(hop: NextHop) -> bool:
+    """Return whether the neighbour table has a hardware address for a host of this segment."""
+    neighbours = show("ip", "-j", "neigh", "show", "to", hop.address, "dev", hop.interface)
+    return any("lladdr" in neighbour for neighbour in neighbours)
 
 
-def _near(addresses: Iterable[str]) -> list[NextHop]:
-    """Return the ways to those addresses that are on this segment; link-local ones are where the others are."""
+def _find_on_link(addresses: Iterable[str]) -> list[NextHop]:
+    """Return the addresses on this segment; link-local ones are on the interface of the others."""
     listed = list(addresses)
-    ways = [_way(address) for address in listed if not _is_link_local(address)]
-    near = [way for way in ways if way and not way.via]
-    return near + [NextHop(address, near[0].interface) for address in listed if near and _is_link_local(address)]
+    hops = [_read_route(address) for address in listed if not _is_link_local(address)]
+    on_link = [hop for hop in hops if hop and not hop.via]
+    link_local = [address for address in listed if on_link and _is_link_local(address)]
+    return on_link + [NextHop(address, on_link[0].interface) for address in link_local]
 
 
-def _detours(addresses: Iterable[str], hops: dict[bool, NextHop]) -> list[LinkOperation]:
+def _plan_routes(addresses: Iterable[str], gateways: dict[bool, NextHop]) -> list[LinkOperation]:
     steps = []
     for address in addresses:
-        hop, way = hops.get(is_ipv6(address)), _way(address)
-        if hop and (way is None or way.via != hop.address):
+        gateway, current = gateways.get(is_ipv6(address)), _read_route(address)
+        if gateway and (current is None or current.via != gateway.address):
             length = 128 if is_ipv6(address) else 32
-            line = f"route add {address}/{length} via {hop.address} dev {hop.interface} proto {PROTOCOL}"
-            steps.append(LinkOperation(Change(f"route to {address}", None, f"via {hop.address}"), (line,)))
+            line = f"route add {address}/{length} via {gateway.address} dev {gateway.interface} proto {PROTOCOL}"
+            steps.append(LinkOperation(Change(f"route to {address}", None, f"via {gateway.address}"), (line,)))
     return steps
 
 
-def _checked(address: str, hops: dict[bool, NextHop], behind: Sequence[str]) -> NextHop | str:
-    """Return the way that is taken to an address, or why it would not lead to the host that is meant."""
-    way, hop = _way(address), hops.get(is_ipv6(address))
-    if way is None:
-        return OWN_NETWORK if hop else NO_ROUTE
-    strays = way.via != hop.address if hop else address in behind and not way.via
-    return OWN_NETWORK if strays else way
+def _check_route(address: str, gateways: dict[bool, NextHop], behind: Sequence[str]) -> NextHop | str:
+    """Return the active route to an address, or why it would not lead to the scanned host."""
+    current, gateway = _read_route(address), gateways.get(is_ipv6(address))
+    if current is None:
+        return OWN_NETWORK if gateway else NO_ROUTE
+    diverted = current.via != gateway.address if gateway else address in behind and not current.via
+    return OWN_NETWORK if diverted else current
 
 
-def _way(address: str) -> NextHop | None:
-    """Return where this host sends what is for an address; ``None`` where it has no route, or the address itself."""
+def _read_route(address: str) -> NextHop | None:
+    """Return the route of the kernel to an address; ``None`` without one, or if it is an address of this host."""
     try:
         route = next(iter(show("ip", "-j", "route", "get", address)), {})
     except NetworkError:
@@ -118,7 +125,9 @@ def _way(address: str) -> NextHop | None:
 def _remove_routes() -> None:
     for family in ("-4", "-6"):
         routes = show("ip", "-j", family, "route", "show", "proto", str(PROTOCOL))
-        lines = [f"route del {route['dst']} via {route['gateway']} dev {route['dev']} proto {PROTOCOL}" for route in routes]
+        lines = [
+            f"route del {route['dst']} via {route['gateway']} dev {route['dev']} proto {PROTOCOL}" for route in routes
+        ]
         apply_operations(LinkOperation(Change("route", line, None), (line,)) for line in lines)
 
 

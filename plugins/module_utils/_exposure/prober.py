@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an outsider does: it finds its ways to a host, tries all doors, and says what it heard."""
+"""Scans one host from a probe host: sets up routes, probes all ports and returns the answers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .probe_routes import NextHop, is_resolved, temporary_routes
 
 @dataclasses.dataclass(frozen=True)
 class ProbeRequest:
-    """What is tried of one host: ``own`` are all of its addresses, ``addresses`` those that are meant, or behind it.
+    """A scan of one host: ``own`` are all of its addresses, ``addresses`` those to scan, its own or behind it.
 
-    ``rate`` is how many connections are being opened at one moment, each for ``seconds``.
+    ``rate`` is the number of concurrent probes, each of which takes up to ``seconds``.
     """
 
     own: Sequence[str]
@@ -34,35 +34,36 @@ class ProbeRequest:
     seconds: float = PROBE_TIMEOUT
 
 
-def probe_host(attempt: ProbeRequest) -> dict[str, Any]:
-    """Return what answers as plain data, and by which ways it was asked."""
-    behind = [address for address in attempt.addresses if address not in attempt.own]
-    with temporary_routes(attempt.own, behind) as routes:
-        next_hops = {way.destination: way for way in routes.next_hops if way.address in attempt.addresses}
-        hosts = {*attempt.own, *behind}
-        heard = scan(_scan_targets(attempt, list(next_hops)), hosts, max_open_sockets(attempt.rate), attempt.seconds)
-        unresolved = [way.address for way in next_hops.values() if _is_unseen(way)]
-    refused = {next_hops[destination].address: reason for destination, reason in heard.refused.items()}
+def probe_host(request: ProbeRequest) -> dict[str, Any]:
+    """Return the answers and the routes that were used, as plain data."""
+    behind = [address for address in request.addresses if address not in request.own]
+    with temporary_routes(request.own, behind) as routes:
+        next_hops = {hop.destination: hop for hop in routes.next_hops if hop.address in request.addresses}
+        hosts = {*request.own, *behind}
+        result = scan(_scan_targets(request, list(next_hops)), hosts, max_open_sockets(request.rate), request.seconds)
+        unresolved = [hop.address for hop in next_hops.values() if _is_unresolved(hop)]
+    missing = {address: reason for address, reason in routes.missing.items() if address in request.addresses}
+    refused = {next_hops[destination].address: reason for destination, reason in result.refused.items()}
     return {
-        "answers": _group_answers(heard.answers),
-        "next_hops": {way.address: way.via for way in next_hops.values() if way.address not in refused},
-        "missing": {**{address: reason for address, reason in routes.missing.items() if address in attempt.addresses}, **refused},
+        "answers": _group_answers(result.answers),
+        "next_hops": {hop.address: hop.via for hop in next_hops.values() if hop.address not in refused},
+        "missing": {**missing, **refused},
         "unresolved": unresolved,
         "on_link": routes.on_link,
     }
 
 
-def _scan_targets(attempt: ProbeRequest, destinations: Sequence[str]) -> Iterator[ScanTarget]:
-    """Return all doors; datagrams go out twice, first and last, for nobody else sends them again."""
-    datagrams = [ScanTarget("udp", address, port) for port in attempt.udp_ports for address in destinations]
-    datagrams += [ScanTarget("icmp", address, 0) for address in destinations if attempt.echo]
-    connections = (ScanTarget("tcp", address, port) for port in iter_ports(attempt.ports) for address in destinations)
+def _scan_targets(request: ProbeRequest, destinations: Sequence[str]) -> Iterator[ScanTarget]:
+    """Return all targets; datagrams are sent twice, first and last, because no protocol repeats them."""
+    datagrams = [ScanTarget("udp", address, port) for port in request.udp_ports for address in destinations]
+    datagrams += [ScanTarget("icmp", address, 0) for address in destinations if request.echo]
+    connections = (ScanTarget("tcp", address, port) for port in iter_ports(request.ports) for address in destinations)
     return itertools.chain(datagrams, connections, datagrams)
 
 
-def _is_unseen(way: NextHop) -> bool:
-    """Return whether nobody answers for an address of this segment; over IPv6 a firewall may be what keeps silent."""
-    return not way.via and not is_ipv6(way.address) and not is_resolved(way)
+def _is_unresolved(hop: NextHop) -> bool:
+    """Return whether no host of this segment answers ARP for an address; over IPv6 a firewall may drop that."""
+    return not hop.via and not is_ipv6(hop.address) and not is_resolved(hop)
 
 
 def _group_answers(answers: Iterable[Answer]) -> list[dict[str, Any]]:

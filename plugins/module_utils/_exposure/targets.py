@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host knows of itself that outsiders should try: its addresses, those behind it, its doors."""
+"""Collects the scan targets of a host: its addresses, those behind it, its UDP ports and expected open ports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
 
 
 def of_agent(docker_host: str, wireguard_port: int) -> dict[str, Any]:
-    """Return what is to be tried of an agent; ``unread`` says why its containers are not among it."""
+    """Return the scan targets of an agent; ``unread`` is why its containers are missing."""
     own, bridges = host_addresses()
     try:
         containers, unread = container_addresses(connect(docker_host)), ""
@@ -37,9 +37,9 @@ def of_agent(docker_host: str, wireguard_port: int) -> dict[str, Any]:
 
 
 def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
-    """Return what is to be tried of a gateway; ``expected`` are the ports that are open for users, as JSON has them.
+    """Return the scan targets of a gateway; ``expected`` are the ports that are open for users, as strings.
 
-    ``unread`` says why those of sessions are not among them.
+    ``unread`` is why those of sessions are missing.
     """
     own, bridges = host_addresses()
     try:
@@ -56,7 +56,7 @@ def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
 
 
 def _kinds(addresses: dict[str, list[str]]) -> dict[str, str]:
-    """Return by address what each is; where it is two things, the first that names it."""
+    """Return the owner of each address, the first one of several."""
     kinds: dict[str, str] = {}
     for kind, kind_addresses in addresses.items():
         kinds.update({address: kind for address in kind_addresses if address not in kinds})
@@ -78,6 +78,6 @@ def host_addresses() -> tuple[list[str], list[str]]:
 
 
 def tunnel_ports() -> list[int]:
-    """Return the UDP ports of all VXLAN links, ours or not."""
+    """Return the UDP ports of all VXLAN links of this host."""
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
     return sorted({link["linkinfo"]["info_data"]["port"] for link in links if "port" in link["linkinfo"]["info_data"]})

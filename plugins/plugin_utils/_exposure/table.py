@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A report of what is open to outsiders, for people: a table of all addresses, and a line for each thing to know."""
+"""Renders the exposure report as text: a table of all addresses, and a line for each finding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN_PORTS = 60
 
 
 def render_report(report: Mapping[str, Any]) -> list[str]:
-    """Return the whole report: the table, what must not be open, what has to be, what was not proven."""
+    """Return the whole report: table, findings, expected ports, inconclusive checks."""
     return [
         *render_matrix(report["tried"], report["findings"], report["expected"]),
         *(_finding(finding) for finding in report["findings"]),
@@ -29,7 +29,7 @@ def render_report(report: Mapping[str, Any]) -> list[str]:
 def render_matrix(
     tried: Iterable[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Return a table of what was tried: of each protocol, how many ports answer that must not; ``-`` for none."""
+    """Return a table of scanned addresses: for each protocol, the number of findings; ``-`` for none."""
     rows = [["from", "to", "address", "kind", "next hop", "tcp ports", "tcp", "udp", "icmp"]]
     for entry in tried:
         where = [entry["outsider"], entry["target"], entry["address"], entry["kind"], entry["next_hop"] or "-"]
@@ -64,27 +64,28 @@ def _place(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _finding(finding: Mapping[str, Any]) -> str:
     port = f"{finding['protocol']} {_short(finding['ports'])}".strip()
-    return f"{finding['outsider']} -> {finding['target']} ({finding['address']}) {port} {finding['state']}: {finding['description']}."
+    place = f"{finding['outsider']} -> {finding['target']} ({finding['address']})"
+    return f"{place} {port} {finding['state']}: {finding['description']}."
 
 
 def _expected(port: Mapping[str, Any]) -> str:
-    state = "open, as it has to be" if port["open"] else "not open, though it may be"
+    state = "open, as expected" if port["open"] else "not open, but expected to be"
     return f"{port['target']} {port['protocol']} {port['port']} ({port['description']}): {state}."
 
 
 def _inconclusive(entry: Mapping[str, Any]) -> str:
     place = f"{entry['target']} ({entry['address']})" if entry["address"] else entry["target"]
     source = f"{entry['outsider']} -> " if entry["outsider"] else ""
-    return f"not proven: {source}{place}: {entry['why']}."
+    return f"inconclusive: {source}{place}: {entry['why']}."
 
 
 def _summary(report: Mapping[str, Any]) -> str:
     addresses = {(entry["target"], entry["address"]) for entry in report["tried"]}
-    return f"Nothing but the gateway answers {', '.join(report['outsiders'])}, at {len(addresses)} addresses."
+    return f"Only the gateway answers {', '.join(report['outsiders'])}, at {len(addresses)} addresses."
 
 
 def _short(ports: str) -> str:
-    """Return a list of ports, long ones cut after the last that fits."""
+    """Return a list of ports, cut after the last that fits."""
     if len(ports) <= _SHOWN_PORTS:
         return ports
     return f"{ports[:_SHOWN_PORTS].rpartition(',')[0]},…"

@@ -149,7 +149,7 @@ def test_silence_is_shown_and_written(run: Run, said: list[str], tmp_path: Path)
     result = reported(run, results(**QUIET), str(path))
     assert (result["changed"], result["report"]["ok"]) == (False, True)
     assert json.loads(path.read_text()) == result["report"]
-    assert said[-1] == "Nothing but the gateway answers user1, at 1 addresses."
+    assert said[-1] == "Only the gateway answers user1, at 1 addresses."
 
 
 def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, results(**OPEN), str(path))
     assert str(refused.value) == (
-        "the gateway is not shown to be the only way in: outsiders get an answer from 1 address of agent1."
+        "isolation check failed: probe hosts get an answer from 1 address of agent1."
     )
     (finding,) = json.loads(path.read_text())["findings"]
     assert (finding["outsider"], finding["target"], finding["port"]) == ("user1", "agent1", 22)
-    assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it takes connections." in said
+    assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections." in said
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_what_could_not_be_tried_is_shown_and_fails(
 ) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, probed)
-    assert str(refused.value) == "the gateway is not shown to be the only way in: 1 thing was not proven."
-    assert said == [f"not proven: user1 -> agent1: {why}."]
+    assert str(refused.value) == "isolation check failed: 1 check was inconclusive."
+    assert said == [f"inconclusive: user1 -> agent1: {why}."]
 
 
 def test_check_mode_says_what_would_be_tried_and_judges_nothing(run: Run, said: list[str], tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ OTHER = bytes(4) + socket.inet_aton("192.0.2.7")
 )
 def test_an_icmp_error_is_an_answer_when_the_host_itself_has_sent_it(heard: Answering, state: str) -> None:
     hosts = {ip_address(address) for address in HERE}
-    assert scanner._state(cast("socket.socket", heard), ScanTarget("tcp", "127.0.0.1", 22), hosts) == state
+    assert scanner._read_state(cast("socket.socket", heard), ScanTarget("tcp", "127.0.0.1", 22), hosts) == state
 
 
 def test_a_link_local_address_has_the_number_of_its_interface() -> None:

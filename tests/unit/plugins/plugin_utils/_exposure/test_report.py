@@ -20,12 +20,12 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table 
 AGENT = ProbedHost("agent1", "agent", {"192.0.2.1": "agent", "172.18.0.2": "container"}, (51820,))
 GATEWAY = ProbedHost("gateway1", "gateway", {"192.0.2.9": "gateway"}, expected={443: "HTTPS", 32000: "SSH of train"})
 ALL = parse_ranges("1-65535")
-REFUSES = "it refuses, so nothing filters what is sent there"
-ANSWERS = "it answers with an ICMP error, so not everything is filtered"
+REFUSES = "it refuses connections, so packets are not filtered"
+ANSWERS = "it answers with an ICMP error, so packets are not filtered"
 WAYS = {"192.0.2.1": "", "172.18.0.2": "192.0.2.1", "192.0.2.9": ""}
 
 
-def stint(target: ProbedHost, ports: str = "1-65535") -> ProbeBatch:
+def batch(target: ProbedHost, ports: str = "1-65535") -> ProbeBatch:
     (whole,) = split_into_batches([target], parse_ranges(ports), 16000)
     return whole
 
@@ -33,7 +33,7 @@ def stint(target: ProbedHost, ports: str = "1-65535") -> ProbeBatch:
 def probed(target: ProbedHost, *answers: dict[str, Any], **changes: Any) -> ProbeResult:
     """Return what user1 found of a host of its segment."""
     ways = {address: WAYS[address] for address in target.addresses}
-    return ProbeResult("user1", stint(target), answers, **{"next_hops": ways, "on_link": True, **changes})
+    return ProbeResult("user1", batch(target), answers, **{"next_hops": ways, "on_link": True, **changes})
 
 
 def answer(address: str, protocol: str, state: str, ports: str = "") -> dict[str, Any]:
@@ -48,29 +48,29 @@ def report(
 
 def test_a_host_is_tried_in_parts_of_a_minute() -> None:
     many = ProbedHost("agent1", "agent", dict.fromkeys((f"192.0.2.{number}" for number in range(1, 13)), "agent"))
-    stints = split_into_batches([many], ALL, 16000)
-    assert [len(one.addresses) for one in stints] == [5, 5, 2]
-    assert [one.ports for one in stints] == ["1-65535"] * 3
-    assert all(one.own == tuple(many.addresses) and one.echo and one.udp_ports for one in stints)
+    batches = split_into_batches([many], ALL, 16000)
+    assert [len(one.addresses) for one in batches] == [5, 5, 2]
+    assert [one.ports for one in batches] == ["1-65535"] * 3
+    assert all(one.own == tuple(many.addresses) and one.echo and one.udp_ports for one in batches)
 
 
 def test_with_few_connections_at_once_the_ports_of_one_address_are_parted_too() -> None:
-    stints = split_into_batches([AGENT], ALL, 1000)
-    first = [one for one in stints if one.addresses == ("192.0.2.1",)]
+    batches = split_into_batches([AGENT], ALL, 1000)
+    first = [one for one in batches if one.addresses == ("192.0.2.1",)]
     assert [one.ports for one in first] == ["1-24000", "24001-48000", "48001-65535"]
     assert [one.echo for one in first] == [True, False, False]
     assert [bool(one.udp_ports) for one in first] == [True, False, False]
-    assert len(stints) == 6
+    assert len(batches) == 6
 
 
 def test_the_ports_of_tunnels_are_tried_with_those_that_are_tried_everywhere() -> None:
-    assert stint(AGENT).udp_ports == (53, 111, 123, 161, 4789, 7946, 51820)
-    assert stint(AGENT).own == ("192.0.2.1",)
+    assert batch(AGENT).udp_ports == (53, 111, 123, 161, 4789, 7946, 51820)
+    assert batch(AGENT).own == ("192.0.2.1",)
 
 
 def test_targets_and_stints_survive_json() -> None:
     assert from_plain(ProbedHost, json.loads(json.dumps(to_plain(GATEWAY))), "targets") == GATEWAY
-    assert from_plain(ProbeBatch, json.loads(json.dumps(to_plain(stint(AGENT)))), "stints") == stint(AGENT)
+    assert from_plain(ProbeBatch, json.loads(json.dumps(to_plain(batch(AGENT)))), "batches") == batch(AGENT)
 
 
 def test_silence_everywhere_is_well() -> None:
@@ -91,7 +91,7 @@ def test_silence_everywhere_is_well() -> None:
         "from   to      address     kind       next hop   tcp ports  tcp  udp  icmp",
         "user1  agent1  192.0.2.1   agent      -          1-65535    -    -    -",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    -    -    -",
-        "Nothing but the gateway answers user1, at 2 addresses.",
+        "Only the gateway answers user1, at 2 addresses.",
     ]
 
 
@@ -113,14 +113,12 @@ def test_whatever_answers_of_an_agent_is_a_finding() -> None:
         ("192.0.2.1", "icmp", None, "", "open"),
         ("172.18.0.2", "tcp", None, "1-65535", "answered"),
     ]
-    assert error_of(made) == (
-        "the gateway is not shown to be the only way in: outsiders get an answer from 2 addresses of agent1."
-    )
+    assert error_of(made) == ("isolation check failed: probe hosts get an answer from 2 addresses of agent1.")
     assert render_report(made)[1:] == [
         "user1  agent1  192.0.2.1   agent      -          1-65535    2 open, 65533 closed  1 closed  open",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    65535 answered        -         -",
-        "user1 -> agent1 (192.0.2.1) tcp 22 open: it takes connections.",
-        "user1 -> agent1 (192.0.2.1) tcp 8080 open: it takes connections.",
+        "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections.",
+        "user1 -> agent1 (192.0.2.1) tcp 8080 open: it accepts connections.",
         f"user1 -> agent1 (192.0.2.1) tcp 1-21,23-8079,8081-65535 closed: {REFUSES}.",
         f"user1 -> agent1 (192.0.2.1) udp 53 closed: {REFUSES}.",
         "user1 -> agent1 (192.0.2.1) icmp open: it answers pings.",
@@ -137,8 +135,8 @@ def test_of_a_gateway_only_what_is_open_beyond_the_expected_is_a_finding() -> No
     ]
     made = report(probed(GATEWAY, *heard), targets=(GATEWAY,))
     assert [(one["protocol"], one["port"], one["description"]) for one in made["findings"]] == [
-        ("tcp", 22, "it takes connections"),
-        ("udp", 53, "something answers there"),
+        ("tcp", 22, "it accepts connections"),
+        ("udp", 53, "a service answers there"),
     ]
     assert made["expected"] == [
         {"target": "gateway1", "protocol": "tcp", "port": 443, "description": "HTTPS", "open": True},
@@ -146,8 +144,8 @@ def test_of_a_gateway_only_what_is_open_beyond_the_expected_is_a_finding() -> No
     ]
     shown = render_report(made)
     assert shown[1].endswith("1 open, 1 as expected  1 open  -")
-    assert "gateway1 tcp 443 (HTTPS): open, as it has to be." in shown
-    assert "gateway1 tcp 32000 (SSH of train): not open, though it may be." in shown
+    assert "gateway1 tcp 443 (HTTPS): open, as expected." in shown
+    assert "gateway1 tcp 32000 (SSH of train): not open, but expected to be." in shown
 
 
 def test_what_is_expected_of_a_gateway_is_not_expected_of_what_is_behind_it() -> None:
@@ -169,8 +167,8 @@ def test_parts_are_put_together() -> None:
 
 
 def test_what_was_not_tried_of_an_address_is_a_question_mark() -> None:
-    without = dataclasses.replace(stint(AGENT), udp_ports=(), echo=False)
-    made = report(dataclasses.replace(probed(AGENT), stint=without))
+    without = dataclasses.replace(batch(AGENT), udp_ports=(), echo=False)
+    made = report(dataclasses.replace(probed(AGENT), batch=without))
     assert render_report(made)[1].endswith("1-65535    -    ?    ?")
 
 
@@ -182,8 +180,8 @@ def test_a_host_that_could_not_be_asked_is_not_proven() -> None:
     unread = dataclasses.replace(AGENT, unread="it cannot be asked")
     made = report(probed(unread), targets=(unread,))
     assert doubts(made) == [(None, None, "it cannot be asked")]
-    assert (made["ok"], render_report(made)[-1]) == (False, "not proven: agent1: it cannot be asked.")
-    assert error_of(made) == "the gateway is not shown to be the only way in: 1 thing was not proven."
+    assert (made["ok"], render_report(made)[-1]) == (False, "inconclusive: agent1: it cannot be asked.")
+    assert error_of(made) == "isolation check failed: 1 check was inconclusive."
 
 
 def test_an_outsider_that_failed_proves_nothing_and_is_told_once() -> None:
@@ -195,15 +193,17 @@ def test_a_host_without_an_address_was_not_tried() -> None:
     unknown = ProbedHost("agent1", "agent", {}, unread="it cannot be asked")
     assert doubts(report(targets=(unknown,))) == [
         (None, None, "it cannot be asked"),
-        ("user1", None, "nothing was tried"),
+        ("user1", None, "nothing was scanned"),
     ]
     assert render_matrix([], [], []) == []
 
 
 def test_an_address_that_nobody_has_proves_nothing() -> None:
     made = report(probed(AGENT, unresolved=["192.0.2.1"]))
-    assert doubts(made) == [("user1", "192.0.2.1", "nobody on the segment has this address")]
-    assert render_report(made)[-1] == "not proven: user1 -> agent1 (192.0.2.1): nobody on the segment has this address."
+    assert doubts(made) == [("user1", "192.0.2.1", "no host on the segment has this address")]
+    assert (
+        render_report(made)[-1] == "inconclusive: user1 -> agent1 (192.0.2.1): no host on the segment has this address."
+    )
 
 
 def test_an_address_that_an_outsider_on_the_segment_cannot_try_is_not_proven() -> None:
