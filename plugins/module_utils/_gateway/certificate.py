@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The file with a gateway's certificate and key: a given pair, or one that the gateway makes and signs itself."""
+"""Installs the certificate and key of a gateway: a given pair, or a self-signed one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ ISSUER = "backendai.cluster"
 
 @dataclasses.dataclass(frozen=True)
 class CertificateFacts:
-    """What a certificate says. ``expires_at`` is in seconds since the epoch, ``own``: a gateway has signed it itself.
+    """Fields of a certificate. ``expires_at`` is in seconds since the epoch, ``self_signed``: signed by a gateway.
 
-    ``fingerprint`` is the SHA-256, as browsers show it, without colons.
+    ``fingerprint`` is the SHA-256 in hexadecimal, without colons.
     """
 
     names: list[str]
@@ -41,10 +41,10 @@ class CertificateFacts:
 def install_certificate(
     path: Path, names: Sequence[str], pem_pair: tuple[str, str] | None, now: float, *, dry: bool
 ) -> tuple[list[Change], CertificateFacts]:
-    """Have a certificate and its key in a file: the pair ``given`` as PEM, else one that is made here for ``names``.
+    """Install a certificate and its key in a file: ``pem_pair``, else a self-signed pair for ``names``.
 
-    One that was made here stays until the names change, or it ends soon. Return what changes, and what the certificate
-    says; with ``dry``, nothing is written. Raises :class:`GatewayError` where cryptography is missing.
+    A self-signed one is kept until the names change or it is about to expire. Return the changes and the facts of the
+    certificate; with ``dry``, nothing is written. Raises :class:`GatewayError` if cryptography is missing.
     """
     crypto.require()
     before = path.read_text() if path.exists() else ""
@@ -55,7 +55,7 @@ def install_certificate(
         content = before if current and _is_current(current, names, now) else make_self_signed(names, now)
     facts = facts_of(content)
     if facts is None:
-        raise GatewayError("certificate holds no certificate in PEM form")
+        raise GatewayError("certificate: holds no certificate in PEM form")
     drifted = plan_files([DesiredFile(path, content, secret=True)])
     if not dry:
         write_files((file for file, _change in drifted), atomically=True)
@@ -66,12 +66,15 @@ def install_certificate(
 
 
 def facts_of(pem: str) -> CertificateFacts | None:
-    """Return what the first certificate of a text in PEM form says; ``None`` where it holds none."""
+    """Return the facts of the first certificate in PEM text; ``None`` without one."""
     try:
         certificate = crypto.x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
         return None
-    organizations = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(crypto.oid.NameOID.ORGANIZATION_NAME)]
+    organizations = [
+        attribute.value
+        for attribute in certificate.subject.get_attributes_for_oid(crypto.oid.NameOID.ORGANIZATION_NAME)
+    ]
     return CertificateFacts(
         names=_names(certificate),
         expires_at=int(moment(certificate, "not_valid_after")),
@@ -81,14 +84,14 @@ def facts_of(pem: str) -> CertificateFacts | None:
 
 
 def make_self_signed(names: Sequence[str], now: float) -> str:
-    """Return a certificate for these host names and addresses that is signed by itself, and its key, as PEM."""
+    """Return a self-signed certificate for these host names and addresses, and its key, as PEM."""
     x509, forms = crypto.x509, crypto.serialization
     key = crypto.ec.generate_private_key(crypto.ec.SECP256R1())
     begins = datetime.datetime.fromtimestamp(now, datetime.timezone.utc) - datetime.timedelta(hours=1)
     subject = x509.Name(
         [
             x509.NameAttribute(crypto.oid.NameOID.ORGANIZATION_NAME, ISSUER),
-            # 64 characters are allowed here; clients look at the alternative names alone.
+            # Limited to 64 characters; clients check only the alternative names.
             x509.NameAttribute(crypto.oid.NameOID.COMMON_NAME, names[0][:64]),
         ]
     )
@@ -118,7 +121,7 @@ def moment(certificate: Any, field: str) -> float:
 
 
 def day(seconds: float) -> str:
-    """Return a time in seconds since the epoch as its day, in UTC."""
+    """Return the date of a time in seconds since the epoch, in UTC."""
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d")
 
 
@@ -128,7 +131,10 @@ def _names(certificate: crypto.x509.Certificate) -> list[str]:
         alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    return [*alternative_names.get_values_for_type(x509.DNSName), *map(str, alternative_names.get_values_for_type(x509.IPAddress))]
+    return [
+        *alternative_names.get_values_for_type(x509.DNSName),
+        *map(str, alternative_names.get_values_for_type(x509.IPAddress)),
+    ]
 
 
 def _is_current(facts: CertificateFacts, names: Sequence[str], now: float) -> bool:
@@ -139,5 +145,5 @@ def _is_current(facts: CertificateFacts, names: Sequence[str], now: float) -> bo
 def _describe(facts: CertificateFacts | None) -> str:
     if facts is None:
         return "(no certificate)"
-    origin = "signed by itself" if facts.self_signed else "given"
+    origin = "self-signed" if facts.self_signed else "given"
     return f"for {', '.join(facts.names)} until {day(facts.expires_at)}, {origin}, SHA-256 {facts.fingerprint[:16]}"

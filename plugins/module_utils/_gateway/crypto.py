@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The Python package cryptography, where a gateway has it."""
+"""Optional import of the Python package cryptography."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ec", "hashes", "oid", "require", "serialization", "utils", "x509"]
 
 
 def require() -> None:
-    """Raise :class:`GatewayError` where the package is missing; without it, this module has nothing but this."""
+    """Raise :class:`GatewayError` if the package is missing; the other names of this module are undefined then."""
     if _missing is not None:
         raise GatewayError(
             f"the Python package cryptography is missing on this host ({_missing}):"

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The maps of the HAProxy that runs: what they hold, how that differs from what is wanted, and the change.
+"""Reads, compares and changes the maps of the running HAProxy.
 
-HAProxy reads the files of maps when it starts, and changes what it has in memory through its admin socket. So routes
-come and go without a reload, and no connection is touched.
+HAProxy reads map files when it starts; maps in memory are changed through its admin socket. Routes are added and
+removed without a reload, and connections stay open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._model.errors import ClusterError
 from .model import GatewayError
 
 SOCKET = "/run/backendai-gateway/admin.sock"
-# Seconds that HAProxy may take for one answer.
+# Seconds for one answer of HAProxy.
 TIMEOUT = 10.0
 
 Entry = tuple[str, str]
@@ -33,7 +33,7 @@ class HaproxyNotRunningError(ClusterError):
 
 @dataclasses.dataclass(frozen=True)
 class MapChange:
-    """What to take out of the map of a file, and then to put in."""
+    """Keys to remove from the map of a file, and entries to add afterwards."""
 
     path: Path
     remove: tuple[str, ...]
@@ -41,13 +41,13 @@ class MapChange:
 
 
 class Haproxy:
-    """The HAProxy that listens at an admin socket. Everything may raise :class:`HaproxyNotRunningError` or GatewayError."""
+    """Client of an admin socket. Methods raise :class:`HaproxyNotRunningError` or :class:`GatewayError`."""
 
     def __init__(self, address: str = SOCKET) -> None:
         self._address = address
 
     def read(self, path: Path) -> list[Entry]:
-        """Return the keys and values of the map of a file; a key may be there more than once."""
+        """Return the keys and values of the map of a file; a key can occur more than once."""
         lines = [line.split(" ", 2) for line in self._run(f"show map {path}").splitlines() if line]
         malformed = next((line for line in lines if len(line) != 3 or not line[0].startswith("0x")), None)
         if malformed is not None:
@@ -55,7 +55,7 @@ class Haproxy:
         return [(key, value) for _pointer, key, value in lines]
 
     def plan(self, path: Path, desired: Mapping[str, str]) -> tuple[MapChange, Change] | None:
-        """Return how the map of a file differs from what is wanted; ``None`` where it does not."""
+        """Return how the map of a file differs from ``desired``; ``None`` if it does not."""
         entries = self.read(path)
         counts = Counter(key for key, _value in entries)
         unchanged = {key for key, value in entries if desired.get(key) == value and counts[key] == 1}
@@ -69,7 +69,7 @@ class Haproxy:
         return MapChange(path, remove, add), change
 
     def apply(self, changes: Sequence[MapChange]) -> None:
-        """Change maps: first everything goes that has to, so that at no moment a name leads into another session."""
+        """Change maps, all removals first, so that a name never leads to another session."""
         removals = [f"del map {change.path} {key}" for change in changes for key in change.remove]
         additions = [f"add map {change.path} {key} {value}" for change in changes for key, value in change.add]
         for command in [*removals, *additions]:
@@ -78,7 +78,7 @@ class Haproxy:
                 raise _haproxy_error(message)
 
     def _run(self, command: str) -> str:
-        """Return what HAProxy answers to one command."""
+        """Run one command of HAProxy and return its answer."""
         answer = b""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(TIMEOUT)
@@ -94,5 +94,6 @@ class Haproxy:
 
 def _haproxy_error(message: str) -> GatewayError:
     return GatewayError(
-        f"HAProxy says: {message.rstrip('.')}; run backendai.cluster.provision_gateways on this host if that is new to it."
+        f"HAProxy rejected the command: {message.rstrip('.')}. Run backendai.cluster.provision_gateways on this host"
+        " if its configuration is outdated."
     )

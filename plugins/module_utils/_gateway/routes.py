@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The routes of a gateway: which session is where behind it, and what HAProxy has to know of that.
+"""Routes of a gateway to sessions, and the HAProxy maps and user links that follow from them.
 
-A route holds what the session said of itself and the gateway's own port for its sshd. From all routes follow the maps
-that HAProxy looks requests up in, and the links that users get.
+A route consists of the endpoints of a session and the gateway's port for its sshd.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _PROTOCOLS = ("http", "tcp")
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
-    """Where a service of main1 is reached from the gateway: an IPv4 or IPv6 address of its agent, and a TCP port."""
+    """Address and TCP port of a service of main1: an IPv4 or IPv6 address of its agent."""
 
     address: str
     port: int
@@ -48,7 +47,7 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True)
 class RoutedApp:
-    """An app of main1. Only those that speak ``http`` are reached through HTTPS."""
+    """An app of main1. Only apps with protocol ``http`` are reachable through HTTPS."""
 
     name: str
     protocol: str
@@ -57,7 +56,7 @@ class RoutedApp:
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """The way to one session; ``ssh_port`` is the gateway's own port that leads to ``ssh``, once it has one."""
+    """The route to one session; ``ssh_port`` is the port of the gateway that leads to ``ssh``, once assigned."""
 
     id: str
     name: str
@@ -67,11 +66,11 @@ class Route:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """All that the session offers."""
+        """All endpoints of the session."""
         return [*([self.ssh] if self.ssh else []), *(app.endpoint for app in self.apps)]
 
     def without_sessions(self, taken: Collection[Endpoint]) -> Route:
-        """Return the route less what leads to endpoints that are somebody else's now."""
+        """Return the route without endpoints that now belong to other sessions."""
         return dataclasses.replace(
             self,
             apps=tuple(app for app in self.apps if app.endpoint not in taken),
@@ -81,7 +80,7 @@ class Route:
 
 
 def parse_routes(value: Any) -> list[Route]:
-    """Return the routes that the option ``routes`` lists; raises :class:`ValidationError`, one sentence for each problem."""
+    """Return the routes of the option ``routes``; raises :class:`ValidationError` with a sentence for each problem."""
     problems = ValidationErrors()
     routes = [_route(problems, where, entry) for where, entry in list_of_mappings(problems, "routes", value, _KEYS)]
     for field, values in (
@@ -90,7 +89,7 @@ def parse_routes(value: Any) -> list[Route]:
         ("endpoint", [f"{end.address} port {end.port}" for route in routes for end in route.endpoints]),
     ):
         for duplicate in sorted({value for value in values if values.count(value) > 1}):
-            problems.add_invalid("routes", duplicate, f"is the {field} of more than one")
+            problems.add_invalid("routes", duplicate, f"is the {field} of more than one route")
     if problems:
         raise ValidationError(str(problems))
     return routes
@@ -99,10 +98,10 @@ def parse_routes(value: Any) -> list[Route]:
 def merge_routes(
     existing: Mapping[str, Route], requested: Sequence[Route], ended: Collection[str], purge: bool, gateway: Gateway
 ) -> dict[str, Route]:
-    """Return the routes by session id, once those ``given`` are added to those ``held``, and those of ``ended`` gone.
+    """Return the routes by session id: ``existing`` without those in ``ended``, plus ``requested``.
 
-    With ``exact``, all that are not given go too. A name or an endpoint belongs to one session: to the one that says so
-    last. Raises :class:`ValidationError` when no port is left for a session's sshd.
+    With ``purge``, only the requested ones are kept. A name or an endpoint belongs to one session: the latest that
+    requests it. Raises :class:`ValidationError` if no port is left for the sshd of a session.
     """
     requested_ids = {route.id for route in requested}
     names = {route.name for route in requested}
@@ -117,8 +116,7 @@ def merge_routes(
 
 
 def haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
-    """Return the maps that HAProxy needs, by their file names: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by
-    host name."""
+    """Return the maps of HAProxy by file name: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by host name."""
     maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
     for route in sorted(routes, key=lambda entry: entry.name):
         for app in _http_apps(route):
@@ -133,15 +131,15 @@ def haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
 
 
 def app_hostname(session: str, app: str, gateway: Gateway) -> str:
-    """Return the host name of an app; empty where it has none, without a domain or because it would be ambiguous."""
+    """Return the host name of an app; empty without a domain, or if the name would be ambiguous or too long."""
     label = f"{session}--{app}"
     return f"{label}.{gateway.domain}" if gateway.domain and "--" not in app and len(label) <= _MAX_LABEL else ""
 
 
 def app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
-    """Return where users find a session: ``id``, ``name``, ``ssh`` with ``host`` and ``port``, and the ``url`` of apps.
+    """Return the links of a session: ``id``, ``name``, ``ssh`` with ``host`` and ``port``, and the ``url`` of apps.
 
-    An app that does not speak HTTP has no URL: users reach it through a port that their SSH forwards.
+    An app without HTTP has no URL: users reach it through SSH port forwarding.
     """
     return {
         "id": route.id,
@@ -185,7 +183,7 @@ def _endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) 
 
 
 def _with_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:
-    """Return the routes with a port for each sshd; a session keeps the one that it has among ``ports``."""
+    """Return the routes with a port for each sshd; a session keeps its current one in ``ports``."""
     first, last = gateway.first_ssh_port, gateway.last_ssh_port
     kept = {route.id: ports[route.id] for route in routes if route.ssh and first <= ports.get(route.id, 0) <= last}
     used = set(kept.values())

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have a gateway lead to sessions: its files, the maps of the HAProxy that runs, the firewall table."""
+"""Applies routes on a gateway: its files, the maps of the running HAProxy, the firewall table."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
 
 
 def table_of(ports: Iterable[int], gateway: Gateway) -> str:
-    """Return the table that lets new connections in at these ports of the gateway's range alone; a file that replaces
-    the table atomically."""
+    """Return an ``nft`` file for a table that allows new connections only at these ports of the SSH port range.
+
+    Loading it replaces the table atomically.
+    """
     listed = ", ".join(str(port) for port in sorted(ports))
     elements = f"\n        elements = {{ {listed} }}" if listed else ""
     span = f"{gateway.first_ssh_port}-{gateway.last_ssh_port}"
@@ -37,7 +39,7 @@ delete {GATEWAYS_TABLE}
     }}
     chain input {{
         type filter hook input priority filter; policy accept;
-        # Connections of a session that has ended are not cut here: they end with it.
+        # Established connections of a terminated session are not dropped here: they end with its containers.
         tcp dport {span} tcp dport != @ssh_ports ct state new counter drop
     }}
 }}
@@ -45,16 +47,14 @@ delete {GATEWAYS_TABLE}
 
 
 NOT_RUNNING = (
-    "HAProxy does not run on this gateway: its routes wait until it does (systemctl status backendai-gateway says why)."
+    "HAProxy is not running on this gateway: its routes take effect when it starts"
+    " (see systemctl status backendai-gateway)."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class RoutesRequest:
-    """The routes that a gateway is asked to have, and the ids of those that it is not to have.
-
-    With ``exact``, there are to be no others.
-    """
+    """Routes to add to a gateway, and the session ids of routes to remove; with ``purge``, all others are removed."""
 
     routes: Sequence[Route]
     ended: Collection[str]
@@ -63,7 +63,7 @@ class RoutesRequest:
 
 @dataclasses.dataclass(frozen=True)
 class RoutesResult:
-    """What changes, where users find the sessions asked for, and what the operator has to know."""
+    """The changes, the links of the requested sessions, and warnings for the operator."""
 
     changes: list[Change]
     links: list[dict[str, Any]]
@@ -71,10 +71,10 @@ class RoutesResult:
 
 
 def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, *, dry: bool) -> RoutesResult:
-    """Make the gateway's routes what is asked; with ``dry``, say only what would change.
+    """Apply the requested routes on a gateway; with ``dry``, only return the changes.
 
-    Files come first: whoever starts meanwhile reads what is wanted. Then what runs is compared with them, whatever it
-    was before. Raises GatewayError, FirewallError, and ValueError when no port is left.
+    Files are written first, so that services that start meanwhile read the new state. Running services are then
+    compared with the files. Raises GatewayError, FirewallError, and ValueError if no port is left.
     """
     with store.lock():
         gateway = store.gateway()
@@ -101,8 +101,10 @@ def _map_files(store: GatewayStore, maps: dict[str, Map]) -> list[DesiredFile]:
     ]
 
 
-def _plan_running_maps(store: GatewayStore, haproxy: Haproxy, maps: dict[str, Map]) -> list[tuple[MapChange, Change]] | None:
-    """Return what differs in the maps of the HAProxy that runs; ``None`` where none runs."""
+def _plan_running_maps(
+    store: GatewayStore, haproxy: Haproxy, maps: dict[str, Map]
+) -> list[tuple[MapChange, Change]] | None:
+    """Return the differences of the maps of the running HAProxy; ``None`` if it is not running."""
     try:
         planned = [haproxy.plan(store.maps / name, entries) for name, entries in maps.items()]
     except HaproxyNotRunningError:

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a gateway remembers: a folder for root alone, from which everything comes back after a reboot.
+"""Stores the state of a gateway in a folder that only root can read, and that survives a reboot.
 
-``gateway.json`` says where users find the gateway, ``routes/ID.json`` is the truth about each session. ``maps`` and
-``table.nft`` follow from both, and are what HAProxy and ``nft`` read when they start. ``token.key`` signs tokens.
+``gateway.json`` contains the public name and ports, ``routes/ID.json`` the route of each session. ``maps`` and
+``table.nft`` are derived from both and read by HAProxy and ``nft`` at start. ``token.key`` signs tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .routes import Route
 
 
 class GatewayStore:
-    """The folder ``state_path`` of a gateway; :meth:`lock` makes several steps one."""
+    """The folder ``state_path`` of a gateway; :meth:`lock` makes several steps atomic."""
 
     def __init__(self, state_path: str) -> None:
         self._root = Path(state_path)
@@ -46,7 +46,7 @@ class GatewayStore:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the gateway's lock, so that two runs never change it at once. Raises :class:`GatewayError`."""
+        """Hold the lock of the gateway, against concurrent changes. Raises :class:`GatewayError`."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(locked(self._root / "lock", create=True))
@@ -55,7 +55,7 @@ class GatewayStore:
             yield
 
     def gateway(self) -> Gateway:
-        """Return where users find this gateway. Raises :class:`GatewayError` where the role did not say so."""
+        """Return the public name and ports of this gateway. Raises :class:`GatewayError` if it is not provisioned."""
         path = self._root / "gateway.json"
         try:
             return Gateway(**json.loads(path.read_text()))
@@ -69,8 +69,10 @@ class GatewayStore:
         return {route.id: route for route in map(_route, sorted(self._routes.glob("*.json")))}
 
     def files_of(self, routes: dict[str, Route]) -> list[DesiredFile]:
-        """Return the files that these routes are, and those that have to go."""
-        files = {self._routes / f"{route.id}.json": dump_state(to_plain(route), indent=1) + "\n" for route in routes.values()}
+        """Return the files of these routes, and removals of stale files."""
+        files = {
+            self._routes / f"{route.id}.json": dump_state(to_plain(route), indent=1) + "\n" for route in routes.values()
+        }
         stale = [DesiredFile(path, None) for path in sorted(self._routes.glob("*.json")) if path not in files]
         return [*stale, *(DesiredFile(path, content) for path, content in files.items())]
 

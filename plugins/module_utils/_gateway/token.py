@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tokens: JSON Web Tokens (RFC 7519) that a gateway signs with ES256, and that HAProxy checks.
+"""Issues JSON Web Tokens (RFC 7519) that a gateway signs with ES256 and HAProxy checks.
 
-The key never leaves its gateway; the others of the group know its public half.
+The private key never leaves its gateway; other gateways of the group have the public key.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ COORDINATE_BYTES = 32
 
 
 def public_key(path: Path) -> str:
-    """Return the public half, as PEM, of the key in a file. Raises :class:`GatewayError` where there is none."""
+    """Return the public key of the private key in a file, as PEM. Raises :class:`GatewayError` without one."""
     forms = crypto.serialization
     pem = _load(path).public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
     return str(pem.decode())
 
 
 def make_token_key(path: Path) -> None:
-    """Make a key in a file for root alone. Raises :class:`GatewayError` where cryptography is missing."""
+    """Write a new private key to a file that only root can read. Raises :class:`GatewayError` without cryptography."""
     crypto.require()
     forms, key = crypto.serialization, crypto.ec.generate_private_key(crypto.ec.SECP256R1())
     write_atomically(path, key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()))
 
 
 def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *, dry: bool) -> dict[str, Any]:
-    """Return ``session``, ``links``, ``expires_at`` and the ``token`` that opens a session; with ``dry`` no token.
+    """Return ``session``, ``links``, ``expires_at`` and a ``token`` for one session; with ``dry`` no token.
 
-    Raises :class:`GatewayError` where there is no such session, and ValueError for a lifetime that is not allowed.
+    Raises :class:`GatewayError` without such a session, and ValueError for an invalid lifetime.
     """
     if not MIN_TTL <= seconds <= MOST_SECONDS:
         raise ValueError(f"ttl: {seconds} must be a whole number from {MIN_TTL} to {MOST_SECONDS}")
@@ -60,7 +60,7 @@ def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *
 
 
 def claims_of(session_id: str, name: str, issued_at: int, seconds: int) -> dict[str, Any]:
-    """Return what a token says: it opens the session of that id, until it expires."""
+    """Return the claims of a token: it grants access to one session until it expires."""
     expires_at = issued_at + seconds
     return {"iss": ISSUER, "sub": session_id, "session": name, "iat": issued_at, "exp": expires_at}
 

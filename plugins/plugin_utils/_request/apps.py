@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The apps of main1 that ``session_apps`` lists."""
+"""Validates ``session_apps``, the apps of main1."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...module_utils._model.validation import ValidationErrors, integer, parse_a
 
 
 def parse_apps(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]]) -> tuple[App, ...]:
-    """Return the apps that ``session_apps`` lists, each with all of its options in their types."""
+    """Return the apps of ``session_apps``; entries have all options, converted to their types."""
     apps = []
     for index, entry in enumerate(entries):
         where = f"session_apps[{index}]"
         name = parse_app_name(problems, f"{where}.name", entry["name"])
         if name == SSH:
-            problems.add_invalid(f"{where}.name", name, "is the name of the session's own way in")
+            problems.add_invalid(f"{where}.name", name, "is reserved for the SSH access of the session")
         port = integer(problems, f"{where}.port", entry["port"], 1, 65535)
         if port == SSH_PORT:
             problems.add_invalid(f"{where}.port", port, "is the port of ssh")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What containers get: amounts of slots, and variables of their environment."""
+"""Validates resources and environment variables of containers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def mapping(problems: ValidationErrors, option: str, value: Any, description: str = "a mapping") -> dict[str, Any]:
-    """Return ``value`` as a mapping of names; JSON text is read. It may hold secrets: a refusal does not show it."""
+    """Return ``value``, or the JSON text in it, as a mapping. Problems do not show it, because it may be secret."""
     decoded_value = decoded({"type": "dict"}, value)
     if isinstance(decoded_value, Mapping):
         return {str(key): entry for key, entry in decoded_value.items()}
@@ -33,7 +33,7 @@ def mapping(problems: ValidationErrors, option: str, value: Any, description: st
 
 
 def resources(problems: ValidationErrors, option: str, value: Any) -> dict[str, int]:
-    """Return slots of one container; ``cpu`` and ``mem`` have defaults, slots of amount zero are dropped."""
+    """Return the slots of one container; ``cpu`` and ``mem`` have defaults, slots of amount zero are removed."""
     slots = dict(DEFAULT_RESOURCES)
     for slot, amount in mapping(problems, option, value).items():
         if not _SLOT.fullmatch(slot):
@@ -51,17 +51,17 @@ def resources(problems: ValidationErrors, option: str, value: Any) -> dict[str, 
 
 
 def environment(problems: ValidationErrors, option: str, value: Any) -> dict[str, str]:
-    """Return environment variables as text; the names that the session itself sets are refused."""
+    """Return environment variables as text; names that the session sets are rejected."""
     variables = {}
     for key, content in mapping(problems, option, value).items():
         if not _ENV_NAME.fullmatch(key):
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
         elif key.startswith("BACKENDAI_"):
-            problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are set by the session itself")
+            problems.add(f"{option}.{key}: names that begin with BACKENDAI_ are reserved for the session")
         elif key in _SHELL_RESERVED:
-            problems.add(f"{option}.{key}: the shell that reads it would not work")
+            problems.add(f"{option}.{key}: would break the shell of the container")
         elif key in _UID_GID_VARIABLES:
-            problems.add(f"{option}.{key} follows from {_UID_GID_VARIABLES[key]}")
+            problems.add(f"{option}.{key} is set from {_UID_GID_VARIABLES[key]}")
         elif not isinstance(content, (str, int, float, bool)) or any(mark in str(content) for mark in "\n\r\0"):
             problems.add(f"{option}.{key} must be one line of text")
         else:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ``gateway_*`` variables, checked before a gateway is touched."""
+"""Validates the ``gateway_*`` variables before a gateway is changed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPTIONS = (
     "group",
 )
 
-# HAProxy listens at each of them.
+# HAProxy listens at each port.
 MAX_SSH_PORTS = 10_000
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
@@ -46,9 +46,9 @@ _PATH = re.compile(r"(/(?!\.\.?(/|\Z))[\w.@+-]+)+")
 
 
 def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
-    """Return the gateway that the ``gateway_*`` variables describe; ``hostname`` is what its inventory calls it.
+    """Return the gateway that the ``gateway_*`` variables describe; ``hostname`` is its default public name.
 
-    Raises :class:`ValidationError` with a sentence for each problem, those of options that are used elsewhere included.
+    Raises :class:`ValidationError` with a sentence for each problem, also in options that are used elsewhere.
     """
     problems = ValidationErrors()
     for name in sorted(variables):
@@ -64,7 +64,7 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     ssh_ports = variables.get("gateway_ssh_ports")
     first, last = number_range(problems, "gateway_ssh_ports", ssh_ports, 1024, 65535, "31001-32000")
     if last - first >= MAX_SSH_PORTS:
-        problems.add_invalid("gateway_ssh_ports", ssh_ports, f"must be no more than {MAX_SSH_PORTS} ports")
+        problems.add_invalid("gateway_ssh_ports", ssh_ports, f"must not have more than {MAX_SSH_PORTS} ports")
     if first <= https_port <= last:
         problems.add_invalid("gateway_https_port", https_port, f"is one of gateway_ssh_ports, {first}-{last}")
     integer(problems, "gateway_max_connections", variables.get("gateway_max_connections"), 100, 1_000_000)
@@ -89,9 +89,9 @@ def _name(problems: ValidationErrors, option: str, value: Any) -> str:
 
 
 def _check_certificate_pair(problems: ValidationErrors, variables: Mapping[str, Any]) -> None:
-    """Note where only one of a certificate and its key is given."""
+    """Add a problem if only one of a certificate and its key is given."""
     names = ("gateway_certificate", "gateway_certificate_key")
     values = [optional_string(problems, name, variables.get(name)) for name in names]
     if any(values) and not all(values):
         present, missing = names if values[0] else reversed(names)
-        problems.add(f"{missing} is required where {present} is given")
+        problems.add(f"{missing} is required with {present}")

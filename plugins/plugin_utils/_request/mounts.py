@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The folders of agents that every container of a session sees."""
+"""Validates ``session_mounts``, the folders of agents that are mounted in all containers of a session."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ...module_utils._model.session import Mount
 from ...module_utils._model.validation import ValidationErrors
 
 HOME = "/home/work"
-# What every container has for itself, and is the session's: nothing can be mounted there, or inside.
+# Reserved for the session in each container: nothing can be mounted there, or inside.
 RESERVED = ("/opt/backendai", "/run/backendai", "/var/lib/backendai", "/var/log/backendai", f"{HOME}/.ssh")
 
-# Where the start of a container writes: in the container, not in a folder of its agent.
+# Written when a container starts: must be in the container, not in a mounted folder.
 PATHS_WRITTEN_AT_START = ("/etc/hosts", "/etc/passwd", "/etc/profile.d", "/etc/ssh", "/usr/bin", "/usr/lib")
 
 
 def parse_mounts(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]]) -> tuple[Mount, ...]:
-    """Return the mounts that ``session_mounts`` lists, each with all of its options in their types."""
+    """Return the mounts of ``session_mounts``; entries have all options, converted to their types."""
     mounts = []
     for index, entry in enumerate(entries):
         where = f"session_mounts[{index}]"
@@ -31,7 +31,7 @@ def parse_mounts(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]
         if target.startswith("/") and hidden:
             problems.add_invalid(f"{where}.target", target, f"would hide {hidden[0]}")
         if any(target.startswith(f"{path}/") for path in RESERVED):
-            problems.add_invalid(f"{where}.target", target, f"lies in what is the session's own: {', '.join(RESERVED)}")
+            problems.add_invalid(f"{where}.target", target, f"must not be in a reserved folder: {', '.join(RESERVED)}")
         mounts.append(Mount(source, target, entry["read_only"]))
     targets = [mount.target for mount in mounts if mount.target]
     for target in sorted({target for target in targets if targets.count(target) > 1}):
@@ -40,13 +40,13 @@ def parse_mounts(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]
 
 
 def _path(problems: ValidationErrors, option: str, value: str) -> str:
-    """Return a path that means what it says: ``..`` could hide a folder, ``:`` would end it in a bind."""
+    """Return a normalized path: ``..`` could hide a folder, and ``:`` is the separator of bind options."""
     path = value.rstrip("/") or value[:1]
     if path and (path != posixpath.normpath(path) or not path.startswith("/") or path.startswith("//") or ":" in path):
-        problems.add_invalid(option, path, "must be an absolute path without //, . or .. in it, and without :")
+        problems.add_invalid(option, path, "must be an absolute path without //, ., .. or :")
     return path
 
 
 def _shadows(target: str, path: str) -> bool:
-    """Return whether something mounted at ``target`` would cover ``path``."""
+    """Return whether a mount at ``target`` would cover ``path``."""
     return path == target or path.startswith(f"{target.rstrip('/')}/")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The registries that images come from, and who may read from them."""
+"""Validates ``session_registries``, the credentials of image registries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-
 
 
 def parse_registries(problems: ValidationErrors, value: Any) -> dict[str, Credential]:
-    """Return the credentials by registry; a problem names the place of what is wrong, never what is there."""
+    """Return the credentials by registry; problems contain the path of a wrong value, never the value."""
     credentials = {}
     for host, entry in mapping(problems, OPTION, value, WHAT).items():
         if not _HOST.fullmatch(host):
-            problems.add(f"{OPTION}: {host!r} is not the host of a registry, such as registry.example.com:5000")
+            problems.add(f"{OPTION}: {host!r} is not a registry host, such as registry.example.com:5000")
         credentials[_normalize_host(host)] = _credential(problems, f"{OPTION}.{host}", entry)
     return credentials
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The roles of a session: groups of containers with an image, resources and an environment of their own."""
+"""Validates ``session_roles``: groups of containers with their own image, resources and environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLE = re.compile(r"[a-z]([a-z0-9]{0,30}[a-z])?")
 
 @dataclasses.dataclass(frozen=True)
 class Role:
-    """Containers that are alike, complete: ``resources`` are of one container, ``env`` has the session's merged in."""
+    """Identical containers: ``resources`` are of one container, ``env`` includes that of the session."""
 
     name: str
     replicas: int
@@ -32,12 +32,12 @@ class Role:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Role:
-        """Return the role that :func:`dataclasses.asdict` of one gave."""
+        """Return the role from its :func:`dataclasses.asdict` form."""
         return cls(**data)
 
 
 def default_roles(size: int, image: str, slots: Mapping[str, int], env: Mapping[str, str]) -> tuple[Role, ...]:
-    """Return the roles of a session of that many containers that are all alike: one ``main``, the others ``sub``."""
+    """Return the roles of a session with ``size`` identical containers: one ``main``, the others ``sub``."""
     counts = {MAIN: 1, SUB: size - 1}
     return tuple(Role(name, count, image, dict(slots), dict(env)) for name, count in counts.items() if count)
 
@@ -45,19 +45,19 @@ def default_roles(size: int, image: str, slots: Mapping[str, int], env: Mapping[
 def parse_roles(
     problems: ValidationErrors, value: Any, image: str, slots: Mapping[str, Any], env: Mapping[str, str], most: int
 ) -> tuple[Role, ...]:
-    """Return the roles that ``session_roles`` names, ``main`` first, the others as they were given.
+    """Return the roles of ``session_roles``, ``main`` first, the others in their order.
 
-    What a role leaves out comes from the session: its ``image``, each of its ``slots``, each variable of its ``env``.
+    Defaults come from the session: its ``image``, each of its ``slots``, each variable of its ``env``.
     """
     entries = mapping(problems, "session_roles", value)
     roles = [_role(problems, name, entries[name], image, slots, env, most) for name in _main_first(entries)]
     if entries and MAIN not in entries:
-        problems.add(f"session_roles has no {MAIN!r}: every session has one container of that role")
+        problems.add(f"session_roles has no {MAIN!r}: every session needs one container of that role")
     if any(role.name == MAIN and role.replicas != 1 for role in roles):
         problems.add(f"session_roles.{MAIN}.replicas must be 1: users reach the one container {MAIN}1")
     total = sum(role.replicas for role in roles)
     if total > most:
-        problems.add(f"session_roles: {total} containers are asked, a session has at most {most}")
+        problems.add(f"session_roles: {total} containers are requested, a session has at most {most}")
     return tuple(roles)
 
 
@@ -76,10 +76,10 @@ def _role(
 ) -> Role:
     where = f"session_roles.{name}"
     if not _ROLE.fullmatch(name):
-        problems.add(f"{where}: the name of a role has 1 to 32 of a-z and 0-9, a letter first and last")
+        problems.add(f"{where}: a role name has 1 to 32 characters a-z and 0-9, and begins and ends with a letter")
     shape = mapping(problems, where, {} if value is None else value)
     if "apps" in shape:
-        problems.add(f"{where}.apps: users reach {MAIN1} alone, and its apps are in session_apps")
+        problems.add(f"{where}.apps: only {MAIN1} has apps; list them in session_apps")
     for key in sorted(set(shape) - {*ROLE_OPTIONS, "apps"}):
         problems.add(f"{where}.{key} is not known; allowed are {', '.join(ROLE_OPTIONS)}")
     own_slots = mapping(problems, f"{where}.resources", shape.get("resources") or {})

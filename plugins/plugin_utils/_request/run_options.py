@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How one run of a playbook goes about it: options that say nothing about the session itself."""
+"""Validates options of a playbook run that are not part of the session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...module_utils._model.session import MAX_LINES
 from ...module_utils._model.validation import ValidationErrors, integer, number_range, parse_session_id
 from .registries import parse_registries
 
-# The least and the most of each number.
+# Minimum and maximum of each number.
 NUMBERS = {
     "claim_ttl": (1, 86400),
     "claim_attempts": (1, 100),
@@ -28,11 +28,11 @@ NUMBERS = {
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPools:
-    """Where networks of sessions come from: addresses, VXLAN network identifiers, the UDP port of the tunnels.
+    """Pools for networks of sessions: addresses, VNIs, and the UDP port of the tunnels.
 
-    ``first_host_port`` to ``last_host_port`` are for the sshds of containers that share their agents' network,
-    ``first_published_port`` to ``last_published_port`` for what agents publish of main1 to ``gateways``, which are the
-    addresses that those come from.
+    ``first_host_port`` to ``last_host_port`` are for the sshds of containers in host network mode,
+    ``first_published_port`` to ``last_published_port`` for the ports of main1 that agents publish to the addresses
+    ``gateways``.
     """
 
     network: str
@@ -48,10 +48,10 @@ class NetworkPools:
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """How one run goes about it. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may pass.
+    """Options of one run. ``facts_max_age`` is in seconds, ``queue_patience`` in sessions that may be scheduled first.
 
-    ``name`` and ``id`` are of the session that the run is about, ``kernel`` is the hostname of one of its containers,
-    empty for all. A path is empty where nothing is to be written, ``queue_path`` for the folder beside the inventory.
+    ``name`` and ``id`` select a session, ``kernel`` is the hostname of one of its containers, empty for all. Nothing is
+    written to an empty path; an empty ``queue_path`` is the folder beside the inventory.
     """
 
     name: str
@@ -80,17 +80,17 @@ class RunOptions:
 
 
 def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:
-    """Return the options of the run, which are taken by every playbook, from options in their types.
+    """Return the options of a run, which every playbook accepts, from values converted to their types.
 
-    ``needs_session`` is whether the run is about a session that is there, by its name or id.
+    ``needs_session`` is whether the run needs the name or id of an existing session.
     """
     for option, (least, most) in NUMBERS.items():
         integer(problems, f"session_{option}", values[option], least, most)
-    # Checked here, and used where an image is pulled: passwords go no way but that.
+    # Only checked here: passwords are read again where images are pulled, and not kept elsewhere.
     parse_registries(problems, values["registries"])
     fields = {field.name: values[field.name] for field in dataclasses.fields(RunOptions)}
     lines = {name: value.strip() for name, value in fields.items() if isinstance(value, str)}
-    # A new session's name is checked as a part of its request; any other is looked for as it is.
+    # The name of a new session is checked with its request; other names are only looked up.
     lines |= {"name": str(values["name"] or ""), "id": parse_session_id(problems, "session_id", values["id"])}
     options = RunOptions(**{**fields, **lines})
     if needs_session and not options.name and not values["id"]:
@@ -99,7 +99,7 @@ def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_se
 
 
 def parse_pools(problems: ValidationErrors, values: Mapping[str, Any]) -> NetworkPools:
-    """Return the pools that networks of sessions come from, for no gateways yet, from options in their types."""
+    """Return the network pools, still without gateways, from options converted to their types."""
     network = values["network_pool"].strip()
     try:
         if ipaddress.IPv4Network(network).prefixlen > 29:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a user may ask of a session: names, types and limits, checked as a whole before any host is touched."""
+"""Validates the request for a session, as a whole and before any host is changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .roles import Role, default_roles, parse_roles
 
 MAX_CLUSTER_SIZE = 1024
 MAX_ID = (1 << 31) - 1
-# The least and the most of each number.
+# Minimum and maximum of each number.
 NUMBERS = {
     "cluster_size": (1, MAX_CLUSTER_SIZE),
     "uid": (1, MAX_ID),
@@ -33,10 +33,10 @@ TEXTS = ("resource_group", "architecture", "command", "bootstrap_script")
 
 @dataclasses.dataclass(frozen=True)
 class SessionSpec:
-    """A checked request.
+    """A validated request.
 
-    ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are those that were asked for;
-    there are none where all containers are alike. ``pending_timeout`` is in seconds, 0 for none.
+    ``resources`` are of one container: bytes for memory, counts for the rest. ``roles`` are the requested ones, empty
+    if all containers are identical. ``pending_timeout`` is in seconds, 0 for none.
     """
 
     name: str
@@ -67,20 +67,20 @@ class SessionSpec:
 
     @property
     def effective_roles(self) -> tuple[Role, ...]:
-        """The roles of all containers in rank order, whether they were asked for or follow from the size."""
+        """The roles of all containers in rank order, requested or derived from the size."""
         return self.roles or default_roles(self.cluster_size, self.image, self.resources, self.env)
 
     @property
     def images(self) -> list[str]:
-        """The images that are needed, in rank order."""
+        """The required images, in rank order."""
         return list(dict.fromkeys(role.image for role in self.effective_roles))
 
 
 def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> SessionSpec:
-    """Return the request that options in their types hold, by their names without ``session_``.
+    """Return the request from options converted to their types, by their names without ``session_``.
 
-    Notes a sentence for each problem, naming the option, the value and what is allowed; the request is of use only
-    where there is none. What is ``None`` has been refused before.
+    Adds a sentence for each problem, with the option, the value and the allowed values; the request is valid only
+    without problems. Options that are ``None`` have been rejected before.
     """
     image = (values["image"] or "").strip()
     slots = resources(problems, "session_resources", values["resources"])
@@ -107,20 +107,20 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     spec = SessionSpec(**{**fields, **lists, **texts, **checked})
     _check_consistency(problems, spec)
     if values["wait"] and not spec.command:
-        problems.add("session_wait: waits for the end of session_command, and that is empty")
+        problems.add("session_wait requires session_command")
     return spec
 
 
 def _size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:
-    """Return the number of containers: the sum of the roles, or where there are none what is asked."""
+    """Return the number of containers: the sum of the roles, or the requested size without roles."""
     total = sum(role.replicas for role in roles)
     if roles and requested not in (1, total):
-        problems.add(f"session_cluster_size: {requested} contradicts session_roles, which make {total}; leave it out")
+        problems.add(f"session_cluster_size: {requested} contradicts session_roles with {total} containers; omit it")
     return total or requested
 
 
 def spec_from_dict(data: Mapping[str, Any]) -> SessionSpec:
-    """Return the request that :func:`dataclasses.asdict` of one gave."""
+    """Return the request from its :func:`dataclasses.asdict` form."""
     lists = {key: tuple(data[key]) for key in ("designated_agents", "authorized_keys")}
     roles = tuple(Role.from_dict(role) for role in data["roles"])
     mounts = tuple(Mount(**mount) for mount in data["mounts"])
@@ -146,14 +146,14 @@ def _digest(content: str) -> str:
 
 
 def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for each option in which two results of :func:`comparable` differ; digests are not shown."""
+    """Return a phrase for each difference of two results of :func:`fingerprint`; digests are not shown."""
     phrases = []
     for option in sorted(set(before) | set(after)):
         old, new = before.get(option), after.get(option)
         if old == new:
             continue
         if option == "env":
-            # What an agent holds may be damaged.
+            # Data of an agent may be corrupt.
             old, new = (side if isinstance(side, dict) else {} for side in (old, new))
             names = sorted(key for key in set(old) | set(new) if old.get(key) != new.get(key))
             phrases.append(f"session_env ({', '.join(names)})")
@@ -164,7 +164,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
             names = sorted(name for name in {*roles[0], *roles[1]} if roles[0].get(name) != roles[1].get(name))
             phrases.append(f"session_roles ({', '.join(names) or 'their order'})")
         else:
-            phrases.append(f"session_{option} (is {old!r}, asked {new!r})")
+            phrases.append(f"session_{option} (is {old!r}, requested {new!r})")
     return phrases
 
 
@@ -174,7 +174,7 @@ def _by_name(roles: Any) -> dict[str, Any]:
 
 
 def check_designated_agents(spec: SessionSpec, agents: Collection[str]) -> None:
-    """Raise :class:`ValidationError` for a designated agent that is not among ``agents``, those of the inventory."""
+    """Raise :class:`ValidationError` for a designated agent that is not in ``agents``, those of the inventory."""
     for name in spec.designated_agents:
         if name not in agents:
             known = ", ".join(sorted(agents))
@@ -184,24 +184,24 @@ def check_designated_agents(spec: SessionSpec, agents: Collection[str]) -> None:
 
 
 def check_same_request(spec: SessionSpec, before: Mapping[str, Any], salt: str, status: str) -> None:
-    """Raise :class:`ValidationError` when what bears the name of ``spec`` already was asked for in another way.
+    """Raise :class:`ValidationError` if the existing session of that name has a different request.
 
-    ``before`` is its :func:`comparable` request, made with ``salt``.
+    ``before`` is the :func:`fingerprint` of its request, made with ``salt``.
     """
     differs = changed_options(before, fingerprint(spec, salt))
     if differs:
         raise ValidationError(
             f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"
-            " choose another name, or end that one with backendai.cluster.terminate_session."
+            " choose another name, or terminate that session with backendai.cluster.terminate_session."
         )
 
 
 def _check_consistency(problems: ValidationErrors, spec: SessionSpec) -> None:
-    """Note what each option allows and both together do not."""
+    """Add problems of options that are valid separately but not together."""
     for role in spec.effective_roles:
         if role.resources.get("shmem", 0) > role.resources.get("mem", 0):
             where = f"session_roles.{role.name}.resources" if spec.roles else "session_resources"
-            problems.add(f"{where}.shmem is counted inside mem, so it must not be larger than mem")
+            problems.add(f"{where}.shmem is part of mem and must not be larger than mem")
             break
     if spec.command_scope == ALL and not spec.command:
-        problems.add("session_command_scope: says who runs session_command, and that is empty")
+        problems.add("session_command_scope: 'all' requires session_command")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a user says who asks for a token: for which session, for how long, and where it goes."""
+"""Validates the request for a token: its session, lifetime and output path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...module_utils._model.validation import ValidationErrors, integer, parse_s
 
 @dataclasses.dataclass(frozen=True)
 class TokenRequest:
-    """One of ``name`` and ``session_id`` may be empty. ``seconds`` is for how long, ``path`` a file."""
+    """One of ``name`` and ``session_id`` may be empty. ``seconds`` is the lifetime, ``path`` a file."""
 
     name: str
     session_id: str
@@ -25,7 +25,7 @@ class TokenRequest:
 
 
 def parse_token_request(problems: ValidationErrors, args: Mapping[str, Any]) -> TokenRequest:
-    """Return what the options of ``gateway_token`` ask; problems name the variables."""
+    """Return the request from the options of ``gateway_token``; problems contain the names of variables."""
     session_id = parse_session_id(problems, "session_id", args.get("session_id"))
     name = parse_session_name(problems, "session_name", args.get("name")) if args.get("name") or not session_id else ""
     seconds = integer(problems, "session_token_ttl", args.get("ttl", 3600), MIN_TTL, MOST_SECONDS)

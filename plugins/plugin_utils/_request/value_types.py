@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which values may stand for the type of an option.
+"""Strict type checks of option values.
 
-Ansible converts more than anybody means: 1.0 and true to a number, a mapping to text, ``a=b`` to a mapping. What is
-refused here does not come to that.
+Ansible converts too much: 1.0 and true to a number, a mapping to text, ``a=b`` to a mapping. Such values are rejected
+here first.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 
 
 def decoded(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
-    """Return what a string stands for where an option is a mapping or a list, as ``-e name=value`` gives it.
+    """Return the mapping or list in a string, as passed by ``-e name=value``.
 
-    That is JSON text, or for texts also these with a ``separator`` between them; anything else is as it was.
+    The string is JSON, or for lists of texts also separated by ``separator``; any other value is returned unchanged.
     """
     kind = option["type"]
     if kind not in ("dict", "list") or not isinstance(value, str):
@@ -37,7 +37,7 @@ def decoded(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
 
 
 def misfit(option: Mapping[str, Any], value: Any) -> str:
-    """Return what a value would have to be for the type of an option; empty where it is that."""
+    """Return the requirement of an option's type that a value violates; empty if it is valid."""
     kind = option.get("type", "str")
     if kind == "int":
         fits = not isinstance(value, bool) and bool(_INTEGER.fullmatch(str(value).strip()))
@@ -57,7 +57,7 @@ def _misfit_text(option: Mapping[str, Any], value: Any) -> str:
         fits = isinstance(value, str) and "\0" not in value
         return "" if fits else "must be the text of a shell script"
     if isinstance(value, str) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-        # A choice is taken as it is, any other text without the blanks around it.
+        # A choice is used unchanged, any other text without surrounding whitespace.
         line = str(value) if "choices" in option else str(value).strip()
         number = option.get("required") and not isinstance(value, str)
         if "\n" not in line and (line or value == option.get("default") == "") and not number:

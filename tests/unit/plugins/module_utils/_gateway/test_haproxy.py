@@ -71,13 +71,13 @@ def test_a_key_that_is_there_twice_is_made_one(admin: AdminSocket, haproxy: Hapr
 
 @pytest.mark.usefixtures("admin")
 def test_a_map_that_is_unknown_is_told_in_one_sentence(haproxy: Haproxy) -> None:
-    with pytest.raises(GatewayError, match=r"^HAProxy says: Unknown map identifier\. .*; run backendai\.cluster\."):
+    with pytest.raises(GatewayError, match=r"^HAProxy rejected the command: Unknown map identifier\. .*\. Run backendai\.cluster\."):
         haproxy.read(Path("/maps/other.map"))
 
 
 def test_a_change_that_is_refused_is_told(admin: AdminSocket, haproxy: Haproxy) -> None:
     admin.answers["add"] = "Permission denied"
-    with pytest.raises(GatewayError, match=r"^HAProxy says: Permission denied; run"):
+    with pytest.raises(GatewayError, match=r"^HAProxy rejected the command: Permission denied\. Run"):
         haproxy.apply([MapChange(SSH, (), (("31001", "x"),))])
 
 

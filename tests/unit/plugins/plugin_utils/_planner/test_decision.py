@@ -313,17 +313,17 @@ def test_an_image_that_went_missing_under_a_session_is_pulled_again() -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "differs"),
     [
-        ({"cluster_size": 3}, {}, "(RUNNING) that differs in session_cluster_size (is 4, asked 3)"),
+        ({"cluster_size": 3}, {}, "(RUNNING) that differs in session_cluster_size (is 4, requested 3)"),
         (
             {"cluster_size": 3},
             {"committed": False},
-            "(CREATING) that differs in session_cluster_size (is 4, asked 3)",
+            "(CREATING) that differs in session_cluster_size (is 4, requested 3)",
         ),
         ({"env": {"TOKEN": "hunter3"}}, {}, "(RUNNING) that differs in session_env (TOKEN)"),
         (
             {"env": {}, "priority": 5},
             {},
-            "(RUNNING) that differs in session_env (TOKEN), session_priority (is 10, asked 5)",
+            "(RUNNING) that differs in session_env (TOKEN), session_priority (is 10, requested 5)",
         ),
     ],
 )
@@ -333,13 +333,13 @@ def test_another_request_under_the_same_name_is_refused_with_what_differs(
     seen = readings(**holding("agent1", "agent2", **status))
     assert refusal(spec(**{**TWO_AND_TWO, **asked}), seen, ValidationError) == (
         f"session_name: 'train-llm' is taken by a session {differs};"
-        " choose another name, or end that one with backendai.cluster.terminate_session."
+        " choose another name, or terminate that session with backendai.cluster.terminate_session."
     )
 
 
 def test_another_request_under_the_name_of_what_was_given_up_half_way_is_refused() -> None:
     seen = {**holding("agent1"), **holding("agent2", committed=False, expired=True)}
-    assert "(ERROR) that differs in session_cluster_size (is 4, asked 3)" in refusal(
+    assert "(ERROR) that differs in session_cluster_size (is 4, requested 3)" in refusal(
         spec(**{**TWO_AND_TWO, "cluster_size": 3}), readings(**seen), ValidationError
     )
 

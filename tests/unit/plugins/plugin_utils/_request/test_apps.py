@@ -33,7 +33,7 @@ def test_the_environment_tells_all_apps_and_which_of_them_somebody_else_starts()
     [
         ({"name": "Jupyter"}, f"session_apps[0].name: 'Jupyter' {NAME_RULE}."),
         ({"name": "../x"}, f"session_apps[0].name: '../x' {NAME_RULE}."),
-        ({"name": "ssh"}, "session_apps[0].name: 'ssh' is the name of the session's own way in."),
+        ({"name": "ssh"}, "session_apps[0].name: 'ssh' is reserved for the SSH access of the session."),
         ({"name": None}, "session_apps[0].name is required."),
         ({"port": None}, "session_apps[0].port is required."),
         ({"port": 0}, "session_apps[0].port: 0 must be a whole number from 1 to 65535."),

@@ -56,15 +56,15 @@ def test_what_is_given_is_taken(changes: dict[str, Any], wanted: Gateway) -> Non
         ({"ssh_ports": "80-90"}, "gateway_ssh_ports: '80-90' must be a range within 1024-65535, such as 31001-32000."),
         ({"ssh_ports": "2000-1999"}, "gateway_ssh_ports: '2000-1999' must be a range within 1024-65535"),
         ({"ssh_ports": ""}, "gateway_ssh_ports: '' must be a line of text."),
-        ({"ssh_ports": "20000-30000"}, "gateway_ssh_ports: '20000-30000' must be no more than 10000 ports."),
+        ({"ssh_ports": "20000-30000"}, "gateway_ssh_ports: '20000-30000' must not have more than 10000 ports."),
         ({"max_connections": 99}, "gateway_max_connections: 99 must be a whole number from 100 to 1000000."),
         (
             {"state_path": "var/x"},
             "gateway_state_path: 'var/x' must be an absolute path of letters, digits and . _ @ + -.",
         ),
         ({"state_path": "/var/../x"}, "gateway_state_path: '/var/../x' must be an absolute path"),
-        ({"certificate": "a.pem"}, "gateway_certificate_key is required where gateway_certificate is given."),
-        ({"certificate_key": "a.key"}, "gateway_certificate is required where gateway_certificate_key is given."),
+        ({"certificate": "a.pem"}, "gateway_certificate_key is required with gateway_certificate."),
+        ({"certificate_key": "a.key"}, "gateway_certificate is required with gateway_certificate_key."),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:

@@ -68,7 +68,7 @@ def test_json_text_and_numbers_are_read() -> None:
 @pytest.mark.parametrize("host", ["https://registry.example.com", "registry/lab", "", "registry:port", "a b"])
 def test_what_is_no_host_is_refused(host: str) -> None:
     assert parsed({host: READER})[1] == (
-        f"session_registries: {host!r} is not the host of a registry, such as registry.example.com:5000."
+        f"session_registries: {host!r} is not a registry host, such as registry.example.com:5000."
     )
 
 

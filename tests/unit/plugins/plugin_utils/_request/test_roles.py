@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles i
 from tests.unit.builders import GIB, IMAGE, refusal, spec
 
 MAIN_ALONE: dict[str, Any] = {"main": {}}
-NAME_RULE = "the name of a role has 1 to 32 of a-z and 0-9, a letter first and last"
+NAME_RULE = "a role name has 1 to 32 characters a-z and 0-9, and begins and ends with a letter"
 
 
 def test_what_a_role_leaves_out_comes_from_the_session() -> None:
@@ -74,7 +74,7 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
         (["main"], "session_roles must be a mapping."),
         (None, "session_roles is required."),
         ({"main": "big"}, "session_roles.main must be a mapping."),
-        ({"worker": {}}, "session_roles has no 'main': every session has one container of that role."),
+        ({"worker": {}}, "session_roles has no 'main': every session needs one container of that role."),
         (
             {"main": {"replicas": 2}},
             "session_roles.main.replicas must be 1: users reach the one container main1.",
@@ -87,7 +87,7 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
         ({"main": {}, "worker": {"replicas": None}}, "session_roles.worker.replicas is required."),
         (
             {"main": {}, "worker": {"replicas": 1024}},
-            "session_roles: 1025 containers are asked, a session has at most 1024.",
+            "session_roles: 1025 containers are requested, a session has at most 1024.",
         ),
         (
             {"main": {"replica": 1, "cpu": 2}},
@@ -98,12 +98,12 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
         ),
         (
             {"main": {}, "worker": {"apps": [{"name": "jupyter", "port": 8888}]}},
-            "session_roles.worker.apps: users reach main1 alone, and its apps are in session_apps.",
+            "session_roles.worker.apps: only main1 has apps; list them in session_apps.",
         ),
         (
             {"main": {"apps": [], "app": 1}},
             (
-                "session_roles.main.apps: users reach main1 alone, and its apps are in session_apps.\n"
+                "session_roles.main.apps: only main1 has apps; list them in session_apps.\n"
                 "session_roles.main.app is not known; allowed are replicas, image, resources, env."
             ),
         ),
@@ -117,12 +117,12 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
         ),
         (
             {"main": {"resources": {"shmem": "2g"}}},
-            "session_roles.main.resources.shmem is counted inside mem, so it must not be larger than mem.",
+            "session_roles.main.resources.shmem is part of mem and must not be larger than mem.",
         ),
         ({"main": {"env": "A=hunter2"}}, "session_roles.main.env must be a mapping."),
         (
             {"main": {"env": {"BACKENDAI_X": "hunter2"}}},
-            "session_roles.main.env.BACKENDAI_X: names that begin with BACKENDAI_ are set by the session itself.",
+            "session_roles.main.env.BACKENDAI_X: names that begin with BACKENDAI_ are reserved for the session.",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_each_bad_role_gets_one_sentence(roles: Any, sentence: str) -> None:
 
 def test_a_size_that_contradicts_the_roles_is_refused() -> None:
     assert refusal(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=3) == (
-        "session_cluster_size: 3 contradicts session_roles, which make 4; leave it out."
+        "session_cluster_size: 3 contradicts session_roles with 4 containers; omit it."
     )
 
 

@@ -219,7 +219,7 @@ def test_a_malformed_name_is_refused_with_the_rule(name: str) -> None:
         ),
         (
             {"resources": {"shmem": "2g"}},
-            "session_resources.shmem is counted inside mem, so it must not be larger than mem.",
+            "session_resources.shmem is part of mem and must not be larger than mem.",
         ),
         # Lists.
         ({"designated_agents": 4}, "session_designated_agents: 4 must be a list of texts."),
@@ -232,14 +232,14 @@ def test_a_malformed_name_is_refused_with_the_rule(name: str) -> None:
         ({"command": "date\0"}, "session_command must be the text of a shell script."),
         ({"command": None}, "session_command is required."),
         ({"command_scope": "sub"}, "value of session_command_scope must be one of: main, all, got: sub."),
-        ({"command_scope": "all"}, "session_command_scope: says who runs session_command, and that is empty."),
+        ({"command_scope": "all"}, "session_command_scope: 'all' requires session_command."),
         # Inside the containers.
         ({"bootstrap_script": ["token"]}, "session_bootstrap_script must be the text of a shell script."),
         ({"uid": 0}, "session_uid: 0 must be a whole number from 1 to 2147483647."),
         ({"gid": "staff"}, "session_gid: 'staff' must be a whole number."),
         ({"infiniband": "mlx5_0"}, "session_infiniband: 'mlx5_0' must be true or false."),
-        ({"wait": True}, "session_wait: waits for the end of session_command, and that is empty."),
-        ({"wait": True, "command": " \n"}, "session_wait: waits for the end of session_command, and that is empty."),
+        ({"wait": True}, "session_wait requires session_command."),
+        ({"wait": True, "command": " \n"}, "session_wait requires session_command."),
         ({"apps": "jupyter"}, "session_apps must be a list of mappings."),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
@@ -264,12 +264,12 @@ def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: st
         ({"A-B": "hunter2"}, "session_env: 'A-B' is not the name of an environment variable."),
         (
             {"BACKENDAI_CLUSTER_SIZE": "hunter2"},
-            "session_env.BACKENDAI_CLUSTER_SIZE: names that begin with BACKENDAI_ are set by the session itself.",
+            "session_env.BACKENDAI_CLUSTER_SIZE: names that begin with BACKENDAI_ are reserved for the session.",
         ),
-        ({"IFS": "hunter2"}, "session_env.IFS: the shell that reads it would not work."),
-        ({"OPTIND": 3}, "session_env.OPTIND: the shell that reads it would not work."),
-        ({"LOCAL_USER_ID": 1001}, "session_env.LOCAL_USER_ID follows from session_uid."),
-        ({"LOCAL_GROUP_ID": 1001}, "session_env.LOCAL_GROUP_ID follows from session_gid."),
+        ({"IFS": "hunter2"}, "session_env.IFS: would break the shell of the container."),
+        ({"OPTIND": 3}, "session_env.OPTIND: would break the shell of the container."),
+        ({"LOCAL_USER_ID": 1001}, "session_env.LOCAL_USER_ID is set from session_uid."),
+        ({"LOCAL_GROUP_ID": 1001}, "session_env.LOCAL_GROUP_ID is set from session_gid."),
         (None, "session_env is required."),
     ],
 )
@@ -340,8 +340,8 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "phrases"),
     [
-        ({}, {"cluster_size": 4}, ["session_cluster_size (is 1, asked 4)"]),
-        ({"image": "a"}, {"image": "b"}, ["session_image (is 'a', asked 'b')"]),
+        ({}, {"cluster_size": 4}, ["session_cluster_size (is 1, requested 4)"]),
+        ({"image": "a"}, {"image": "b"}, ["session_image (is 'a', requested 'b')"]),
         ({"env": {"A": "x", "B": "y"}}, {"env": {"A": "z", "C": "w"}}, ["session_env (A, B, C)"]),
         ({"env": {"A": "x"}}, {"env": {}}, ["session_env (A)"]),
         ({"command": "curl -H hunter2"}, {"command": ""}, ["session_command"]),
@@ -350,12 +350,12 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
         (
             {},
             {"priority": 5, "cluster_mode": "multi-node"},
-            ["session_cluster_mode (is 'single-node', asked 'multi-node')", "session_priority (is 10, asked 5)"],
+            ["session_cluster_mode (is 'single-node', requested 'multi-node')", "session_priority (is 10, requested 5)"],
         ),
         (
             {},
             {"mounts": [mount()]},
-            ["session_mounts (is [], asked [{'source': '/mnt/data', 'target': '/data', 'read_only': False}])"],
+            ["session_mounts (is [], requested [{'source': '/mnt/data', 'target': '/data', 'read_only': False}])"],
         ),
         (
             {"roles": {"main": {}, "ps": {}, "worker": {"env": {"A": "x"}}}},
@@ -370,7 +370,7 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
         (
             {},
             {"roles": {"main": {}, "worker": {}}},
-            ["session_cluster_size (is 1, asked 2)", "session_roles (main, worker)"],
+            ["session_cluster_size (is 1, requested 2)", "session_roles (main, worker)"],
         ),
         ({}, {"roles": {"main": {}}, "env": {"A": "z"}}, ["session_env (A)", "session_roles (main)"]),
     ],
@@ -410,8 +410,8 @@ def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() 
     with pytest.raises(ValidationError) as refused:
         check_same_request(spec(priority=5), before, "salt", "PENDING")
     assert str(refused.value) == (
-        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, asked 5);"
-        " choose another name, or end that one with backendai.cluster.terminate_session."
+        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested 5);"
+        " choose another name, or terminate that session with backendai.cluster.terminate_session."
     )
 
 
