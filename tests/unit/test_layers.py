@@ -57,18 +57,18 @@ def ours(path: Path) -> set[str]:
     return {name.removeprefix(f"{OURS}.") for name in modules_imported_by(path) if name.startswith(f"{OURS}.")}
 
 
-def test_every_room_of_hosts_has_its_place() -> None:
+def test_every_host_package_has_a_layer() -> None:
     rooms = {path.name for path in (PLUGINS / "module_utils").iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert rooms == set(HOST_ROOMS)
 
 
 @pytest.mark.parametrize("path", files_of("module_utils"), ids=lambda path: str(path.relative_to(PLUGINS)))
-def test_what_runs_on_hosts_imports_nothing_of_the_control_node(path: Path) -> None:
+def test_host_code_does_not_import_control_node_code(path: Path) -> None:
     assert not [name for name in ours(path) if not name.startswith("module_utils.")]
 
 
 @pytest.mark.parametrize("room", HOST_ROOMS)
-def test_imports_between_rooms_of_hosts_point_down(room: str) -> None:
+def test_imports_between_host_packages_point_down(room: str) -> None:
     allowed = {f"module_utils.{name}" for name in HOST_ROOMS[: HOST_ROOMS.index(room) + 1]}
     for path in files_of(f"module_utils/{room}"):
         imported = {".".join(name.split(".")[:2]) for name in ours(path)}
@@ -76,11 +76,11 @@ def test_imports_between_rooms_of_hosts_point_down(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", ["module_utils/_model", *(f"plugin_utils/{name}" for name in PURE)])
-def test_pure_rooms_import_neither_ansible_nor_the_engine(room: str) -> None:
+def test_pure_packages_import_neither_ansible_nor_docker(room: str) -> None:
     for path in files_of(room):
         assert not [name for name in modules_imported_by(path) if re.match(r"(ansible|docker)\b(?!_)", name)], path
 
 
-def test_no_module_imports_what_is_for_the_control_node() -> None:
+def test_modules_do_not_import_control_node_code() -> None:
     for path in files_of("modules"):
         assert not [name for name in ours(path) if not name.startswith("module_utils.")], path

@@ -156,9 +156,7 @@ def test_an_open_door_is_shown_written_and_fails(run: Run, said: list[str], tmp_
     path = tmp_path / "report.json"
     with pytest.raises(AnsibleActionFail) as refused:
         reported(run, results(**OPEN), str(path))
-    assert str(refused.value) == (
-        "isolation check failed: probe hosts get an answer from 1 address of agent1."
-    )
+    assert str(refused.value) == ("isolation check failed: probe hosts get an answer from 1 address of agent1.")
     (finding,) = json.loads(path.read_text())["findings"]
     assert (finding["outsider"], finding["target"], finding["port"]) == ("user1", "agent1", 22)
     assert "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections." in said

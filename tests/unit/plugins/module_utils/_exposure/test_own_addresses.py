@@ -24,7 +24,7 @@ LINKS: list[dict[str, Any]] = [
 ]
 
 
-def test_addresses_of_the_host_are_told_from_those_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_addresses_exclude_those_behind_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (targets, host):
         monkeypatch.setattr(module, "show", lambda *_words: LINKS)
     own, behind = targets.host_addresses()
@@ -32,7 +32,7 @@ def test_addresses_of_the_host_are_told_from_those_behind_it(monkeypatch: pytest
     assert behind == ["172.17.0.1", "172.19.0.1"]
 
 
-def test_tunnels_tell_their_ports_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tunnel_ports_are_unique(monkeypatch: pytest.MonkeyPatch) -> None:
     links = [{"linkinfo": {"info_data": data}} for data in ({"port": 4790}, {"port": 4789}, {"port": 4789}, {})]
     monkeypatch.setattr(targets, "show", lambda *_words: links)
     assert targets.tunnel_ports() == [4789, 4790]

@@ -43,7 +43,7 @@ def unused() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("address", "family"), LOOPBACKS)
-def test_a_port_that_is_listened_at_is_open_and_another_is_closed(
+def test_a_listening_port_is_open_and_another_is_closed(
     address: str, family: socket.AddressFamily, unused: int
 ) -> None:
     with listening(family, address) as server:
@@ -55,7 +55,7 @@ def test_a_port_that_is_listened_at_is_open_and_another_is_closed(
     assert found.refused == {}
 
 
-def test_a_batch_is_no_limit(unused: int) -> None:
+def test_more_targets_than_a_batch_are_scanned(unused: int) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(listening(socket.AF_INET, "127.0.0.1")) for _number in range(7)]
         ports = [server.getsockname()[1] for server in servers]
@@ -65,7 +65,7 @@ def test_a_batch_is_no_limit(unused: int) -> None:
     assert {answer.target.port for answer in found.answers if answer.state == "closed"} == {unused}
 
 
-def test_who_is_silent_is_not_among_the_answers() -> None:
+def test_a_silent_target_is_not_among_the_answers() -> None:
     """A queue of connections that is full takes no more SYNs, and says nothing."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -79,7 +79,7 @@ def test_who_is_silent_is_not_among_the_answers() -> None:
 
 
 @pytest.mark.parametrize(("address", "family"), LOOPBACKS)
-def test_datagrams_are_refused_answered_or_swallowed(address: str, family: socket.AddressFamily, unused: int) -> None:
+def test_udp_ports_are_closed_open_or_silent(address: str, family: socket.AddressFamily, unused: int) -> None:
     with socket.socket(family, socket.SOCK_DGRAM) as silent:
         silent.bind((address, 0))
         port = silent.getsockname()[1]
@@ -87,7 +87,7 @@ def test_datagrams_are_refused_answered_or_swallowed(address: str, family: socke
     assert found.answers == [Answer(ScanTarget("udp", address, unused), "closed")]
 
 
-def test_a_service_that_answers_datagrams_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_udp_service_that_answers_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as service:
         service.bind(("127.0.0.1", 0))
         sent = scanner._start_probe
@@ -109,14 +109,14 @@ def test_a_host_that_answers_pings_is_open(address: str) -> None:
     assert scan([door], HERE, 10, SECONDS).answers == [Answer(door, "open")]
 
 
-def test_an_address_that_this_host_does_not_send_to_is_told_once_and_not_tried_again() -> None:
+def test_an_unreachable_address_is_reported_once() -> None:
     doors = [ScanTarget("tcp", "255.255.255.255", 22), ScanTarget("tcp", "255.255.255.255", 23)]
     found = scan(doors, HERE, 1, SECONDS)
     assert found.answers == []
     assert found.refused == {"255.255.255.255": os.strerror(errno.ENETUNREACH)}
 
 
-def test_an_echo_that_cannot_be_sent_is_told() -> None:
+def test_an_echo_request_that_cannot_be_sent_is_reported() -> None:
     found = scan([ScanTarget("icmp", "255.255.255.255", 0)], HERE, 1, SECONDS)
     assert list(found.refused) == ["255.255.255.255"]
 
@@ -152,12 +152,12 @@ OTHER = bytes(4) + socket.inet_aton("192.0.2.7")
     ],
     ids=["refused", "by the host", "by the host over IPv6", "by a router", "by nobody"],
 )
-def test_an_icmp_error_is_an_answer_when_the_host_itself_has_sent_it(heard: Answering, state: str) -> None:
+def test_an_icmp_error_from_the_target_is_an_answer(heard: Answering, state: str) -> None:
     hosts = {ip_address(address) for address in HERE}
     assert scanner._read_state(cast("socket.socket", heard), ScanTarget("tcp", "127.0.0.1", 22), hosts) == state
 
 
-def test_a_link_local_address_has_the_number_of_its_interface() -> None:
+def test_a_link_local_destination_has_its_interface_index() -> None:
     assert scanner._destination(ScanTarget("tcp", "fe80::1%lo", 22)) == ("fe80::1", 22, 0, socket.if_nametoindex("lo"))
     assert scanner._destination(ScanTarget("tcp", "::1", 22)) == ("::1", 22, 0, 0)
 
@@ -173,7 +173,7 @@ def test_a_link_local_address_has_the_number_of_its_interface() -> None:
         ((524288, 524288), 16000, 16000, None),
     ],
 )
-def test_as_many_are_tried_at_once_as_files_may_be_open(
+def test_the_file_limit_limits_concurrent_probes(
     limits: tuple[int, int],
     wanted: int,
     allowed: int,

@@ -65,7 +65,7 @@ def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Routes:
     return made
 
 
-def test_what_is_behind_a_host_of_the_segment_is_reached_through_it_for_a_while(routes: Routes) -> None:
+def test_addresses_behind_a_host_get_a_temporary_route(routes: Routes) -> None:
     with probe_routes.temporary_routes(["192.0.2.1", "fe80::1"], ["172.18.0.2"]) as found:
         assert found.next_hops == (
             NextHop("192.0.2.1", "eth0"),
@@ -79,7 +79,7 @@ def test_what_is_behind_a_host_of_the_segment_is_reached_through_it_for_a_while(
     assert routes.routes == [SEGMENT, DEFAULT]
 
 
-def test_another_address_of_the_host_itself_is_reached_through_it_too(routes: Routes) -> None:
+def test_other_addresses_of_the_host_are_routed_through_it(routes: Routes) -> None:
     with probe_routes.temporary_routes(["192.0.2.1", "203.0.113.1", "fe80::1", "fd00::1"], []) as found:
         assert found.next_hops[2:] == (
             NextHop("203.0.113.1", "eth0", "192.0.2.1"),
@@ -88,7 +88,7 @@ def test_another_address_of_the_host_itself_is_reached_through_it_too(routes: Ro
         assert "route add fd00::1/128 via fe80::1 dev eth0 proto 186" in routes.lines
 
 
-def test_a_route_that_leads_there_already_is_taken_and_stays(routes: Routes) -> None:
+def test_an_existing_route_is_used_and_kept(routes: Routes) -> None:
     mine = {"dst": "172.18.0.0/16", "dev": "eth0", "gateway": "192.0.2.1"}
     routes.routes.append(mine)
     with probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]) as found:
@@ -97,7 +97,7 @@ def test_a_route_that_leads_there_already_is_taken_and_stays(routes: Routes) -> 
     assert mine in routes.routes
 
 
-def test_an_address_of_this_host_is_not_the_other_ones(routes: Routes) -> None:
+def test_an_address_in_a_local_network_is_not_the_target(routes: Routes) -> None:
     # The kernel asks its own addresses before any route: max() takes the first of two that fit as well.
     routes.routes.append({"dst": "172.17.0.1/32", "dev": "lo", "type": "local"})
     with probe_routes.temporary_routes(["192.0.2.1"], ["172.17.0.1"]) as found:
@@ -105,7 +105,7 @@ def test_an_address_of_this_host_is_not_the_other_ones(routes: Routes) -> None:
         assert found.next_hops == (NextHop("192.0.2.1", "eth0"),)
 
 
-def test_from_behind_a_router_own_routes_are_taken(routes: Routes) -> None:
+def test_behind_a_router_existing_routes_are_used(routes: Routes) -> None:
     routes.routes.append({"dst": "172.18.0.0/16", "dev": "docker0"})
     with probe_routes.temporary_routes(["198.51.100.1", "fe80::1", "fd00::1"], ["172.18.0.2", "10.1.0.2"]) as found:
         assert found.next_hops == (
@@ -117,13 +117,13 @@ def test_from_behind_a_router_own_routes_are_taken(routes: Routes) -> None:
     assert routes.lines == []
 
 
-def test_a_next_hop_of_the_other_family_is_seen(routes: Routes) -> None:
+def test_a_next_hop_of_the_other_family_is_read(routes: Routes) -> None:
     routes.routes.append({"dst": "198.51.100.0/24", "dev": "eth0", "via": {"family": "inet6", "host": "fe80::9"}})
     with probe_routes.temporary_routes(["198.51.100.1"], []) as found:
         assert found.next_hops == (NextHop("198.51.100.1", "eth0", "fe80::9"),)
 
 
-def test_what_a_killed_run_has_left_goes_first(routes: Routes) -> None:
+def test_routes_of_a_killed_run_are_removed_first(routes: Routes) -> None:
     for address, gateway in (("10.9.0.1", "192.0.2.7"), ("fd00::9", "fe80::7")):
         routes.routes.append({"dst": address, "gateway": gateway, "dev": "eth0", "proto": "186"})
     with probe_routes.temporary_routes(["192.0.2.1"], []):
@@ -133,13 +133,13 @@ def test_what_a_killed_run_has_left_goes_first(routes: Routes) -> None:
         ]
 
 
-def test_routes_go_also_when_what_they_were_for_fails(routes: Routes) -> None:
+def test_routes_are_removed_after_an_error(routes: Routes) -> None:
     with pytest.raises(KeyError), probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]):
         raise KeyError
     assert routes.routes == [SEGMENT, DEFAULT]
 
 
-def test_a_route_that_cannot_be_made_is_an_error_and_the_others_go(routes: Routes) -> None:
+def test_a_route_that_cannot_be_added_removes_the_others(routes: Routes) -> None:
     routes.fails = True
     with pytest.raises(NetworkError, match="File exists"), probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]):
         raise AssertionError("it is not tried")
@@ -147,9 +147,7 @@ def test_a_route_that_cannot_be_made_is_an_error_and_the_others_go(routes: Route
 
 
 @pytest.mark.parametrize(("known", "there"), [({"lladdr": "02:00:00:00:00:01"}, True), ({"state": ["FAILED"]}, False)])
-def test_a_host_is_there_when_it_has_told_its_hardware_address(
-    routes: Routes, known: dict[str, Any], there: bool
-) -> None:
+def test_a_host_is_resolved_with_a_hardware_address(routes: Routes, known: dict[str, Any], there: bool) -> None:
     routes.routes.append({"neighbour": "192.0.2.1", **known})
     assert is_resolved(NextHop("192.0.2.1", "eth0")) == there
     assert is_resolved(NextHop("192.0.2.2", "eth0")) is False

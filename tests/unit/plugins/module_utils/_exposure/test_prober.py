@@ -55,7 +55,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def test_every_port_of_every_address_is_tried_and_datagrams_twice(world: World) -> None:
+def test_all_ports_are_probed_and_datagrams_sent_twice(world: World) -> None:
     probe_host(ATTEMPT)
     destinations = ["192.0.2.1", "fe80::1%eth0", "172.18.0.2"]
     assert sorted(door for door in world.asked if door.protocol == "tcp") == sorted(
@@ -69,7 +69,7 @@ def test_every_port_of_every_address_is_tried_and_datagrams_twice(world: World) 
     assert world.behind == ["172.18.0.2", "172.18.0.3"]
 
 
-def test_what_was_heard_is_summed_up_by_address_protocol_and_state(world: World) -> None:
+def test_answers_are_grouped_by_address_protocol_and_state(world: World) -> None:
     world.open = {ScanTarget("tcp", "192.0.2.1", 22), ScanTarget("icmp", "172.18.0.2", 0)}
     found = probe_host(dataclasses.replace(ATTEMPT, addresses=("192.0.2.1", "172.18.0.2")))
     assert found["answers"] == [
@@ -82,7 +82,7 @@ def test_what_was_heard_is_summed_up_by_address_protocol_and_state(world: World)
     assert found["next_hops"] == {"192.0.2.1": "", "172.18.0.2": "192.0.2.1"}
 
 
-def test_a_link_local_address_is_told_without_its_zone(world: World) -> None:
+def test_a_link_local_address_is_returned_without_its_zone(world: World) -> None:
     world.open = {ScanTarget("tcp", "fe80::1%eth0", 22)}
     found = probe_host(dataclasses.replace(ATTEMPT, addresses=("fe80::1",), echo=False))
     assert {one["address"] for one in found["answers"]} == {"fe80::1"}
@@ -90,7 +90,7 @@ def test_a_link_local_address_is_told_without_its_zone(world: World) -> None:
     assert {door.protocol for door in world.asked} == {"tcp", "udp"}
 
 
-def test_addresses_that_could_not_be_tried_are_told_with_the_reason(world: World) -> None:
+def test_unreachable_addresses_are_returned_with_a_reason(world: World) -> None:
     world.refused = {"fe80::1%eth0": "Network is unreachable"}
     found = probe_host(ATTEMPT)
     assert found["missing"] == {"172.18.0.3": "taken", "fe80::1": "Network is unreachable"}
@@ -98,7 +98,7 @@ def test_addresses_that_could_not_be_tried_are_told_with_the_reason(world: World
     assert found["on_link"] is True
 
 
-def test_an_address_of_the_segment_that_nobody_has_is_told(world: World) -> None:
+def test_an_unresolved_address_is_returned(world: World) -> None:
     assert probe_host(ATTEMPT)["unresolved"] == []
     world.there.clear()
     assert probe_host(ATTEMPT)["unresolved"] == ["192.0.2.1"]

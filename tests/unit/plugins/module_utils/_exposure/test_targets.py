@@ -22,7 +22,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "container_addresses", lambda _client: ["172.18.0.2", "192.0.2.1"])
 
 
-def test_an_agent_tells_its_addresses_those_of_bridges_and_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_returns_host_bridge_and_container_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "connect", lambda _docker_host: None)
     found = targets.of_agent(NOWHERE, 51820)
     assert list(found["addresses"].items()) == [
@@ -35,14 +35,14 @@ def test_an_agent_tells_its_addresses_those_of_bridges_and_of_containers(monkeyp
     assert (found["udp_ports"], found["expected"], found["unread"]) == ([4789, 4790, 51820], {}, "")
 
 
-def test_an_agent_whose_engine_is_down_says_that_its_containers_are_not_known() -> None:
+def test_an_agent_without_docker_reports_unknown_containers() -> None:
     found = targets.of_agent(NOWHERE, 51820)
     assert "container" not in found["addresses"].values()
     assert found["unread"].startswith(f"its containers are not known: the Docker engine at {NOWHERE} does not answer")
     assert not found["unread"].endswith(".")
 
 
-def test_a_gateway_expects_its_doors_to_be_open(tmp_path: Path) -> None:
+def test_a_gateway_expects_its_ports_to_be_open(tmp_path: Path) -> None:
     (tmp_path / "routes").mkdir()
     with_ssh = Route("1", "train", ssh=Endpoint("192.0.2.1", 30001), ssh_port=32007)
     for route in (with_ssh, Route("2", "serve")):
@@ -53,11 +53,11 @@ def test_a_gateway_expects_its_doors_to_be_open(tmp_path: Path) -> None:
     assert (found["udp_ports"], found["unread"]) == ([4789, 4790], "")
 
 
-def test_a_gateway_that_is_not_provisioned_expects_https_alone(tmp_path: Path) -> None:
+def test_an_unprovisioned_gateway_expects_only_https(tmp_path: Path) -> None:
     assert targets.of_gateway(str(tmp_path / "nowhere"), 443)["expected"] == {"443": "HTTPS of sessions' apps"}
 
 
-def test_a_gateway_whose_routes_are_damaged_says_so(tmp_path: Path) -> None:
+def test_a_gateway_with_damaged_routes_reports_it(tmp_path: Path) -> None:
     (tmp_path / "routes").mkdir()
     (tmp_path / "routes" / "1.json").write_text("{")
     found = targets.of_gateway(str(tmp_path), 443)

@@ -23,13 +23,13 @@ def said(others: dict[str, dict[str, str]] | None = None, **changes: Any) -> lis
     return [(one.kind, one.message) for one in found]
 
 
-def test_an_agent_that_is_set_apart_has_no_findings() -> None:
+def test_an_isolated_agent_has_no_findings() -> None:
     assert said() == []
     assert said({}) == []
 
 
 @pytest.mark.parametrize("address", ["192.88.99.7", "2600::7"])
-def test_a_public_address_is_told(address: str) -> None:
+def test_a_public_address_is_a_finding(address: str) -> None:
     ((kind, message),) = said(addresses=("10.77.9.11", address))
     assert (kind, message) == (
         "public_address",
@@ -37,7 +37,7 @@ def test_a_public_address_is_told(address: str) -> None:
     )
 
 
-def test_managers_and_users_on_the_agents_network_are_told_by_name() -> None:
+def test_managers_and_users_on_the_agent_network_are_named() -> None:
     here = {"managers": {"manager1": "10.77.9.2"}, "users": {"user1": "10.77.9.31", "user2": "10.2.0.1"}}
     ((kind, message),) = said(here)
     assert kind == "shared_network"
@@ -46,7 +46,7 @@ def test_managers_and_users_on_the_agents_network_are_told_by_name() -> None:
     )
 
 
-def test_users_alone_are_told_too_and_of_every_family() -> None:
+def test_users_are_findings_in_each_address_family() -> None:
     ((_kind, message),) = said({"managers": {}, "users": {"user1": "fd00::31"}}, networks=("10.77.9.0/24", "fd00::/64"))
     assert message.startswith("users user1 (fd00::31) share the agents' own network 10.77.9.0/24, fd00::/64: ")
 
@@ -54,30 +54,30 @@ def test_users_alone_are_told_too_and_of_every_family() -> None:
 @pytest.mark.parametrize(
     ("address", "place"), [("0.0.0.0", "0.0.0.0:2375"), ("::", "[::]:2375"), ("10.77.9.11", "10.77.9.11:2375")]
 )
-def test_the_engines_socket_is_told(address: str, place: str) -> None:
+def test_a_tcp_socket_of_docker_is_a_finding(address: str, place: str) -> None:
     ((kind, message),) = said(engine=((address, 2375),))
     assert kind == "engine_socket"
     assert message.startswith(f"the Docker engine listens at {place}: unless it requires certificates, ")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_the_engines_socket_on_the_loopback_is_told_with_who_reaches_it(address: str) -> None:
+def test_a_loopback_socket_of_docker_is_a_finding(address: str) -> None:
     ((kind, message),) = said(engine=((address, 2375),))
     assert kind == "engine_socket"
     assert ":2375, on this host alone: every user of this host, " in message
 
 
-def test_the_ports_of_a_swarm_are_not_the_engines_socket() -> None:
+def test_swarm_ports_are_not_findings() -> None:
     assert said(engine=(("::", 2377), ("::", 7946))) == []
 
 
-def test_ipv6_that_nothing_filters_is_told_with_its_interfaces() -> None:
+def test_unfiltered_ipv6_is_a_finding_with_interfaces() -> None:
     ((kind, message),) = said(filtered6=False, local_ipv6=("eth0", "eth1"))
     assert kind == "ipv6"
     assert message.startswith("IPv6 is up on eth0, eth1 and no rule drops incoming IPv6: ")
 
 
-def test_without_ipv6_there_is_nothing_to_filter() -> None:
+def test_without_ipv6_no_filter_is_required() -> None:
     assert said(filtered6=False, local_ipv6=()) == []
 
 
@@ -109,5 +109,5 @@ INPUT = {"hook": "input", "policy": "accept"}
         ([chain("inet", "in", **INPUT), rule("drop"), rule("match", "accept")], False),
     ],
 )
-def test_a_ruleset_filters_ipv6_when_something_drops_what_is_left(entries: list[Any], filtered: bool) -> None:
+def test_a_ruleset_filters_ipv6_if_it_drops_by_default(entries: list[Any], filtered: bool) -> None:
     assert filters_ipv6({"nftables": entries}, "backendai", "ours") == filtered

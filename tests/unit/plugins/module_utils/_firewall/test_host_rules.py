@@ -43,11 +43,11 @@ def allowing(*allow: AllowRule) -> list[str]:
     return own[len(usual) - 1 : -1]
 
 
-def test_without_a_firewall_nothing_is_added() -> None:
+def test_without_a_firewall_no_rules_are_added() -> None:
     assert firewall_rules(None, [51820]) == FirewallRules({}, {}, "", "", "")
 
 
-def test_each_group_has_a_set_for_each_family() -> None:
+def test_each_source_has_a_set_for_each_family() -> None:
     made = rules().elements
     assert {name: made[name] for name in ("managers4", "managers6", "peers4", "peers6")} == {
         "managers4": ["192.0.2.7/32"],
@@ -57,12 +57,12 @@ def test_each_group_has_a_set_for_each_family() -> None:
     }
 
 
-def test_whoever_has_business_here_may_ask_whether_the_host_is_there() -> None:
+def test_all_known_sources_may_ping_the_host() -> None:
     made = rules().elements
     assert (made["trusted4"], made["trusted6"]) == (["192.0.2.6/31", "198.51.100.7/32"], ["2001:db8::6/127"])
 
 
-def test_ports_are_those_of_ssh_of_swarm_and_of_the_encryption() -> None:
+def test_ports_are_those_of_ssh_swarm_and_wireguard() -> None:
     made = rules(MINE, 51821, 51820).elements
     assert {name: made[name] for name in ("manager_ports", "peer_tcp_ports", "peer_udp_ports")} == {
         "manager_ports": ["22", "2222"],
@@ -71,7 +71,7 @@ def test_ports_are_those_of_ssh_of_swarm_and_of_the_encryption() -> None:
     }
 
 
-def test_every_set_has_a_kind_and_its_elements() -> None:
+def test_every_set_has_a_type_and_elements() -> None:
     made = rules(dataclasses.replace(MINE, interfaces=("eth1",)))
     assert made.sets.keys() == made.elements.keys()
     assert made.sets["firewall_ifaces"] == "type ifname"
@@ -80,17 +80,17 @@ def test_every_set_has_a_kind_and_its_elements() -> None:
     assert {made.sets[name] for name in made.sets if name.endswith("_ports")} == {"type inet_service"}
 
 
-def test_a_firewall_holds_at_every_interface_unless_it_names_some() -> None:
+def test_a_firewall_applies_to_all_interfaces_by_default() -> None:
     assert rules().ingress == "        jump host_firewall\n"
 
 
-def test_a_firewall_holds_at_the_interfaces_that_it_names() -> None:
+def test_a_firewall_applies_to_its_interfaces() -> None:
     made = rules(dataclasses.replace(MINE, interfaces=("eth1", "eth9")))
     assert made.elements["firewall_ifaces"] == ['"eth1"', '"eth9"']
     assert made.ingress == "        iifname @firewall_ifaces jump host_firewall\n"
 
 
-def test_nobody_is_routed_from_outside_but_by_a_published_port() -> None:
+def test_only_published_ports_are_routed_from_outside() -> None:
     text = render(NOTHING, MINE, ["eth0"])
     assert (
         chain("forward", text)[-1] == "iifname @external_ifaces ct direction original ct status ! dnat goto drop_routed"
@@ -98,19 +98,19 @@ def test_nobody_is_routed_from_outside_but_by_a_published_port() -> None:
     assert "external_ifaces" not in render(NOTHING)
 
 
-def test_what_the_host_routes_between_others_is_theirs_and_sessions_come_first() -> None:
+def test_transit_traffic_is_not_filtered_after_session_rules() -> None:
     forward = chain("forward", render(NOTHING, MINE, ["br0"]))
     assert forward[-2] == "iifname @external_ifaces oifname @external_ifaces return"
     assert forward[:-2] == chain("forward", render(NOTHING))
     assert not [rule for rule in forward[:-2] if rule.endswith("return")]
 
 
-def test_a_host_that_nobody_meets_has_an_empty_set_of_interfaces() -> None:
+def test_a_host_without_external_interfaces_has_an_empty_set() -> None:
     assert "    set external_ifaces { type ifname;  }\n" in render(NOTHING, MINE)
     assert "fib saddr oifname" not in render(NOTHING, MINE)
 
 
-def test_nobody_outside_comes_under_an_address_of_something_inside() -> None:
+def test_spoofed_inside_addresses_are_dropped_outside() -> None:
     arrivals = chain("ingress", render(NOTHING, None, ["eth0", "eth1"]))
     forged = arrivals.index("ct direction reply return") - 2
     wrong = 'fib saddr oifname != { "eth0", "eth1" } goto drop_forged'
@@ -120,7 +120,7 @@ def test_nobody_outside_comes_under_an_address_of_something_inside() -> None:
     ]
 
 
-def test_what_comes_to_a_tunnel_of_this_host_is_looked_at_once_by_the_chain_for_that() -> None:
+def test_tunnel_traffic_is_checked_only_by_its_chain() -> None:
     """Not what is routed from there: it could be for a container."""
     text = render(NOTHING, MINE, ["eth0"])
     arrivals = chain("ingress", text)
@@ -130,7 +130,7 @@ def test_what_comes_to_a_tunnel_of_this_host_is_looked_at_once_by_the_chain_for_
     assert "udp dport @tunnel_ports jump vxlan_peers" in chain("input", text)
 
 
-def test_the_operators_rules_come_after_the_published_ports_and_before_nothing() -> None:
+def test_host_firewall_rules_are_last_after_published_ports() -> None:
     text = render(NOTHING, MINE, ["eth0"])
     assert chain("ingress", text)[-3:] == [
         "ip daddr . tcp dport @published4 goto published",
@@ -164,15 +164,15 @@ def test_the_operators_rules_come_after_the_published_ports_and_before_nothing()
         "ip6 saddr fe80::/10 udp sport 547 udp dport 546 return",
     ],
 )
-def test_who_has_business_with_a_host_comes_in(rule: str) -> None:
+def test_allowed_traffic_is_accepted(rule: str) -> None:
     assert rule in chain("host_firewall", rules().chain)
 
 
-def test_what_goes_elsewhere_is_left_to_the_chain_for_that() -> None:
+def test_forwarded_traffic_is_left_to_its_chain() -> None:
     assert chain("host_firewall", rules().chain)[0] == "fib daddr type unicast return"
 
 
-def test_whoever_is_left_is_dropped_and_nobody_is_accepted() -> None:
+def test_all_other_traffic_is_dropped_and_none_accepted() -> None:
     own = chain("host_firewall", rules().chain)
     assert own[-1] == "goto drop_ingress"
     assert {rule.split()[-1] for rule in own[:-1]} == {"return"}
@@ -180,7 +180,7 @@ def test_whoever_is_left_is_dropped_and_nobody_is_accepted() -> None:
     assert all(re.match(r"(ip6?|icmp(v6)?|udp|tcp|fib) ", rule) for rule in own[:-1])
 
 
-def test_an_allowance_of_both_families_is_a_rule_for_each() -> None:
+def test_an_allow_rule_of_both_families_has_two_rules() -> None:
     both = AllowRule("tcp", ("80", "9100-9199"), ("192.0.2.0/24", "198.51.100.7/32", "2001:db8::/32"))
     assert allowing(both) == [
         "ip saddr { 192.0.2.0/24, 198.51.100.7/32 } tcp dport { 80, 9100-9199 } return",
@@ -199,11 +199,11 @@ def test_an_allowance_of_both_families_is_a_rule_for_each() -> None:
     ],
     ids=["IPv4", "IPv6", "anybody", "any protocol over IPv4", "any protocol over IPv6"],
 )
-def test_an_allowance_is_a_rule_of_its_family(one: AllowRule, rule: str) -> None:
+def test_an_allow_rule_has_a_rule_for_each_family(one: AllowRule, rule: str) -> None:
     assert allowing(one) == [rule]
 
 
-def test_allowances_stay_in_their_order() -> None:
+def test_allow_rules_keep_their_order() -> None:
     assert allowing(AllowRule("tcp", ("2",), ()), AllowRule("tcp", ("1",), ())) == [
         "tcp dport { 2 } return",
         "tcp dport { 1 } return",

@@ -65,40 +65,40 @@ def allowed(**entry: Any) -> AllowRule:
 
 
 @given(firewalls)
-def test_a_firewall_comes_back_from_json(made: Firewall) -> None:
+def test_a_firewall_survives_json(made: Firewall) -> None:
     assert from_plain(Firewall, json.loads(json.dumps(to_plain(made))), "firewall") == made
 
 
 @pytest.mark.parametrize("managers", [None, [], "", ()])
-def test_managers_are_those_of_the_inventory_and_whoever_runs_ansible(managers: Any) -> None:
+def test_default_ssh_sources_are_inventory_and_ssh_client(managers: Any) -> None:
     made = parsed(("198.51.100.7", "2001:db8::7"), ssh_sources=managers)
     assert made.ssh_sources == ("198.51.100.7/32", "203.0.113.7/32", "2001:db8::7/128")
 
 
-def test_managers_that_are_named_are_all_the_managers() -> None:
+def test_given_ssh_sources_replace_the_defaults() -> None:
     assert parsed(("198.51.100.7",), ssh_sources=["10.0.0.0/8"]).ssh_sources == ("10.0.0.0/8",)
 
 
-def test_whoever_runs_ansible_is_enough() -> None:
+def test_the_ssh_client_is_a_sufficient_source() -> None:
     assert parsed() == Firewall(("203.0.113.7/32",), ssh_ports=(2222,))
 
 
-def test_hosts_of_the_inventory_are_enough_where_ansible_came_in_another_way() -> None:
+def test_inventory_hosts_are_sufficient_without_ssh() -> None:
     assert parsed(("198.51.100.7",), []) == Firewall(("198.51.100.7/32",))
 
 
-def test_a_neighbour_that_runs_ansible_is_known_without_its_interface() -> None:
+def test_the_zone_of_a_link_local_ssh_client_is_removed() -> None:
     assert parsed(connection=["fe80::1%eth0", "51234", "fe80::2%eth0", "22"]).ssh_sources == ("fe80::1/128",)
 
 
-def test_nobody_who_could_log_in_is_refused() -> None:
+def test_no_ssh_source_is_rejected() -> None:
     with pytest.raises(ValidationError) as refused:
         parsed((), [])
     assert str(refused.value) == NO_MANAGER
 
 
 @pytest.mark.parametrize("option", ["ssh_sources", "gateways", "agents"])
-def test_networks_do_not_overlap_and_those_of_ipv4_come_first(option: str) -> None:
+def test_networks_are_merged_and_ipv4_is_first(option: str) -> None:
     named = ["2001:db8::1", "192.0.2.128/25", "192.0.2.0/25", "192.0.2.7", "10.1.0.0/16", "10.0.0.0/8", "2001:db8::1"]
     made = parse_firewall({option: named}, (), CONNECTION)
     assert getattr(made, option) == ("10.0.0.0/8", "192.0.2.0/24", "2001:db8::1/128")
@@ -107,7 +107,7 @@ def test_networks_do_not_overlap_and_those_of_ipv4_come_first(option: str) -> No
 @pytest.mark.parametrize(
     "named", ['["10.0.0.0/8", "192.0.2.7"]', "10.0.0.0/8, 192.0.2.7", ("10.0.0.0/8", " 192.0.2.7 ")]
 )
-def test_networks_may_be_json_text_or_separated_by_commas(named: Any) -> None:
+def test_networks_can_be_json_or_comma_separated(named: Any) -> None:
     assert parsed(agents=named).agents == ("10.0.0.0/8", "192.0.2.7/32")
 
 
@@ -125,11 +125,11 @@ def test_networks_may_be_json_text_or_separated_by_commas(named: Any) -> None:
         ({"a": 1}, ": {'a': 1} must be a list of texts."),
     ],
 )
-def test_what_is_no_network_is_refused_by_its_option(option: str, named: Any, sentence: str) -> None:
+def test_an_invalid_network_is_rejected_with_its_option(option: str, named: Any, sentence: str) -> None:
     assert refusal(**{option: named}) == f"firewall_{option}{sentence}"
 
 
-def test_managers_that_are_no_networks_are_not_taken_for_none() -> None:
+def test_invalid_ssh_sources_are_not_treated_as_empty() -> None:
     with pytest.raises(ValidationError) as refused:
         parsed((), [], ssh_sources=["agent1"])
     assert str(refused.value) == f"firewall_ssh_sources: 'agent1' {NETWORK_RULE}."
@@ -147,7 +147,7 @@ def test_managers_that_are_no_networks_are_not_taken_for_none() -> None:
         ("2200, 22", CONNECTION, (22, 2200)),
     ],
 )
-def test_ports_of_ssh_are_those_that_are_named_or_the_one_of_this_connection(
+def test_ssh_ports_default_to_the_port_of_the_connection(
     ports: Any, connection: list[str], taken: tuple[int, ...]
 ) -> None:
     assert parsed(("192.0.2.7",), connection, ssh_ports=ports).ssh_ports == taken
@@ -163,7 +163,7 @@ def test_ports_of_ssh_are_those_that_are_named_or_the_one_of_this_connection(
         (3.5, "firewall_ssh_ports: 3.5 must be a list of texts."),
     ],
 )
-def test_a_port_of_ssh_that_is_none_is_refused(ports: Any, sentence: str) -> None:
+def test_an_invalid_ssh_port_is_rejected(ports: Any, sentence: str) -> None:
     assert refusal(ssh_ports=ports) == sentence
 
 
@@ -179,26 +179,26 @@ def test_a_port_of_ssh_that_is_none_is_refused(ports: Any, sentence: str) -> Non
         ("eth0,eth0", ("eth0",)),
     ],
 )
-def test_interfaces_are_taken_in_one_order_and_each_once(named: Any, taken: tuple[str, ...]) -> None:
+def test_interfaces_are_sorted_and_unique(named: Any, taken: tuple[str, ...]) -> None:
     assert parsed(interfaces=named).interfaces == taken
 
 
-def test_an_interface_that_is_no_text_is_refused() -> None:
+def test_a_non_string_interface_is_rejected() -> None:
     assert refusal(interfaces=[["eth0"]]) == "firewall_interfaces[0]: ['eth0'] must be a line of text."
 
 
-def test_an_allowance_is_tcp_from_anybody_unless_it_says_otherwise() -> None:
+def test_an_allow_rule_defaults_to_tcp_from_everywhere() -> None:
     assert allowed(ports=[9100]) == AllowRule("tcp", ("9100",), ())
     assert allowed(protocol="udp", ports="161", sources=["10.0.0.1", "10.0.0.0"]) == AllowRule(
         "udp", ("161",), ("10.0.0.0/31",)
     )
 
 
-def test_an_allowance_of_any_protocol_is_for_its_sources() -> None:
+def test_an_allow_rule_of_any_protocol_needs_sources() -> None:
     assert allowed(protocol="any", sources=["10.0.0.0/8"]) == AllowRule("any", (), ("10.0.0.0/8",))
 
 
-def test_allowances_may_be_json_text_and_stay_in_their_order() -> None:
+def test_allow_rules_can_be_json_and_keep_their_order() -> None:
     listed = [{"ports": ["2"]}, {"ports": ["1"]}]
     assert parsed(allow=json.dumps(listed)) == parsed(allow=listed)
     assert [one.ports for one in parsed(allow=listed).allow] == [("2",), ("1",)]
@@ -220,12 +220,12 @@ def test_allowances_may_be_json_text_and_stay_in_their_order() -> None:
         ([" 22 - 23 "], ("22-23",)),
     ],
 )
-def test_ports_that_overlap_or_touch_become_one_range(ports: Any, taken: tuple[str, ...]) -> None:
+def test_overlapping_or_adjacent_ports_are_merged(ports: Any, taken: tuple[str, ...]) -> None:
     assert allowed(ports=ports).ports == taken
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), min_size=1))
-def test_ranges_of_ports_hold_exactly_what_was_named(spans: list[tuple[int, int]]) -> None:
+def test_port_ranges_contain_exactly_the_given_ports(spans: list[tuple[int, int]]) -> None:
     made = allowed(ports=[f"{low}-{low + more}" for low, more in spans]).ports
     ranges = [(int(one.partition("-")[0]), int(one.rpartition("-")[2])) for one in made]
     held = [port for low, high in ranges for port in range(low, high + 1)]
@@ -261,15 +261,15 @@ def test_ranges_of_ports_hold_exactly_what_was_named(spans: list[tuple[int, int]
         ("22", ": '22' must be a mapping of protocol, ports, sources."),
     ],
 )
-def test_each_mistake_in_an_allowance_gets_one_sentence(entry: Any, sentence: str) -> None:
+def test_each_error_in_an_allow_rule_has_one_message(entry: Any, sentence: str) -> None:
     assert refusal(allow=[{"ports": ["80"]}, entry]) == f"firewall_allow[1]{sentence}"
 
 
-def test_allowances_that_are_no_list_are_refused() -> None:
+def test_allow_rules_must_be_a_list() -> None:
     assert refusal(allow="tcp/22") == "firewall_allow: 'tcp/22' must be a list of mappings."
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert refusal(ssh_sources=["x"], gateways=["y"], ssh_ports=[0], allow=[{}]).splitlines() == [
         f"firewall_ssh_sources: 'x' {NETWORK_RULE}.",
         f"firewall_ssh_ports: '0' {PORT_RULE}.",
@@ -279,19 +279,19 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(("given_as", "seconds"), [(5, 5), ("60", 60), (3600, 3600)])
-def test_a_trial_lasts_some_seconds_to_an_hour(given_as: Any, seconds: int) -> None:
+def test_the_confirm_timeout_has_limits(given_as: Any, seconds: int) -> None:
     assert parse_timeout(given_as) == seconds
 
 
 @pytest.mark.parametrize("given_as", [4, 3601, -1, "soon", True, 5.5])
-def test_a_trial_that_nobody_could_confirm_or_would_wait_for_is_refused(given_as: Any) -> None:
+def test_an_invalid_confirm_timeout_is_rejected(given_as: Any) -> None:
     with pytest.raises(ValidationError) as refused:
         parse_timeout(given_as)
     assert str(refused.value) == (f"firewall_confirm_timeout: {given_as!r} must be a whole number from 5 to 3600.")
 
 
 @given(st.lists(st.ip_addresses().map(str)))
-def test_every_address_is_of_one_family(addresses: list[str]) -> None:
+def test_every_address_belongs_to_one_family(addresses: list[str]) -> None:
     four, six = filter_family(addresses, 4), filter_family(addresses, 6)
     assert sorted([*four, *six]) == sorted(addresses)
     assert {ipaddress.ip_address(one).version for one in four} <= {4}

@@ -56,7 +56,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firew
         (ON, 0, ["ufw", "firewalld"]),
     ],
 )
-def test_those_that_are_at_work_are_told(
+def test_active_firewalls_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firewalld: int | None, found: list[str]
 ) -> None:
     commands = host(monkeypatch, tmp_path, ufw, firewalld)

@@ -54,7 +54,7 @@ def elements(text: str, name: str) -> list[str]:
     return found[1].split(", ") if found[1] else []
 
 
-def test_peers_on_the_same_segment_are_known_by_address_mac_and_identifier() -> None:
+def test_peers_on_the_segment_match_address_mac_and_vni() -> None:
     made = across()
     vni = str(network_of(made).vni)
     assert build_isolation_policy([(made, "agent2")], routed=()) == IsolationPolicy(
@@ -65,7 +65,7 @@ def test_peers_on_the_same_segment_are_known_by_address_mac_and_identifier() -> 
     )
 
 
-def test_a_peer_behind_a_router_is_known_by_its_address() -> None:
+def test_a_peer_behind_a_router_matches_by_address() -> None:
     made = across()
     vni = str(network_of(made).vni)
     assert build_isolation_policy([(made, "agent2")], routed={"192.0.2.3"}).peers == {
@@ -74,14 +74,14 @@ def test_a_peer_behind_a_router_is_known_by_its_address() -> None:
     }
 
 
-def test_a_peer_whose_interface_has_no_mac_is_known_by_its_address() -> None:
+def test_a_peer_without_mac_matches_by_address() -> None:
     made = across(mac="")
     vni = str(network_of(made).vni)
     found = build_isolation_policy([(made, "agent2")], routed=())
     assert found.peers == {"routed4": (("192.0.2.1", vni), ("192.0.2.3", vni))}
 
 
-def test_a_peer_in_the_encrypted_underlay_is_known_by_address_and_interface() -> None:
+def test_an_encrypted_peer_matches_by_address_and_interface() -> None:
     made = across(interface="backendai-wg", mac="", public_key="KEY")
     vni = str(network_of(made).vni)
     assert build_isolation_policy([(made, "agent2")], routed=()).peers == {
@@ -98,7 +98,7 @@ def test_a_peer_in_the_encrypted_underlay_is_known_by_address_and_interface() ->
     ],
     ids=["on link", "behind a router", "encrypted"],
 )
-def test_ipv6_underlays_have_sets_of_their_own(
+def test_ipv6_underlays_have_their_own_sets(
     underlay: dict[str, str], routed: tuple[str, ...], known_by: str, beside: tuple[str, ...]
 ) -> None:
     agents = [agent(number, address=f"2001:db8::{number}", **underlay) for number in (1, 2)]
@@ -107,19 +107,19 @@ def test_ipv6_underlays_have_sets_of_their_own(
     assert build_isolation_policy([(made, "agent2")], routed).peers == {known_by: (sender,)}
 
 
-def test_a_session_on_one_agent_has_a_bridge_and_nobody_who_sends() -> None:
+def test_a_session_on_one_agent_has_a_bridge_and_no_peers() -> None:
     made = plan({"agent1": 2})
     found = build_isolation_policy([(made, "agent1")], routed=())
     assert (found.bridges, found.ports, found.peers) == ((bridge_of(made),), (), {})
 
 
-def test_a_session_of_one_has_the_addresses_of_agents_only() -> None:
+def test_a_single_container_session_has_only_agent_addresses() -> None:
     assert build_isolation_policy([(plan({"agent1": 1}), "agent1")], routed=()) == IsolationPolicy(
         ("192.0.2.1/32",), (), (), {}
     )
 
 
-def test_on_the_agents_own_network_each_sshd_is_open_to_the_agents_of_its_session() -> None:
+def test_host_network_sshds_are_open_to_agents_of_the_session() -> None:
     made = plan({"agent1": 2, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
     ports = made.host_ports("agent1")
     assert len(ports) == 2
@@ -131,7 +131,7 @@ def test_on_the_agents_own_network_each_sshd_is_open_to_the_agents_of_its_sessio
     )
 
 
-def test_nobody_sends_to_an_agent_of_a_session_that_has_no_container_of_it() -> None:
+def test_an_agent_without_containers_has_no_peers() -> None:
     made = plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
     empty = dataclasses.replace(made, kernels=made.kernels[:1])
     assert build_isolation_policy([(empty, "agent2")], routed=()).peers == {}
@@ -149,7 +149,7 @@ def test_nobody_sends_to_an_agent_of_a_session_that_has_no_container_of_it() -> 
     ],
     ids=["routed", "encrypted"],
 )
-def test_who_logs_in_is_known_as_whoever_sends_into_a_tunnel(
+def test_ssh_peers_match_like_tunnel_peers(
     underlay: dict[str, str], routed: list[str], sender: tuple[str, ...]
 ) -> None:
     made = plan({"agent1": 1, "agent2": 1}, [agent(1, **underlay), agent(2, **underlay)], network_driver="host")
@@ -168,7 +168,7 @@ def published(*ways: tuple[str, int], on: str = "agent1", gateways: tuple[str, .
     return dataclasses.replace(made, published=ports, gateways=gateways)
 
 
-def test_what_an_agent_publishes_is_that_of_the_main1s_that_it_has() -> None:
+def test_an_agent_publishes_ports_of_its_own_main1_containers() -> None:
     first = published(("192.0.2.1", 30009), ("2001:db8::1", 30001), gateways=("198.51.100.7", "198.51.100.6"))
     second = published(("192.0.2.1", 30002), gateways=("198.51.100.6", "2001:db8::9"))
     found = build_isolation_policy([(first, "agent1"), (second, "agent1")], routed=())
@@ -177,7 +177,7 @@ def test_what_an_agent_publishes_is_that_of_the_main1s_that_it_has() -> None:
     assert build_isolation_policy([(first, "agent9")], routed=()).published == ()
 
 
-def test_the_ports_of_the_encryption_are_those_of_the_agents_own_endpoints() -> None:
+def test_wireguard_ports_come_from_the_agents_endpoints() -> None:
     def encrypted(number: int, endpoint: str) -> AgentFacts:
         return agent(number, interface="wg0", public_key="k", endpoint=endpoint)
 
@@ -187,7 +187,7 @@ def test_the_ports_of_the_encryption_are_those_of_the_agents_own_endpoints() -> 
     assert build_isolation_policy([(across(), "agent1")], routed=()).wireguard_ports == ()
 
 
-def test_an_identifier_is_open_to_the_agents_of_its_own_session_only() -> None:
+def test_a_vni_is_open_only_to_agents_of_its_session() -> None:
     first = across()
     other = dataclasses.replace(network_of(first), vni=77, bridge="bai-other")
     second = dataclasses.replace(plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)]), network=other)
@@ -200,7 +200,7 @@ def test_an_identifier_is_open_to_the_agents_of_its_own_session_only() -> None:
     assert found.ports == (4789,)
 
 
-def test_the_peers_of_a_session_count_as_agents_whatever_its_plan_knows_of_them() -> None:
+def test_peers_of_a_session_count_as_agents() -> None:
     made = dataclasses.replace(across(), agent_addresses=("10.0.0.0/24", "10.0.0.9", "2001:db8::1"))
     assert build_isolation_policy([(made, "agent1")], routed=()).agents == (
         "10.0.0.0/24",
@@ -209,12 +209,12 @@ def test_the_peers_of_a_session_count_as_agents_whatever_its_plan_knows_of_them(
     )
 
 
-def test_the_same_sessions_give_the_same_text_in_any_order() -> None:
+def test_the_ruleset_does_not_depend_on_the_session_order() -> None:
     one, two = (across(), "agent1"), (plan({"agent1": 2}), "agent1")
     assert render(build_isolation_policy([one, two], ())) == render(build_isolation_policy([two, one], ()))
 
 
-def test_the_text_replaces_the_table_and_touches_no_other() -> None:
+def test_the_ruleset_replaces_only_its_own_table() -> None:
     text = render(NOTHING)
     assert text.startswith("table inet backendai\ndelete table inet backendai\ntable inet backendai {\n")
     assert re.findall(r"^\s*(?:add |delete |flush )?table (.*?)(?: {)?$", text, re.MULTILINE) == ["inet backendai"] * 3
@@ -251,7 +251,7 @@ def chains(text: str) -> dict[str, list[str]]:
 
 
 @TEXTS
-def test_the_text_only_ever_drops(text: str) -> None:
+def test_the_ruleset_never_accepts(text: str) -> None:
     rules = [rule for listed in chains(text).values() for rule in listed]
     hooks = [rule for rule in rules if rule.startswith("type filter hook")]
     assert len(hooks) == 5
@@ -262,7 +262,7 @@ def test_the_text_only_ever_drops(text: str) -> None:
 
 
 @TEXTS
-def test_what_is_dropped_ends_where_its_kind_is_counted_and_logged_a_little(text: str) -> None:
+def test_drop_chains_count_and_log_with_a_limit(text: str) -> None:
     found = chains(text)
     assert {name for name in found if name.startswith("drop_")} == ENDS
     for name in ENDS:
@@ -275,24 +275,24 @@ def test_what_is_dropped_ends_where_its_kind_is_counted_and_logged_a_little(text
 
 
 @TEXTS
-def test_every_jump_leads_to_a_chain_and_every_chain_is_reached(text: str) -> None:
+def test_every_jump_has_a_chain_and_every_chain_is_used(text: str) -> None:
     found = chains(text)
     led = {rule.split()[-1] for rules in found.values() for rule in rules if re.search(r"\b(goto|jump) \w+$", rule)}
     based = {name for name, rules in found.items() if rules[0].startswith("type filter hook")}
     assert {"drop_ingress", *led, *based} == set(found)
 
 
-def test_only_a_firewall_of_the_operator_drops_what_arrives() -> None:
+def test_only_the_host_firewall_drops_incoming_traffic() -> None:
     assert "goto drop_ingress" not in render(NOTHING)
     assert "goto drop_ingress" in render(NOTHING, FULL)
 
 
-def test_what_is_meant_to_be_encrypted_leaves_by_no_other_interface() -> None:
+def test_encrypted_traffic_uses_only_the_wireguard_device() -> None:
     rule = 'ip6 daddr fd62:6169::/48 oifname != { "lo", "baiwg0" } goto drop_unencrypted'
     assert chains(render(NOTHING))["output"][1:] == [rule]
 
 
-def test_a_published_port_is_for_gateways_and_for_the_agents_of_a_session_on_their_own_network() -> None:
+def test_published_ports_allow_gateways_and_host_network_agents() -> None:
     found = chains(render(NOTHING))
     assert found["published"] == [
         "ip saddr @gateways4 return",
@@ -318,7 +318,7 @@ PUBLISHED = dataclasses.replace(
 )
 
 
-def test_without_a_firewall_gateways_are_those_that_sessions_know() -> None:
+def test_without_a_firewall_gateways_come_from_sessions() -> None:
     text = render(PUBLISHED)
     assert elements(text, "published4") == ["192.0.2.1 . 30001", "192.0.2.1 . 30002"]
     assert elements(text, "published6") == ["2001:db8::1 . 30001"]
@@ -326,26 +326,26 @@ def test_without_a_firewall_gateways_are_those_that_sessions_know() -> None:
     assert elements(text, "gateways6") == ["2001:db8::9/128"]
 
 
-def test_with_a_firewall_gateways_are_those_that_it_names_too() -> None:
+def test_with_a_firewall_its_gateways_are_added() -> None:
     text = render(PUBLISHED, Firewall(("192.0.2.7/32",), gateways=("203.0.113.0/24", "2001:db8:1::/48")))
     assert elements(text, "gateways4") == ["198.51.100.6/31", "203.0.113.0/24"]
     assert elements(text, "gateways6") == ["2001:db8::9/128", "2001:db8:1::/48"]
 
 
-def test_the_ports_of_the_encryption_are_open_to_peers_where_there_is_a_firewall() -> None:
+def test_a_firewall_opens_wireguard_ports_to_peers() -> None:
     text = render(dataclasses.replace(NOTHING, wireguard_ports=(51820,)), FULL)
     assert elements(text, "peer_udp_ports") == ["4789", "7946", "51820"]
 
 
 @TEXTS
-def test_every_set_is_asked_by_a_rule(text: str) -> None:
+def test_every_set_is_used_by_a_rule(text: str) -> None:
     rules = " ".join(rule for listed in chains(text).values() for rule in listed)
     # What is not the name of a set is an offset into a packet.
     asked = {name for name in re.findall(r"@(\w+)", rules) if name != "th"}
     assert asked == set(re.findall(r"set (\w+) {", text))
 
 
-def test_sets_have_their_elements_as_nft_writes_them() -> None:
+def test_set_elements_have_the_format_of_nft() -> None:
     text = render(
         IsolationPolicy(
             agents=("192.0.2.1/32", "192.0.2.2/31"),
@@ -386,7 +386,7 @@ def test_sets_have_their_elements_as_nft_writes_them() -> None:
     }
 
 
-def test_a_set_of_nothing_has_no_elements_because_nft_refuses_an_empty_list() -> None:
+def test_an_empty_set_has_no_elements_statement() -> None:
     assert "elements" not in render(NOTHING)
     assert "{  }" not in render(NOTHING, FULL)
     assert elements(render(NOTHING, FULL), "peers4") == []

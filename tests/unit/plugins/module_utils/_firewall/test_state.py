@@ -40,7 +40,7 @@ def trial_of(boot: str, firewall: Firewall | None = NEW) -> Trial:
     return Trial(firewall, "n", UNTIL, boot, "")
 
 
-def test_a_host_that_never_had_a_firewall_has_none(store: Store) -> None:
+def test_a_new_host_has_no_firewall(store: Store) -> None:
     state = FirewallState(store)
     assert (state.confirmed, state.trial, state.active()) == (None, None, None)
     assert not store.firewall_file.exists()
@@ -48,19 +48,19 @@ def test_a_host_that_never_had_a_firewall_has_none(store: Store) -> None:
 
 @pytest.mark.parametrize("confirmed", [OLD, NEW, None])
 @pytest.mark.parametrize("trial", [None, Trial(NEW, "n", UNTIL, "boot", "a 1 b 22"), trial_of("boot", None)])
-def test_what_is_saved_is_read_again(store: Store, confirmed: Firewall | None, trial: Trial | None) -> None:
+def test_saved_state_is_read_back(store: Store, confirmed: Firewall | None, trial: Trial | None) -> None:
     FirewallState(store).save(confirmed, trial)
     state = FirewallState(store)
     assert (state.confirmed, state.trial) == (confirmed, trial)
 
 
-def test_only_root_reads_who_may_come_in(store: Store) -> None:
+def test_only_root_can_read_the_firewall_state(store: Store) -> None:
     FirewallState(store).save(OLD, None)
     assert stat.S_IMODE(store.firewall_file.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("tried", [NEW, None])
-def test_what_is_on_trial_holds_until_its_time_is_over(store: Store, uptime: Uptime, tried: Firewall | None) -> None:
+def test_a_trial_is_the_active_firewall_until_it_expires(store: Store, uptime: Uptime, tried: Firewall | None) -> None:
     state = FirewallState(store)
     state.save(OLD, trial_of(uptime.boot, tried))
     assert state.active() == FirewallState(store).active() == tried
@@ -71,13 +71,13 @@ def test_what_is_on_trial_holds_until_its_time_is_over(store: Store, uptime: Upt
 @pytest.mark.parametrize(
     ("up", "over"), [(0.0, False), (UNTIL - 0.1, False), (UNTIL, True), (UNTIL + 0.1, True), (9e9, True)]
 )
-def test_a_trial_is_over_once_the_host_has_been_up_for_so_long(uptime: Uptime, up: float, over: bool) -> None:
+def test_a_trial_expires_at_its_uptime(uptime: Uptime, up: float, over: bool) -> None:
     uptime.up = up
     assert trial_of(uptime.boot).expired is over
 
 
 @pytest.mark.parametrize("up", [0.0, UNTIL - 1, UNTIL])
-def test_a_trial_of_another_boot_is_over(store: Store, uptime: Uptime, up: float) -> None:
+def test_a_trial_of_another_boot_has_expired(store: Store, uptime: Uptime, up: float) -> None:
     state = FirewallState(store)
     state.save(OLD, trial_of(uptime.boot))
     uptime.reboot(up)
@@ -88,7 +88,7 @@ def test_a_trial_of_another_boot_is_over(store: Store, uptime: Uptime, up: float
 
 
 @pytest.mark.parametrize("now", [0.0, 9e12])
-def test_a_clock_that_is_set_ends_no_trial_and_lengthens_none(
+def test_a_clock_change_does_not_affect_a_trial(
     store: Store, uptime: Uptime, monkeypatch: pytest.MonkeyPatch, now: float
 ) -> None:
     state = FirewallState(store)
@@ -99,11 +99,11 @@ def test_a_clock_that_is_set_ends_no_trial_and_lengthens_none(
     assert state.active() == OLD
 
 
-def test_a_host_knows_its_boot_and_for_how_long_it_is_up(uptime: Uptime) -> None:
+def test_boot_id_and_uptime_are_read(uptime: Uptime) -> None:
     assert (boot_id(), read_uptime()) == (uptime.boot, UNTIL - 1)
 
 
-def test_without_a_trial_what_is_confirmed_holds(store: Store) -> None:
+def test_without_a_trial_the_confirmed_firewall_is_active(store: Store) -> None:
     state = FirewallState(store)
     state.save(OLD, None)
     assert state.active() == OLD
@@ -127,7 +127,7 @@ def test_without_a_trial_what_is_confirmed_holds(store: Store) -> None:
         '{"confirmed": null, "trial": {"firewall": null, "nonce": "n", "until": 9e12, "connection": ""}}',
     ],
 )
-def test_a_file_that_cannot_be_read_says_what_to_do(store: Store, text: str) -> None:
+def test_a_corrupt_state_file_has_a_helpful_error(store: Store, text: str) -> None:
     store.firewall_file.write_text(text)
     with pytest.raises(CorruptStateError) as damaged:
         FirewallState(store)
@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_says_what_to_do(store: Store, text: str) -> 
     assert said.endswith("): remove it, and provision this host again.")
 
 
-def test_a_file_that_is_none_says_what_to_do(store: Store) -> None:
+def test_a_folder_instead_of_the_state_file_is_an_error(store: Store) -> None:
     store.firewall_file.mkdir()
     with pytest.raises(
         CorruptStateError, match=r"is damaged \(\[Errno 21\] Is a directory: '.*'\): remove it, and provision"
@@ -144,7 +144,7 @@ def test_a_file_that_is_none_says_what_to_do(store: Store) -> None:
         FirewallState(store)
 
 
-def test_what_is_saved_is_plain_data(store: Store) -> None:
+def test_saved_state_is_plain_data(store: Store) -> None:
     FirewallState(store).save(OLD, Trial(None, "n", UNTIL, "boot", "a 1 b 22"))
     assert json.loads(store.firewall_file.read_text()) == {
         "version": 1,

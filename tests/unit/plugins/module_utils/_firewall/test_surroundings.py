@@ -70,25 +70,25 @@ def processes(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_engines_listening_sockets_are_found_by_their_inodes(processes: Path) -> None:
+def test_docker_listeners_are_found_by_socket_inodes(processes: Path) -> None:
     assert docker_listeners(processes) == [("127.0.0.1", 2375), ("fd00::1", 2375)]
 
 
-def test_without_an_engine_or_without_ipv6_there_is_nothing_to_find(processes: Path) -> None:
+def test_without_docker_or_ipv6_there_are_no_listeners(processes: Path) -> None:
     (processes / "net" / "tcp6").unlink()
     assert docker_listeners(processes) == [("127.0.0.1", 2375)]
     (processes / "7" / "comm").write_text("dockerd-rootless\n")
     assert docker_listeners(processes) == []
 
 
-def test_an_engine_that_ends_meanwhile_has_no_sockets(processes: Path) -> None:
+def test_an_exited_docker_process_has_no_sockets(processes: Path) -> None:
     for handle in (processes / "7" / "fd").iterdir():
         handle.unlink()
     (processes / "7" / "fd").rmdir()
     assert docker_listeners(processes) == []
 
 
-def test_a_real_socket_of_this_host_is_read_as_the_kernel_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_socket_of_this_host_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Path("/proc/self/comm").read_text().strip()
     monkeypatch.setattr(surroundings, "ENGINE", mine)
     with (
@@ -114,7 +114,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_an_agents_surroundings_are_those_of_its_underlay() -> None:
+def test_facts_come_from_the_underlay_of_the_agent() -> None:
     around = read_exposure("")
     assert around.addresses == ("192.0.2.1", "192.0.2.2", "198.51.100.1")
     assert around.networks == ("192.0.2.0/24",)
@@ -125,14 +125,14 @@ def test_an_agents_surroundings_are_those_of_its_underlay() -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_without_an_underlay_no_network_is_the_agents() -> None:
+def test_without_an_underlay_there_are_no_networks() -> None:
     assert read_exposure("203.0.113.9").networks == ()
 
 
 @pytest.mark.parametrize(
     ("code", "printed", "found"), [(0, json.dumps({"nftables": [1]}), {"nftables": [1]}), (1, "", {})]
 )
-def test_rules_are_what_nft_lists(
+def test_rules_are_read_from_nft(
     code: int, printed: str, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: subprocess.CompletedProcess([], code, printed, ""))
@@ -144,6 +144,6 @@ def test_without_nft_there_are_no_rules(monkeypatch: pytest.MonkeyPatch) -> None
     assert surroundings._ruleset() == {}
 
 
-def test_the_chain_that_the_audit_looks_for_is_in_the_ruleset_of_a_firewall() -> None:
+def test_the_audited_chain_is_in_the_ruleset_of_a_firewall() -> None:
     text = render(IsolationPolicy((), (), (), {}), Firewall(("192.0.2.0/24",)))
     assert f"    chain {surroundings.CHAIN} {{\n" in text

@@ -44,7 +44,7 @@ def uptime(tmp_path: Path) -> Iterator[Uptime]:
         yield numbers
 
 
-def test_every_session_counts_committed_or_claimed_in_time_or_not(store: Store, kernel: FakeNetwork) -> None:
+def test_all_sessions_count_even_with_expired_claims(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER, expires_at=0.0))
     assert sync_ruleset(store, dry=False)
@@ -54,7 +54,7 @@ def test_every_session_counts_committed_or_claimed_in_time_or_not(store: Store, 
     assert sync_ruleset(store, dry=False) == []
 
 
-def test_the_device_of_wireguard_is_an_outer_one_also_while_it_is_missing(store: Store, kernel: FakeNetwork) -> None:
+def test_a_missing_wireguard_device_is_still_external(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.wireguard_folder.mkdir()
     (store.wireguard_folder / "public").write_text("its key\n")
@@ -63,7 +63,7 @@ def test_the_device_of_wireguard_is_an_outer_one_also_while_it_is_missing(store:
     assert kernel.table == render(isolation, None, ["baiwg0", "eth0"])
 
 
-def test_a_session_that_cannot_be_read_opens_nothing_and_harms_no_other(store: Store, kernel: FakeNetwork) -> None:
+def test_an_unreadable_session_gets_no_rules(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
     (store.folder(OTHER.id) / "session.json").write_text("{")
@@ -71,7 +71,7 @@ def test_a_session_that_cannot_be_read_opens_nothing_and_harms_no_other(store: S
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
-def test_while_a_session_cannot_be_read_the_rules_that_are_there_stay(store: Store, kernel: FakeNetwork) -> None:
+def test_an_unreadable_session_keeps_existing_rules(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
     sync_ruleset(store, dry=False)
@@ -83,14 +83,12 @@ def test_while_a_session_cannot_be_read_the_rules_that_are_there_stay(store: Sto
     assert kernel.table == before
 
 
-def test_an_agent_without_sessions_has_the_rules_all_the_same(store: Store, kernel: FakeNetwork) -> None:
+def test_an_agent_without_sessions_has_rules(store: Store, kernel: FakeNetwork) -> None:
     assert sync_ruleset(store, dry=False)
     assert kernel.table == render(build_isolation_policy([], routed=()), None, ["eth0"])
 
 
-def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(
-    store: Store, kernel: FakeNetwork, uptime: Uptime
-) -> None:
+def test_the_host_firewall_applies_to_external_interfaces(store: Store, kernel: FakeNetwork, uptime: Uptime) -> None:
     mine = Firewall(("192.0.2.7/32",))
     FirewallState(store).save(mine, Trial(None, "n", uptime.up, uptime.boot, ""))
     store.save(held(MADE))
@@ -101,14 +99,14 @@ def test_the_operators_firewall_is_part_of_the_rules_at_the_interfaces_outside(
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
-def test_a_session_that_goes_does_not_count(store: Store, kernel: FakeNetwork) -> None:
+def test_a_session_being_removed_does_not_count(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
     sync_ruleset(store, dry=False, except_id=OTHER.id)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
-def test_a_firewall_that_cannot_be_read_leaves_the_rules_as_they_are(store: Store, kernel: FakeNetwork) -> None:
+def test_corrupt_firewall_state_keeps_existing_rules(store: Store, kernel: FakeNetwork) -> None:
     sync_ruleset(store, dry=False)
     before = kernel.table
     store.save(held(MADE))
@@ -118,9 +116,7 @@ def test_a_firewall_that_cannot_be_read_leaves_the_rules_as_they_are(store: Stor
     assert kernel.table == before
 
 
-def test_where_there_are_no_rules_a_firewall_that_cannot_be_read_keeps_sessions_apart_all_the_same(
-    store: Store, kernel: FakeNetwork
-) -> None:
+def test_corrupt_firewall_state_still_isolates_sessions(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.firewall_file.write_text("{")
     with pytest.raises(CorruptStateError) as damaged:
@@ -136,7 +132,7 @@ def test_where_there_are_no_rules_a_firewall_that_cannot_be_read_keeps_sessions_
     assert kernel.table == apart
 
 
-def test_a_session_that_cannot_be_read_either_is_cut_off(store: Store, kernel: FakeNetwork) -> None:
+def test_an_unreadable_session_is_isolated_without_existing_rules(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.save(held(OTHER))
     (store.folder(OTHER.id) / "session.json").write_text("{")
@@ -146,7 +142,7 @@ def test_a_session_that_cannot_be_read_either_is_cut_off(store: Store, kernel: F
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
-def test_a_dry_run_with_a_firewall_that_cannot_be_read_changes_nothing(store: Store, kernel: FakeNetwork) -> None:
+def test_a_dry_run_with_corrupt_firewall_state_changes_nothing(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     store.firewall_file.write_text("{")
     with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
@@ -154,7 +150,7 @@ def test_a_dry_run_with_a_firewall_that_cannot_be_read_changes_nothing(store: St
     assert kernel.table == ""
 
 
-def test_rules_that_nft_refuses_are_told_before_a_firewall_that_cannot_be_read(
+def test_an_nft_error_precedes_corrupt_firewall_state(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_wanted: str) -> None:
@@ -167,29 +163,27 @@ def test_rules_that_nft_refuses_are_told_before_a_firewall_that_cannot_be_read(
     assert kernel.table == ""
 
 
-def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: FakeNetwork) -> None:
+def test_a_dry_run_returns_changes_and_applies_none(store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     assert [change.subject for change in sync_ruleset(store, dry=True)] == ["firewall table inet backendai"]
     assert kernel.table == ""
 
 
-def test_a_table_as_wanted_is_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: FakeNetwork) -> None:
+def test_an_equal_table_is_not_replaced(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: FakeNetwork) -> None:
     sync_ruleset(store, dry=False)
     monkeypatch.setattr(kernel, "apply_table", None)
     assert sync_ruleset(store, dry=False) == []
     assert kernel.table
 
 
-def test_peers_behind_a_router_are_found_out(
-    store: Store, monkeypatch: pytest.MonkeyPatch, kernel: FakeNetwork
-) -> None:
+def test_peers_behind_a_router_are_detected(store: Store, monkeypatch: pytest.MonkeyPatch, kernel: FakeNetwork) -> None:
     monkeypatch.setattr(sync, "on_link", lambda address: address != "192.0.2.3")
     store.save(held(MADE))
     sync_ruleset(store, dry=False)
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed={"192.0.2.3"}), None, ["eth0"])
 
 
-def test_a_peer_that_no_route_leads_to_yet_keeps_the_stricter_rule(
+def test_a_peer_without_a_route_gets_the_stricter_rule(
     store: Store, monkeypatch: pytest.MonkeyPatch, kernel: FakeNetwork
 ) -> None:
     def unreachable(_address: str) -> bool:
@@ -201,7 +195,7 @@ def test_a_peer_that_no_route_leads_to_yet_keeps_the_stricter_rule(
     assert kernel.table == render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
 
 
-def test_sessions_are_read_and_rules_are_written_under_one_lock(
+def test_sessions_are_read_and_rules_written_under_one_lock(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[tuple[str, bool]] = []

@@ -80,11 +80,11 @@ def drift(monkeypatch: pytest.MonkeyPatch, *edits: tuple[str, str]) -> list[Chan
     return AGENTS_TABLE.plan("wanted")
 
 
-def test_a_table_as_wanted_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_equal_table_has_no_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drift(monkeypatch) == []
 
 
-def test_what_is_wanted_is_listed_in_a_namespace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_desired_table_is_listed_in_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     made = host(monkeypatch, nft=said(LISTING))
     AGENTS_TABLE.plan("wanted")
     assert made.given == [
@@ -102,7 +102,7 @@ def test_what_is_wanted_is_listed_in_a_namespace_of_its_own(monkeypatch: pytest.
     ]
 
 
-def test_a_table_that_is_not_there_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_table_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
     host(monkeypatch, nft=said(err=MISSING))
     assert AGENTS_TABLE.read() == ""
     assert AGENTS_TABLE.plan("wanted") == [Change("firewall table inet backendai", None, "3 sets and chains")]
@@ -157,23 +157,23 @@ def test_a_table_that_is_not_there_is_one_change(monkeypatch: pytest.MonkeyPatch
         "a set missing",
     ],
 )
-def test_each_drift_is_noticed_and_named(
+def test_each_drift_is_detected_and_described(
     monkeypatch: pytest.MonkeyPatch, edit: tuple[str, str], change: Change
 ) -> None:
     assert drift(monkeypatch, edit) == [change]
 
 
-def test_rules_in_another_order_are_a_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reordered_rules_are_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     swapped = drift(monkeypatch, ("\t\tiifname", "\t\tx"), ("\t\toifname", "\t\tiifname"), ("\t\tx", "\t\toifname"))
     assert len(swapped) == 1
     assert (swapped[0].before or "").split("; ")[2:] == (swapped[0].after or "").split("; ")[:1:-1]
 
 
-def test_elements_in_another_order_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reordered_elements_are_not_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drift(monkeypatch, ("192.0.2.1, 192.0.2.2", "192.0.2.2, 192.0.2.1")) == []
 
 
-def test_several_drifts_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_drifts_are_separate_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = drift(monkeypatch, ("192.0.2.2,", "192.0.2.9,"), ("\t\tiifname", "\t\taccept\n\t\tiifname"))
     assert [change.subject for change in found] == ["firewall set agents", "firewall chain forward"]
 
@@ -184,7 +184,7 @@ def test_the_table_is_replaced_by_one_process(monkeypatch: pytest.MonkeyPatch) -
     assert made.given == [(["nft", "--file", "-"], "wanted")]
 
 
-def test_a_text_is_checked_on_this_host_and_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_does_not_apply_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     made = host(monkeypatch, nft=said())
     AGENTS_TABLE.check("wanted")
     assert made.given == [(["nft", "--file", "-", "--check"], "wanted")]
@@ -199,20 +199,20 @@ def test_a_text_is_checked_on_this_host_and_not_applied(monkeypatch: pytest.Monk
         lambda: AGENTS_TABLE.check("wanted"),
     ],
 )
-def test_what_nft_says_is_told(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+def test_errors_of_nft_are_raised(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     host(monkeypatch, nft=said(err="Error: Operation not permitted\n  (you must be root)\n"))
     with pytest.raises(FirewallError, match=r"^nft: Error: Operation not permitted \(you must be root\)$"):
         act()
 
 
-def test_a_text_that_nft_does_not_understand_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ruleset_that_nft_rejects_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     host(monkeypatch, nft=said(LISTING), unshare=said(err="/dev/stdin:3:1-2: Error: syntax error\n"))
     with pytest.raises(FirewallError, match=r"^nft: /dev/stdin:3:1-2: Error: syntax error$"):
         AGENTS_TABLE.plan("wanted")
 
 
 @pytest.mark.parametrize("playbook", ["provision_agents", "provision_gateways"])
-def test_a_host_without_nft_says_what_to_do(monkeypatch: pytest.MonkeyPatch, playbook: str) -> None:
+def test_a_host_without_nft_has_a_helpful_error(monkeypatch: pytest.MonkeyPatch, playbook: str) -> None:
     host(monkeypatch, nft=FileNotFoundError(2, "No such file or directory", "nft"))
     with pytest.raises(
         FirewallError, match=rf"^nft is not installed on this host: run backendai\.cluster\.{playbook} "

@@ -90,7 +90,7 @@ def refusal(store: Store, nonce: str, connection: str = LATER) -> str:
 
 
 @pytest.mark.parametrize("wanted", [NEW, None], ids=["another", "none"])
-def test_what_is_tried_holds_until_its_time_is_over(
+def test_a_trial_is_active_until_it_expires(
     store: Store, kernel: FakeNetwork, host: Host, wanted: Firewall | None
 ) -> None:
     confirmed(store, host, OLD)
@@ -105,15 +105,13 @@ def test_what_is_tried_holds_until_its_time_is_over(
     assert kernel.table == text(OLD)
 
 
-def test_a_trial_is_of_this_boot_and_of_the_connection_that_began_it(store: Store, host: Host) -> None:
+def test_a_trial_stores_boot_id_and_connection(store: Store, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     assert FirewallState(store).trial == Trial(NEW, nonce, host.uptime.up + 60, host.uptime.boot, CONNECTION)
 
 
 @pytest.mark.parametrize("up", [5.0, 1000.0])
-def test_a_host_that_boots_again_has_what_is_confirmed(
-    store: Store, kernel: FakeNetwork, host: Host, up: float
-) -> None:
+def test_a_reboot_restores_the_confirmed_firewall(store: Store, kernel: FakeNetwork, host: Host, up: float) -> None:
     confirmed(store, host, OLD)
     nonce = tried(store, host, NEW).nonce
     host.uptime.reboot(up)
@@ -125,7 +123,7 @@ def test_a_host_that_boots_again_has_what_is_confirmed(
 
 
 @pytest.mark.parametrize("now", [0.0, 9e12])
-def test_a_clock_that_is_set_ends_no_trial(
+def test_a_clock_change_does_not_end_a_trial(
     store: Store, host: Host, monkeypatch: pytest.MonkeyPatch, now: float
 ) -> None:
     nonce = tried(store, host, NEW).nonce
@@ -135,13 +133,13 @@ def test_a_clock_that_is_set_ends_no_trial(
     assert FirewallState(store).confirmed == NEW
 
 
-def test_each_trial_has_a_nonce_of_its_own(store: Store, host: Host) -> None:
+def test_each_trial_has_its_own_nonce(store: Store, host: Host) -> None:
     first, second = tried(store, host, NEW).nonce, tried(store, host, NEW).nonce
     assert len(first) == len(second) == 32
     assert first != second
 
 
-def test_what_is_confirmed_stays(store: Store, kernel: FakeNetwork, host: Host) -> None:
+def test_a_confirmed_firewall_stays_active(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirm(store, tried(store, host, NEW).nonce, LATER, unproven=False)
     host.uptime.up += 1e9
     assert sync_ruleset(store, dry=False) == []
@@ -149,14 +147,14 @@ def test_what_is_confirmed_stays(store: Store, kernel: FakeNetwork, host: Host) 
     assert (FirewallState(store).confirmed, FirewallState(store).trial) == (NEW, None)
 
 
-def test_to_have_no_firewall_any_more_is_confirmed_too(store: Store, kernel: FakeNetwork, host: Host) -> None:
+def test_removing_the_firewall_must_be_confirmed_too(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirmed(store, host, OLD)
     confirmed(store, host, None)
     assert (FirewallState(store).active(), kernel.table) == (None, text(None))
 
 
 @pytest.mark.parametrize("wanted", [NEW, None], ids=["a firewall", "none"])
-def test_what_is_confirmed_already_is_made_true_again_without_a_trial(
+def test_a_confirmed_firewall_is_reapplied_without_a_trial(
     store: Store, kernel: FakeNetwork, host: Host, wanted: Firewall | None
 ) -> None:
     if wanted:
@@ -167,9 +165,7 @@ def test_what_is_confirmed_already_is_made_true_again_without_a_trial(
     assert tried(store, host, wanted) == TrialResult([], "")
 
 
-def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
-    store: Store, kernel: FakeNetwork, host: Host
-) -> None:
+def test_a_confirmed_firewall_is_on_trial_while_another_one_is(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirmed(store, host, OLD)
     lost = tried(store, host, NEW).nonce
     again = tried(store, host, OLD)
@@ -181,33 +177,33 @@ def test_what_is_confirmed_is_tried_again_while_something_else_is_on_trial(
 
 
 @pytest.mark.parametrize("late", [60, 61, 9e9])
-def test_a_trial_whose_time_is_over_is_not_confirmed(store: Store, host: Host, late: float) -> None:
+def test_an_expired_trial_cannot_be_confirmed(store: Store, host: Host, late: float) -> None:
     nonce = tried(store, host, NEW).nonce
     host.uptime.up += late
     assert refusal(store, nonce) == TOO_LATE
     assert FirewallState(store).active() is None
 
 
-def test_a_trial_is_confirmed_until_its_last_moment(store: Store, host: Host) -> None:
+def test_a_trial_can_be_confirmed_until_it_expires(store: Store, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     host.uptime.up += 59.9
     confirm(store, nonce, LATER, unproven=False)
     assert FirewallState(store).confirmed == NEW
 
 
-def test_another_trial_is_not_confirmed(store: Store, host: Host) -> None:
+def test_another_nonce_does_not_confirm_a_trial(store: Store, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     assert refusal(store, "0" * 32) == TOO_LATE
     state = FirewallState(store)
     assert (state.confirmed, state.trial and state.trial.nonce) == (None, nonce)
 
 
-def test_without_a_trial_nothing_is_confirmed(store: Store) -> None:
+def test_confirming_without_a_trial_fails(store: Store) -> None:
     assert refusal(store, "") == TOO_LATE
     assert not store.firewall_file.exists()
 
 
-def test_the_connection_that_began_a_trial_proves_nothing(store: Store, host: Host) -> None:
+def test_the_connection_of_the_trial_cannot_confirm_it(store: Store, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     assert refusal(store, nonce, CONNECTION) == SAME
     assert FirewallState(store).confirmed is None
@@ -215,24 +211,24 @@ def test_the_connection_that_began_a_trial_proves_nothing(store: Store, host: Ho
 
 
 @pytest.mark.parametrize("began", ["", CONNECTION])
-def test_a_connection_that_is_not_one_of_ssh_proves_nothing(store: Store, host: Host, began: str) -> None:
+def test_a_connection_without_ssh_cannot_confirm(store: Store, host: Host, began: str) -> None:
     nonce = tried(store, host, NEW, began).nonce
     assert refusal(store, nonce, "") == NO_SSH
     assert FirewallState(store).confirmed is None
 
 
 @pytest.mark.parametrize(("began", "ends"), [("", ""), (CONNECTION, ""), (CONNECTION, CONNECTION)])
-def test_who_says_so_confirms_without_a_proof(store: Store, host: Host, began: str, ends: str) -> None:
+def test_force_confirms_without_verification(store: Store, host: Host, began: str, ends: str) -> None:
     confirm(store, tried(store, host, NEW, began).nonce, ends, unproven=True)
     assert FirewallState(store).confirmed == NEW
 
 
-def test_a_new_connection_of_ssh_confirms_what_began_in_another_way(store: Store, host: Host) -> None:
+def test_ssh_confirms_a_trial_started_without_ssh(store: Store, host: Host) -> None:
     confirm(store, tried(store, host, NEW, "").nonce, LATER, unproven=False)
     assert FirewallState(store).confirmed == NEW
 
 
-def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: FakeNetwork, host: Host) -> None:
+def test_a_rollback_restores_the_previous_firewall(store: Store, kernel: FakeNetwork, host: Host) -> None:
     confirmed(store, host, OLD)
     nonce = tried(store, host, NEW).nonce
     assert roll_back(store, nonce) == CHANGED
@@ -242,13 +238,13 @@ def test_what_is_withdrawn_gives_way_to_what_was_before(store: Store, kernel: Fa
 
 
 @pytest.mark.parametrize("nonce", ["", "0" * 32])
-def test_another_trial_is_not_withdrawn(store: Store, kernel: FakeNetwork, host: Host, nonce: str) -> None:
+def test_another_nonce_does_not_roll_back_a_trial(store: Store, kernel: FakeNetwork, host: Host, nonce: str) -> None:
     tried(store, host, NEW)
     assert roll_back(store, nonce) == []
     assert kernel.table == text(NEW)
 
 
-def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: FakeNetwork, host: Host) -> None:
+def test_a_confirmed_firewall_is_not_rolled_back(store: Store, kernel: FakeNetwork, host: Host) -> None:
     nonce = tried(store, host, NEW).nonce
     confirm(store, nonce, LATER, unproven=False)
     kernel.table = "flushed"
@@ -256,7 +252,7 @@ def test_what_is_confirmed_is_not_withdrawn_any_more(store: Store, kernel: FakeN
     assert kernel.table == text(NEW)
 
 
-def test_the_way_back_is_prepared_before_the_rules_are_replaced(store: Store, kernel: FakeNetwork, host: Host) -> None:
+def test_the_rollback_is_scheduled_before_rules_are_replaced(store: Store, kernel: FakeNetwork, host: Host) -> None:
     seen: list[tuple[str, bool]] = []
 
     def start(_nonce: str, _seconds: int) -> None:
@@ -267,7 +263,7 @@ def test_the_way_back_is_prepared_before_the_rules_are_replaced(store: Store, ke
     assert (kernel.table, host.timers) == (text(NEW), [])
 
 
-def test_a_trial_is_begun_under_the_lock_of_the_rules(store: Store) -> None:
+def test_a_trial_starts_under_the_isolation_lock(store: Store) -> None:
     held_by_others: list[bool] = []
 
     def start(_nonce: str, _seconds: int) -> None:
@@ -291,7 +287,7 @@ def test_a_trial_is_begun_under_the_lock_of_the_rules(store: Store) -> None:
         OSError("fork"),
     ],
 )
-def test_without_a_way_back_nothing_is_tried(store: Store, kernel: FakeNetwork, error: Exception) -> None:
+def test_no_trial_without_a_scheduled_rollback(store: Store, kernel: FakeNetwork, error: Exception) -> None:
     def start(_nonce: str, _seconds: int) -> None:
         raise error
 
@@ -301,7 +297,7 @@ def test_without_a_way_back_nothing_is_tried(store: Store, kernel: FakeNetwork, 
 
 
 @pytest.mark.parametrize("dry", [False, True])
-def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
+def test_rules_that_nft_rejects_are_not_tried(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
     kernel.refuses = "nft: Error: syntax error"
     with pytest.raises(FirewallError, match=r"^nft: Error: syntax error$"):
         tried(store, host, NEW, dry=dry)
@@ -309,25 +305,25 @@ def test_rules_that_nft_refuses_are_not_tried(store: Store, kernel: FakeNetwork,
 
 
 @pytest.mark.parametrize("dry", [False, True])
-def test_an_interface_that_is_not_there_is_refused(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
+def test_a_missing_interface_is_rejected(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
     with pytest.raises(ClusterError) as refused:
         tried(store, host, Firewall(("192.0.2.7/32",), interfaces=("eth0", "eth8", "eth9")), dry=dry)
     assert str(refused.value) == "firewall_interfaces: 'eth8' is not an interface of this host"
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
-def test_a_dry_run_tells_and_changes_nothing(store: Store, kernel: FakeNetwork, host: Host) -> None:
+def test_a_dry_run_returns_changes_and_applies_none(store: Store, kernel: FakeNetwork, host: Host) -> None:
     assert tried(store, host, NEW, dry=True) == TrialResult(CHANGED, "")
     assert (kernel.table, host.timers, store.firewall_file.exists()) == ("", [], False)
 
 
-def test_a_dry_run_of_what_holds_tells_nothing(store: Store, host: Host) -> None:
+def test_a_dry_run_without_differences_returns_nothing(store: Store, host: Host) -> None:
     confirmed(store, host, NEW)
     assert tried(store, host, NEW, dry=True) == TrialResult([], "")
 
 
 @pytest.mark.parametrize("error", [FirewallError("nft: no"), KeyboardInterrupt()], ids=["nft", "interrupted"])
-def test_rules_that_are_not_replaced_take_the_trial_back(
+def test_a_failed_replacement_rolls_back_the_trial(
     store: Store, kernel: FakeNetwork, host: Host, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     confirmed(store, host, OLD)
@@ -345,7 +341,7 @@ def test_rules_that_are_not_replaced_take_the_trial_back(
     assert kernel.table == text(OLD)
 
 
-def test_rules_that_are_confirmed_and_cannot_be_replaced_stay_confirmed(
+def test_a_failed_replacement_keeps_the_confirmed_firewall(
     store: Store, kernel: FakeNetwork, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confirmed(store, host, OLD)
@@ -360,7 +356,7 @@ def test_rules_that_are_confirmed_and_cannot_be_replaced_stay_confirmed(
     assert FirewallState(store).confirmed == OLD
 
 
-def test_sessions_of_the_host_are_part_of_what_is_tried(store: Store, kernel: FakeNetwork, host: Host) -> None:
+def test_rules_on_trial_include_the_sessions_of_the_host(store: Store, kernel: FakeNetwork, host: Host) -> None:
     made = plan({"agent1": 1, "agent2": 1})
     store.save(held(made))
     tried(store, host, NEW)
@@ -368,9 +364,7 @@ def test_sessions_of_the_host_are_part_of_what_is_tried(store: Store, kernel: Fa
 
 
 @pytest.mark.parametrize("dry", [False, True])
-def test_while_a_session_cannot_be_read_nothing_is_tried_because_the_rules_would_stay(
-    store: Store, kernel: FakeNetwork, host: Host, dry: bool
-) -> None:
+def test_an_unreadable_session_prevents_a_trial(store: Store, kernel: FakeNetwork, host: Host, dry: bool) -> None:
     confirmed(store, host, OLD)
     store.save(held(plan({"agent1": 1})))
     (store.folder(SESSION_ID) / "session.json").write_text("{")
@@ -389,7 +383,7 @@ def test_while_a_session_cannot_be_read_nothing_is_tried_because_the_rules_would
     ],
     ids=["try", "confirm", "withdraw"],
 )
-def test_a_host_that_is_not_provisioned_says_so(store: Store, act: Any) -> None:
+def test_an_unprovisioned_host_is_an_error(store: Store, act: Any) -> None:
     store.folder(SESSION_ID).parent.rmdir()
     with pytest.raises(NotProvisionedError, match=r"is not ready \(No such file or directory\): run backendai"):
         act(store)

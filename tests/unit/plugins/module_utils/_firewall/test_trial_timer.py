@@ -60,7 +60,7 @@ def start() -> None:
     schedule_rollback("/state", "unix:///engine.sock", NONCE, 60)
 
 
-def test_systemd_withdraws_a_trial_by_a_timer_of_its_own(
+def test_a_systemd_timer_rolls_back_a_trial(
     program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(trial, "daemonize")
@@ -69,7 +69,7 @@ def test_systemd_withdraws_a_trial_by_a_timer_of_its_own(
     assert ran == [["systemd-run", "--quiet", *unit, *command(program)]]
 
 
-def test_what_systemd_refuses_is_raised(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_systemd_are_raised(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = subprocess.CalledProcessError(1, ["systemd-run"], stderr="Failed to start transient timer unit")
 
     def run(*_command: Any, **_how: Any) -> None:
@@ -82,7 +82,7 @@ def test_what_systemd_refuses_is_raised(program: Path, monkeypatch: pytest.Monke
     assert program.exists()
 
 
-def test_without_systemd_a_process_of_its_own_waits_and_becomes_the_program(
+def test_without_systemd_a_background_process_rolls_back(
     program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (program.parent / "systemd").rmdir()
@@ -97,9 +97,7 @@ def test_without_systemd_a_process_of_its_own_waits_and_becomes_the_program(
     assert done == [60, (sys.executable, command(program))]
 
 
-def test_a_process_of_its_own_keeps_no_file_of_a_connection_which_would_wait_for_it(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_background_process_inherits_no_files(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program.parent / "systemd").rmdir()
     found = detached(monkeypatch)
     before = os.listdir("/proc/self/fd")
@@ -109,7 +107,7 @@ def test_a_process_of_its_own_keeps_no_file_of_a_connection_which_would_wait_for
 
 
 @pytest.mark.parametrize("with_systemd", [True, False])
-def test_without_the_program_no_way_back_is_promised(
+def test_without_the_program_no_rollback_is_scheduled(
     program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, with_systemd: bool
 ) -> None:
     if not with_systemd:

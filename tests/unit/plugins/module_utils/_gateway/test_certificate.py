@@ -34,21 +34,21 @@ def parts(pem: str) -> tuple[str, str]:
     return pem[:place], pem[place:]
 
 
-def test_what_is_made_says_for_whom_it_is_and_who_made_it() -> None:
+def test_a_self_signed_certificate_has_names_and_issuer() -> None:
     facts = facts_of(make_self_signed(NAMES, NOW))
     assert facts is not None
     assert (sorted(facts.names), facts.self_signed) == (sorted(NAMES), True)
     assert 396 * DAY < facts.expires_at - NOW < 397 * DAY
 
 
-def test_a_long_name_is_no_trouble() -> None:
+def test_a_long_name_is_valid() -> None:
     long = f"{'a' * 60}.{'b' * 60}.example.org"
     facts = facts_of(make_self_signed([long], NOW))
     assert facts is not None
     assert facts.names == [long]
 
 
-def test_it_is_made_once_for_root_alone(path: Path) -> None:
+def test_a_certificate_is_created_once_and_only_for_root(path: Path) -> None:
     would, _facts = install_certificate(path, NAMES, None, NOW, dry=True)
     assert ([change.before for change in would], path.exists()) == ([None], False)
     (change,), facts = install_certificate(path, NAMES, None, NOW, dry=False)
@@ -68,7 +68,7 @@ def test_it_is_made_once_for_root_alone(path: Path) -> None:
     ],
     ids=["another order", "other names", "good for a while", "ends soon"],
 )
-def test_one_that_was_made_is_good_until_the_names_change_or_it_ends_soon(
+def test_a_self_signed_certificate_is_renewed_when_required(
     path: Path, names: list[str], now: float, anew: bool
 ) -> None:
     _changes, first = install_certificate(path, NAMES, None, NOW, dry=False)
@@ -76,13 +76,13 @@ def test_one_that_was_made_is_good_until_the_names_change_or_it_ends_soon(
     assert (bool(changes), facts != first, sorted(facts.names)) == (anew, anew, sorted(names))
 
 
-def test_what_is_no_certificate_is_replaced(path: Path) -> None:
+def test_an_invalid_certificate_is_replaced(path: Path) -> None:
     path.write_text("x")
     (change,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
     assert change.before == "(no certificate)"
 
 
-def test_a_given_one_takes_its_place_and_gives_it_back(path: Path) -> None:
+def test_a_given_certificate_replaces_the_self_signed_one(path: Path) -> None:
     pem = make_self_signed(["given.example.org"], NOW)
     install_certificate(path, NAMES, None, NOW, dry=False)
     changes, facts = install_certificate(path, NAMES, parts(pem), NOW, dry=False)
@@ -94,7 +94,7 @@ def test_a_given_one_takes_its_place_and_gives_it_back(path: Path) -> None:
     assert str(back.before).startswith("for given.example.org until")
 
 
-def test_a_mode_that_is_too_open_is_put_right(path: Path) -> None:
+def test_too_open_file_permissions_are_corrected(path: Path) -> None:
     install_certificate(path, NAMES, None, NOW, dry=False)
     path.chmod(0o644)
     (change,), _facts = install_certificate(path, NAMES, None, NOW, dry=False)
@@ -103,12 +103,12 @@ def test_a_mode_that_is_too_open_is_put_right(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_given_text_that_is_no_certificate_is_told(path: Path) -> None:
+def test_an_invalid_given_certificate_is_an_error(path: Path) -> None:
     with pytest.raises(GatewayError, match="holds no certificate in PEM form"):
         install_certificate(path, NAMES, ("x", "y"), NOW, dry=False)
 
 
-def test_a_host_without_cryptography_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_cryptography_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crypto, "_missing", ImportError("No module named 'cryptography'"))
     with pytest.raises(GatewayError, match=r"^the Python package cryptography is missing on this host \(No module"):
         install_certificate(path, NAMES, None, NOW, dry=False)

@@ -40,11 +40,11 @@ def test_maps_are_read(admin: AdminSocket, haproxy: Haproxy) -> None:
 
 
 @pytest.mark.usefixtures("admin")
-def test_what_is_as_it_should_be_needs_nothing(haproxy: Haproxy) -> None:
+def test_an_equal_map_has_no_changes(haproxy: Haproxy) -> None:
     assert haproxy.plan(APPS, {"two/web": "b@2@::1", "one/web": "a@1@::1"}) is None
 
 
-def test_what_differs_goes_before_anything_new_comes(admin: AdminSocket, haproxy: Haproxy) -> None:
+def test_removals_precede_additions(admin: AdminSocket, haproxy: Haproxy) -> None:
     planned = haproxy.plan(APPS, {"one/web": "a@9@::1", "three/web": "c@3@::1"})
     ssh = haproxy.plan(SSH, {"31001": "c@4@::1"})
     assert planned is not None
@@ -61,7 +61,7 @@ def test_what_differs_goes_before_anything_new_comes(admin: AdminSocket, haproxy
     assert admin.maps[str(SSH)] == [("31001", "c@4@::1")]
 
 
-def test_a_key_that_is_there_twice_is_made_one(admin: AdminSocket, haproxy: Haproxy) -> None:
+def test_a_duplicate_key_is_replaced_by_one(admin: AdminSocket, haproxy: Haproxy) -> None:
     admin.maps[str(APPS)] = [("one/web", "a@1@::1"), ("one/web", "b@2@::1")]
     planned = haproxy.plan(APPS, {"one/web": "a@1@::1"})
     assert planned is not None
@@ -70,18 +70,20 @@ def test_a_key_that_is_there_twice_is_made_one(admin: AdminSocket, haproxy: Hapr
 
 
 @pytest.mark.usefixtures("admin")
-def test_a_map_that_is_unknown_is_told_in_one_sentence(haproxy: Haproxy) -> None:
-    with pytest.raises(GatewayError, match=r"^HAProxy rejected the command: Unknown map identifier\. .*\. Run backendai\.cluster\."):
+def test_an_unknown_map_is_an_error(haproxy: Haproxy) -> None:
+    with pytest.raises(
+        GatewayError, match=r"^HAProxy rejected the command: Unknown map identifier\. .*\. Run backendai\.cluster\."
+    ):
         haproxy.read(Path("/maps/other.map"))
 
 
-def test_a_change_that_is_refused_is_told(admin: AdminSocket, haproxy: Haproxy) -> None:
+def test_a_rejected_change_is_an_error(admin: AdminSocket, haproxy: Haproxy) -> None:
     admin.answers["add"] = "Permission denied"
     with pytest.raises(GatewayError, match=r"^HAProxy rejected the command: Permission denied\. Run"):
         haproxy.apply([MapChange(SSH, (), (("31001", "x"),))])
 
 
-def test_where_nobody_listens_haproxy_does_not_run(tmp_path: Path, haproxy: Haproxy) -> None:
+def test_without_a_listening_socket_haproxy_is_not_running(tmp_path: Path, haproxy: Haproxy) -> None:
     with pytest.raises(HaproxyNotRunningError):
         haproxy.read(APPS)
     AdminSocket(tmp_path / "socket", {}).close()

@@ -53,13 +53,13 @@ def added(held: dict[str, Route], *new: Route, ended: tuple[str, ...] = (), exac
     return merge_routes(held, new, ended, exact, GATEWAY)
 
 
-def test_what_is_given_is_read() -> None:
+def test_routes_are_parsed() -> None:
     web = RoutedApp("web", "http", Endpoint("192.0.2.11", 30001))
     assert parse_routes([ASKED]) == [Route(IDS[0], "train-llm", (web,), Endpoint("2001:db8::1", 30002))]
     assert parse_routes([{**ASKED, "apps": None, "ssh": None}]) == [Route(IDS[0], "train-llm")]
 
 
-def test_what_was_stored_is_read_back() -> None:
+def test_stored_routes_are_read_back() -> None:
     for one in (route(1, ssh_port=31001), Route(IDS[0], "train-llm")):
         assert from_plain(Route, to_plain(one), "route") == one
 
@@ -78,14 +78,14 @@ def test_what_was_stored_is_read_back() -> None:
         ({"ssh": {"address": "192.0.2.11", "port": 30001}}, "routes: '192.0.2.11 port 30001' is the endpoint of more"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError) as refusal:
         parse_routes([{**ASKED, **changes}])
     assert str(refusal.value).startswith(sentence)
     assert "\n" not in str(refusal.value)
 
 
-def test_two_of_one_name_are_refused() -> None:
+def test_duplicate_names_are_rejected() -> None:
     other = {**ASKED, "id": IDS[1], "apps": [], "ssh": None}
     with pytest.raises(ValidationError, match="routes: 'train-llm' is the name of more than one"):
         parse_routes([ASKED, other])
@@ -94,7 +94,7 @@ def test_two_of_one_name_are_refused() -> None:
         parse_routes([{**ASKED, "apps": [app, {**app, "port": 2}]}])
 
 
-def test_routes_come_stay_and_go() -> None:
+def test_routes_are_added_kept_and_removed() -> None:
     first = added({}, route(1), route(2))
     assert added(first) == first
     assert added(first, route(1)) == first
@@ -103,7 +103,7 @@ def test_routes_come_stay_and_go() -> None:
     assert added(first, exact=True) == {}
 
 
-def test_a_route_that_changes_keeps_its_port() -> None:
+def test_a_changed_route_keeps_its_port() -> None:
     first = added({}, route(1))
     moved = added(first, route(1, apps=(), ssh=Endpoint("192.0.2.12", 30000)))
     assert moved[IDS[1]].ssh_port == first[IDS[1]].ssh_port
@@ -115,7 +115,7 @@ def test_a_session_without_sshd_has_no_port() -> None:
     assert added(first, route(1, ssh=None))[IDS[1]].ssh_port is None
 
 
-def test_an_endpoint_belongs_to_who_says_so_last() -> None:
+def test_an_endpoint_belongs_to_the_latest_session() -> None:
     first = added({}, route(1), route(2))
     taken = added(first, route(3, apps=route(1).apps, ssh=route(2).ssh))
     assert taken[IDS[1]].apps == ()
@@ -124,7 +124,7 @@ def test_an_endpoint_belongs_to_who_says_so_last() -> None:
     assert taken[IDS[3]].endpoints == [route(2).ssh, route(1).apps[0].endpoint]
 
 
-def test_an_older_session_of_the_same_name_is_gone() -> None:
+def test_an_older_session_of_the_same_name_is_removed() -> None:
     assert set(added(added({}, route(1)), route(2, name="session-1"))) == {IDS[2]}
 
 
@@ -135,7 +135,7 @@ def test_a_port_outside_of_a_range_that_changed_is_replaced() -> None:
     assert 31001 <= port <= 31004
 
 
-def test_no_port_left_is_one_sentence() -> None:
+def test_exhausted_ports_are_an_error() -> None:
     full = added({}, *(route(number) for number in range(4)))
     assert sorted(one.ssh_port or 0 for one in full.values()) == [31001, 31002, 31003, 31004]
     with pytest.raises(
@@ -146,7 +146,7 @@ def test_no_port_left_is_one_sentence() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=12))
-def test_no_two_sessions_ever_share_a_name_an_endpoint_or_a_port(steps: list[tuple[int, int, bool]]) -> None:
+def test_no_two_sessions_share_a_name_an_endpoint_or_a_port(steps: list[tuple[int, int, bool]]) -> None:
     held: dict[str, Route] = {}
     wide = dataclasses.replace(GATEWAY, last_ssh_port=31010)
     for number, other, ends in steps:
@@ -160,7 +160,7 @@ def test_no_two_sessions_ever_share_a_name_an_endpoint_or_a_port(steps: list[tup
         assert held[new.id].name == new.name
 
 
-def test_the_maps_say_session_and_place_in_one_entry() -> None:
+def test_map_entries_contain_session_and_endpoint() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
     six = RoutedApp("six", "http", Endpoint("2001:db8::1", 30009))
     made = route(1, ssh_port=31002, apps=(*route(1).apps, db, six))
@@ -187,12 +187,12 @@ def test_the_maps_say_session_and_place_in_one_entry() -> None:
         ("a", "b--web", ""),
     ],
 )
-def test_an_app_has_a_host_name_where_dns_allows_it_and_it_means_one_app(session: str, app: str, host: str) -> None:
+def test_an_app_has_a_host_name_if_valid_and_unambiguous(session: str, app: str, host: str) -> None:
     assert app_hostname(session, app, NAMED) == host
     assert app_hostname(session, app, GATEWAY) == ""
 
 
-def test_links_say_where_users_find_a_session() -> None:
+def test_links_contain_ssh_and_app_urls() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
     made = route(1, ssh_port=31002, apps=(*route(1).apps, db))
     links = app_links(made, GATEWAY)

@@ -69,14 +69,14 @@ def test_a_route_is_in_files_maps_and_the_table(folder: Path, table: Table, admi
 
 
 @pytest.mark.usefixtures("table", "admin")
-def test_the_same_again_changes_nothing(folder: Path) -> None:
+def test_applying_again_changes_nothing(folder: Path) -> None:
     first = routed(folder, ROUTE)
     again = routed(folder, ROUTE)
     assert (again.changes, again.links) == ([], first.links)
     assert routed(folder).changes == []
 
 
-def test_an_end_takes_everything_of_it_and_nothing_of_others(folder: Path, table: Table, admin: AdminSocket) -> None:
+def test_an_ended_session_loses_only_its_own_routes(folder: Path, table: Table, admin: AdminSocket) -> None:
     links = routed(folder, ROUTE, OTHER).links
     routed(folder, ended=[ONE])
     assert [name for name in files(folder) if name.startswith("routes/")] == [f"routes/{TWO}.json"]
@@ -87,7 +87,7 @@ def test_an_end_takes_everything_of_it_and_nothing_of_others(folder: Path, table
     assert [text for name, text in files(folder).items() if name.startswith(("routes/", "maps/"))] == [""] * 3
 
 
-def test_a_dry_run_says_the_same_and_touches_nothing(folder: Path, table: Table, admin: AdminSocket) -> None:
+def test_a_dry_run_returns_the_same_changes_and_writes_none(folder: Path, table: Table, admin: AdminSocket) -> None:
     before = {name: text for name, text in files(folder).items() if name != "lock"}
     would = routed(folder, ROUTE, dry=True)
     assert {name: text for name, text in files(folder).items() if name != "lock"} == before
@@ -99,7 +99,7 @@ def test_a_dry_run_says_the_same_and_touches_nothing(folder: Path, table: Table,
     assert "firewall table" in subjects
 
 
-def test_what_was_lost_or_changed_comes_back(folder: Path, table: Table, admin: AdminSocket) -> None:
+def test_lost_or_changed_state_is_restored(folder: Path, table: Table, admin: AdminSocket) -> None:
     routed(folder, ROUTE)
     whole, text = files(folder), table.text
     (folder / "maps/apps.map").write_text("x y\n")
@@ -118,7 +118,7 @@ def test_what_was_lost_or_changed_comes_back(folder: Path, table: Table, admin: 
 
 
 @pytest.mark.usefixtures("table")
-def test_where_haproxy_does_not_run_the_files_wait_for_it(folder: Path) -> None:
+def test_without_haproxy_only_files_are_written(folder: Path) -> None:
     assert routed(folder).warnings == []
     outcome = routed(folder, ROUTE)
     assert outcome.warnings == [routing.NOT_RUNNING]
@@ -126,7 +126,7 @@ def test_where_haproxy_does_not_run_the_files_wait_for_it(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("table", "admin")
-def test_a_host_that_is_no_gateway_is_told_in_one_sentence(tmp_path: Path, folder: Path) -> None:
+def test_a_host_that_is_not_a_gateway_is_an_error(tmp_path: Path, folder: Path) -> None:
     said = r"is not ready \(No such file or directory\): run backendai\.cluster\.provision_gateways on this host\.$"
     with pytest.raises(GatewayError, match=said):
         routed(tmp_path / "nowhere")
@@ -137,7 +137,7 @@ def test_a_host_that_is_no_gateway_is_told_in_one_sentence(tmp_path: Path, folde
 
 @pytest.mark.usefixtures("table", "admin")
 @pytest.mark.parametrize("content", ["x", "{}", '{"id": 1}', "[]"])
-def test_what_was_stored_and_is_damaged_is_named(folder: Path, content: str) -> None:
+def test_a_damaged_file_is_named(folder: Path, content: str) -> None:
     (folder / "routes" / f"{ONE}.json").write_text(content)
     with pytest.raises(GatewayError, match=rf"{ONE}\.json is damaged: remove it, and run"):
         routed(folder)

@@ -8,7 +8,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing
 GATEWAY = Gateway("door", "", 443, 31001, 32000)
 
 
-def test_the_table_names_the_ports_of_living_sessions() -> None:
+def test_the_table_lists_the_ports_of_routed_sessions() -> None:
     text = table_of([31007, 31002], GATEWAY)
     assert (
         "\ntable inet backendai_gateway\ndelete table inet backendai_gateway\ntable inet backendai_gateway {\n" in text

@@ -59,14 +59,14 @@ def test_a_token_is_signed_with_the_key_of_the_gateway(tmp_path: Path) -> None:
         verify(sign(tmp_path / "other", claims), public_key(tmp_path / "key"))
 
 
-def test_the_key_is_for_root_alone(tmp_path: Path) -> None:
+def test_only_root_can_read_the_key(tmp_path: Path) -> None:
     make_token_key(tmp_path / "key")
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     assert "PRIVATE" not in public_key(tmp_path / "key")
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
 
-def test_a_key_that_is_missing_or_damaged_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_key_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GatewayError, match=r"key cannot be read \(No such file or directory\): run backendai\.cluster"):
         sign(tmp_path / "key", {})
     (tmp_path / "key").write_text("x")
@@ -74,7 +74,7 @@ def test_a_key_that_is_missing_or_damaged_is_told_in_one_sentence(tmp_path: Path
         public_key(tmp_path / "key")
 
 
-def test_a_host_without_cryptography_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_cryptography_cannot_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crypto, "_missing", ImportError("No module named 'cryptography'"))
     for act in (make_token_key, public_key):
         with pytest.raises(GatewayError, match=r"^the Python package cryptography is missing on this host"):

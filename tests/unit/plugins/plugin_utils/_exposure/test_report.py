@@ -46,7 +46,7 @@ def report(
     return build_exposure_report(targets, outsiders, found)
 
 
-def test_a_host_is_tried_in_parts_of_a_minute() -> None:
+def test_a_scan_is_split_into_batches_of_a_minute() -> None:
     many = ProbedHost("agent1", "agent", dict.fromkeys((f"192.0.2.{number}" for number in range(1, 13)), "agent"))
     batches = split_into_batches([many], ALL, 16000)
     assert [len(one.addresses) for one in batches] == [5, 5, 2]
@@ -54,7 +54,7 @@ def test_a_host_is_tried_in_parts_of_a_minute() -> None:
     assert all(one.own == tuple(many.addresses) and one.echo and one.udp_ports for one in batches)
 
 
-def test_with_few_connections_at_once_the_ports_of_one_address_are_parted_too() -> None:
+def test_a_low_rate_also_splits_the_ports_of_an_address() -> None:
     batches = split_into_batches([AGENT], ALL, 1000)
     first = [one for one in batches if one.addresses == ("192.0.2.1",)]
     assert [one.ports for one in first] == ["1-24000", "24001-48000", "48001-65535"]
@@ -63,17 +63,17 @@ def test_with_few_connections_at_once_the_ports_of_one_address_are_parted_too() 
     assert len(batches) == 6
 
 
-def test_the_ports_of_tunnels_are_tried_with_those_that_are_tried_everywhere() -> None:
+def test_tunnel_ports_are_added_to_the_default_udp_ports() -> None:
     assert batch(AGENT).udp_ports == (53, 111, 123, 161, 4789, 7946, 51820)
     assert batch(AGENT).own == ("192.0.2.1",)
 
 
-def test_targets_and_stints_survive_json() -> None:
+def test_targets_and_batches_survive_json() -> None:
     assert from_plain(ProbedHost, json.loads(json.dumps(to_plain(GATEWAY))), "targets") == GATEWAY
     assert from_plain(ProbeBatch, json.loads(json.dumps(to_plain(batch(AGENT)))), "batches") == batch(AGENT)
 
 
-def test_silence_everywhere_is_well() -> None:
+def test_a_scan_without_answers_is_ok() -> None:
     made = report(probed(AGENT))
     assert made["ok"] is True
     assert (made["findings"], made["inconclusive"], error_of(made)) == ([], [], None)
@@ -95,7 +95,7 @@ def test_silence_everywhere_is_well() -> None:
     ]
 
 
-def test_whatever_answers_of_an_agent_is_a_finding() -> None:
+def test_every_answer_of_an_agent_is_a_finding() -> None:
     heard = [
         answer("192.0.2.1", "tcp", "open", "22,8080"),
         answer("192.0.2.1", "tcp", "closed", "1-21,23-8079,8081-65535"),
@@ -126,7 +126,7 @@ def test_whatever_answers_of_an_agent_is_a_finding() -> None:
     ]
 
 
-def test_of_a_gateway_only_what_is_open_beyond_the_expected_is_a_finding() -> None:
+def test_only_unexpected_open_ports_of_a_gateway_are_findings() -> None:
     heard = [
         answer("192.0.2.9", "tcp", "open", "22,443"),
         answer("192.0.2.9", "tcp", "closed", "1-21"),
@@ -148,13 +148,13 @@ def test_of_a_gateway_only_what_is_open_beyond_the_expected_is_a_finding() -> No
     assert "gateway1 tcp 32000 (SSH of train): not open, but expected to be." in shown
 
 
-def test_what_is_expected_of_a_gateway_is_not_expected_of_what_is_behind_it() -> None:
+def test_expected_gateway_ports_do_not_apply_to_its_bridges() -> None:
     behind = dataclasses.replace(GATEWAY, addresses={"192.0.2.9": "gateway", "172.18.0.2": "bridge"})
     made = report(probed(behind, answer("172.18.0.2", "tcp", "open", "443")), targets=(behind,))
     assert [(one["address"], one["port"]) for one in made["findings"]] == [("172.18.0.2", 443)]
 
 
-def test_parts_are_put_together() -> None:
+def test_results_of_batches_are_merged() -> None:
     parts = [
         ProbeResult(
             "user1", one, [answer(one.addresses[0], "tcp", "closed", one.ports)], {one.addresses[0]: ""}, on_link=True
@@ -166,7 +166,7 @@ def test_parts_are_put_together() -> None:
     assert [(one["ports"], one["protocols"]) for one in made["tried"]] == [("1-65535", ["tcp", "udp", "icmp"])] * 2
 
 
-def test_what_was_not_tried_of_an_address_is_a_question_mark() -> None:
+def test_an_unscanned_protocol_is_a_question_mark() -> None:
     without = dataclasses.replace(batch(AGENT), udp_ports=(), echo=False)
     made = report(dataclasses.replace(probed(AGENT), batch=without))
     assert render_report(made)[1].endswith("1-65535    -    ?    ?")
@@ -176,7 +176,7 @@ def doubts(made: Any) -> list[tuple[Any, ...]]:
     return [(one["outsider"], one["address"], one["why"]) for one in made["inconclusive"]]
 
 
-def test_a_host_that_could_not_be_asked_is_not_proven() -> None:
+def test_an_unread_host_is_inconclusive() -> None:
     unread = dataclasses.replace(AGENT, unread="it cannot be asked")
     made = report(probed(unread), targets=(unread,))
     assert doubts(made) == [(None, None, "it cannot be asked")]
@@ -184,12 +184,12 @@ def test_a_host_that_could_not_be_asked_is_not_proven() -> None:
     assert error_of(made) == "isolation check failed: 1 check was inconclusive."
 
 
-def test_an_outsider_that_failed_proves_nothing_and_is_told_once() -> None:
+def test_a_failed_probe_host_is_inconclusive_once() -> None:
     failed = [ProbeResult("user1", one, failed="it is away") for one in split_into_batches([AGENT], ALL, 1000)]
     assert doubts(report(*failed)) == [("user1", None, "it is away")]
 
 
-def test_a_host_without_an_address_was_not_tried() -> None:
+def test_a_host_without_an_address_is_inconclusive() -> None:
     unknown = ProbedHost("agent1", "agent", {}, unread="it cannot be asked")
     assert doubts(report(targets=(unknown,))) == [
         (None, None, "it cannot be asked"),
@@ -198,7 +198,7 @@ def test_a_host_without_an_address_was_not_tried() -> None:
     assert render_matrix([], [], []) == []
 
 
-def test_an_address_that_nobody_has_proves_nothing() -> None:
+def test_an_unresolved_address_is_inconclusive() -> None:
     made = report(probed(AGENT, unresolved=["192.0.2.1"]))
     assert doubts(made) == [("user1", "192.0.2.1", "no host on the segment has this address")]
     assert (
@@ -206,18 +206,18 @@ def test_an_address_that_nobody_has_proves_nothing() -> None:
     )
 
 
-def test_an_address_that_an_outsider_on_the_segment_cannot_try_is_not_proven() -> None:
+def test_an_address_unreachable_on_link_is_inconclusive() -> None:
     made = report(probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"}))
     assert doubts(made) == [("user1", "172.18.0.2", "taken")]
 
 
-def test_an_address_that_another_outsider_has_tried_is_proven() -> None:
+def test_an_address_scanned_by_another_probe_host_is_conclusive() -> None:
     short = probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"})
     other = dataclasses.replace(probed(AGENT), outsider="user2")
     assert report(short, other, outsiders=("user1", "user2"))["ok"] is True
 
 
-def test_from_behind_a_router_what_no_route_leads_to_cannot_be_tried_but_the_host_itself_has_to_be() -> None:
+def test_behind_a_router_only_the_host_itself_must_be_scanned() -> None:
     missing = {"172.18.0.2": "no route leads there"}
     routed = probed(AGENT, next_hops={"192.0.2.1": "203.0.113.1"}, missing=missing, on_link=False)
     assert report(routed)["ok"] is True
@@ -225,7 +225,7 @@ def test_from_behind_a_router_what_no_route_leads_to_cannot_be_tried_but_the_hos
     assert [address for _outsider, address, _why in doubts(report(cut_off))] == ["172.18.0.2", "192.0.2.1"]
 
 
-def test_long_lists_of_ports_are_cut_for_people_and_whole_for_programs() -> None:
+def test_long_port_lists_are_cut_only_in_the_table() -> None:
     ports = ",".join(str(port) for port in range(1, 200, 2))
     made = report(probed(AGENT, answer("192.0.2.1", "tcp", "closed", ports)))
     assert made["findings"][0]["ports"] == ports

@@ -14,14 +14,14 @@ JUPYTER = {"name": "jupyter", "port": "8888", "command": " jupyter lab\n"}
 BOARD = {"name": "board-2", "port": 6006, "protocol": "tcp"}
 
 
-def test_apps_are_http_unless_they_say_otherwise_and_need_no_command() -> None:
+def test_apps_default_to_http_without_a_command() -> None:
     assert spec(apps=[JUPYTER, BOARD]).apps == (
         App("jupyter", 8888, "http", "jupyter lab"),
         App("board-2", 6006, "tcp", ""),
     )
 
 
-def test_the_environment_tells_all_apps_and_which_of_them_somebody_else_starts() -> None:
+def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
     apps = (App("jupyter", 8888, "http", "jupyter lab"), App("board-2", 6006, "tcp"), App("web", 80))
     assert service_ports(apps) == "jupyter:http:8888,board-2:tcp:6006,web:http:80"
     assert preopen_ports(apps) == "6006,80"
@@ -43,11 +43,11 @@ def test_the_environment_tells_all_apps_and_which_of_them_somebody_else_starts()
         ({"cmd": "x"}, "session_apps[0].cmd is not known; allowed are name, port, protocol, command."),
     ],
 )
-def test_each_mistake_gets_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
+def test_each_invalid_app_has_one_message(wrong: dict[str, Any], sentence: str) -> None:
     assert refusal(apps=[{**JUPYTER, **wrong}]) == sentence
 
 
-def test_two_apps_share_neither_name_nor_port() -> None:
+def test_app_names_and_ports_are_unique() -> None:
     assert (
         refusal(apps=[JUPYTER, {**JUPYTER, "port": 1}]) == "session_apps: 'jupyter' is the name of more than one app."
     )

@@ -24,7 +24,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
     assert parsed() == Gateway("gateway1", "", 443, 31001, 32000)
 
 
-def test_every_option_of_the_role_is_known_and_the_group() -> None:
+def test_every_option_of_the_role_and_the_group_is_known() -> None:
     assert {f"gateway_{option}" for option in OPTIONS} == {*DEFAULTS, "gateway_group"}
 
 
@@ -39,7 +39,7 @@ def test_every_option_of_the_role_is_known_and_the_group() -> None:
         ({"address": "2001:db8::1"}, Gateway("gateway1", "", 443, 31001, 32000)),
     ],
 )
-def test_what_is_given_is_taken(changes: dict[str, Any], wanted: Gateway) -> None:
+def test_given_options_are_used(changes: dict[str, Any], wanted: Gateway) -> None:
     assert parsed(**changes) == wanted
 
 
@@ -67,7 +67,7 @@ def test_what_is_given_is_taken(changes: dict[str, Any], wanted: Gateway) -> Non
         ({"certificate_key": "a.key"}, "gateway_certificate is required with gateway_certificate_key."),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError) as refusal:
         parsed(**changes)
     assert str(refusal.value).startswith(sentence)
@@ -83,5 +83,5 @@ def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sent
         (Gateway("2001:db8::1", "", 8443, 1, 2), "[2001:db8::1]:8443"),
     ],
 )
-def test_urls_have_the_port_where_it_is_not_the_usual_one(gateway: Gateway, authority: str) -> None:
+def test_urls_contain_a_nonstandard_port(gateway: Gateway, authority: str) -> None:
     assert gateway.authority() == authority

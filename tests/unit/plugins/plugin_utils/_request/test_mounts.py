@@ -31,7 +31,7 @@ def mount(**changes: Any) -> dict[str, Any]:
         ([mount(), mount(target="/more")], (Mount("/mnt/data", "/data"), Mount("/mnt/data", "/more"))),
     ],
 )
-def test_mounts_are_taken(given: Any, taken: tuple[Mount, ...]) -> None:
+def test_valid_mounts_are_parsed(given: Any, taken: tuple[Mount, ...]) -> None:
     assert spec(mounts=given).mounts == taken
 
 
@@ -75,11 +75,11 @@ def test_mounts_are_taken(given: Any, taken: tuple[Mount, ...]) -> None:
         ([mount(target="/etc/hosts")], "session_mounts[0].target: '/etc/hosts' would hide /etc/hosts."),
     ],
 )
-def test_each_bad_mount_gets_one_sentence(mounts: Any, sentence: str) -> None:
+def test_each_invalid_mount_has_one_message(mounts: Any, sentence: str) -> None:
     assert refusal(mounts=mounts) == sentence
 
 
-def test_mounts_without_a_target_are_not_also_called_twins() -> None:
+def test_mounts_without_a_target_are_not_duplicates() -> None:
     assert refusal(mounts=[{"source": "/a"}, {"source": "/b"}]) == (
         "session_mounts[0]: missing required arguments: target.\nsession_mounts[1]: missing required arguments: target."
     )

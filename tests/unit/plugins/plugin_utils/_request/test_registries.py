@@ -40,7 +40,7 @@ def parsed(value: Any) -> tuple[dict[str, Credential], str]:
         ("[::1]:5000/python:1", "[::1]:5000/python"),
     ],
 )
-def test_a_name_is_read_as_docker_reads_it(image: str, repository: str) -> None:
+def test_image_names_are_parsed_like_docker(image: str, repository: str) -> None:
     assert repository_of(image) == repository
     assert registry_of(image) == repository.partition("/")[0]
 
@@ -48,7 +48,7 @@ def test_a_name_is_read_as_docker_reads_it(image: str, repository: str) -> None:
 @pytest.mark.parametrize(
     "host", ["registry.example.com", "registry:5000", "127.0.0.1:5000", "[::1]:5000", "localhost", "docker.io"]
 )
-def test_a_registry_is_named_by_its_host_and_port(host: str) -> None:
+def test_a_registry_key_is_host_and_port(host: str) -> None:
     assert parsed({host: READER}) == ({host: Credential("reader", "hunter2")}, "")
 
 
@@ -56,17 +56,17 @@ def test_docker_hub_has_one_name() -> None:
     assert list(parsed({"index.docker.io": READER})[0]) == [registry_of("busybox")]
 
 
-def test_there_need_be_none() -> None:
+def test_registries_are_optional() -> None:
     assert parsed({}) == ({}, "")
 
 
-def test_json_text_and_numbers_are_read() -> None:
+def test_json_text_and_numbers_are_parsed() -> None:
     given = '{"localhost": {"username": "reader", "password": 1234}}'
     assert parsed(given) == ({"localhost": Credential("reader", "1234")}, "")
 
 
 @pytest.mark.parametrize("host", ["https://registry.example.com", "registry/lab", "", "registry:port", "a b"])
-def test_what_is_no_host_is_refused(host: str) -> None:
+def test_an_invalid_registry_host_is_rejected(host: str) -> None:
     assert parsed({host: READER})[1] == (
         f"session_registries: {host!r} is not a registry host, such as registry.example.com:5000."
     )
@@ -100,9 +100,9 @@ def test_what_is_no_host_is_refused(host: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named_by_its_place_and_never_shown(value: Any, sentence: str) -> None:
+def test_problems_contain_the_path_and_never_the_value(value: Any, sentence: str) -> None:
     assert parsed(value)[1] == sentence
 
 
-def test_a_password_is_in_no_text_that_is_made_of_a_credential() -> None:
+def test_the_text_of_a_credential_has_no_password() -> None:
     assert "hunter2" not in f"{Credential('reader', 'hunter2')!r} {Credential('reader', 'hunter2')}"

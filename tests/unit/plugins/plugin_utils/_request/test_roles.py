@@ -14,7 +14,7 @@ MAIN_ALONE: dict[str, Any] = {"main": {}}
 NAME_RULE = "a role name has 1 to 32 characters a-z and 0-9, and begins and ends with a letter"
 
 
-def test_what_a_role_leaves_out_comes_from_the_session() -> None:
+def test_role_defaults_come_from_the_session() -> None:
     asked = spec(
         roles={"worker": {"replicas": 2}, "main": None},
         resources={"cpu": 2, "mem": "2g", "cuda.device": 1},
@@ -24,7 +24,7 @@ def test_what_a_role_leaves_out_comes_from_the_session() -> None:
     assert asked.roles == (Role("main", 1, *inherited), Role("worker", 2, *inherited))
 
 
-def test_a_role_has_an_image_slots_and_variables_of_its_own() -> None:
+def test_a_role_has_its_own_image_slots_and_variables() -> None:
     own = {"image": " other:1 ", "resources": {"mem": "4g", "cuda.device": 2}, "env": {"B": 2, "A": True}}
     asked = spec(roles={"main": {}, "worker": own}, resources={"cpu": 2}, env={"A": "1", "C": "3"})
     assert asked.roles[1] == Role(
@@ -34,36 +34,36 @@ def test_a_role_has_an_image_slots_and_variables_of_its_own() -> None:
     assert asked.images == [IMAGE, "other:1"]
 
 
-def test_zero_of_a_slot_takes_it_away_from_a_role() -> None:
+def test_a_slot_of_zero_is_removed_from_a_role() -> None:
     roles = {"main": {"resources": {"cuda.device": 0}}, "worker": {}}
     main, worker = spec(roles=roles, resources={"cuda.device": "1"}).roles
     assert (main.resources, worker.resources) == ({"cpu": 1, "mem": GIB}, {"cpu": 1, "mem": GIB, "cuda.device": 1})
 
 
-def test_main_comes_first_and_the_others_as_they_were_given() -> None:
+def test_main_is_first_and_others_keep_their_order() -> None:
     roles: dict[str, Any] = {"worker": {}, "ps": {}, "main": {}, "chief": {}}
     assert [role.name for role in spec(roles=roles).roles] == ["main", "worker", "ps", "chief"]
 
 
-def test_roles_may_be_json_text_down_to_their_values() -> None:
+def test_roles_and_their_values_can_be_json() -> None:
     roles = {"main": {}, "worker": {"replicas": "3", "resources": '{"cpu": "2"}', "env": '{"A": 1}'}}
     assert spec(roles=json.dumps(roles)) == spec(roles=roles)
     assert [role.replicas for role in spec(roles=json.dumps(roles)).roles] == [1, 3]
 
 
 @pytest.mark.parametrize("size", [1, "1", 4, "4"])
-def test_the_size_is_the_sum_of_the_roles_or_left_out(size: Any) -> None:
+def test_the_size_is_the_sum_of_the_roles_or_omitted(size: Any) -> None:
     asked = spec(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=size)
     assert (asked.cluster_size, asked.effective_roles) == (4, asked.roles)
 
 
 @pytest.mark.parametrize("name", ["a", "ps", "worker", "a1b", "a" * 32])
-def test_the_name_of_a_role_is_taken(name: str) -> None:
+def test_a_valid_role_name_is_accepted(name: str) -> None:
     assert [role.name for role in spec(roles={"main": {}, name: {}}).roles] == ["main", name]
 
 
 @pytest.mark.parametrize("name", ["", "1a", "worker1", "Worker", "a-b", "a_b", "a" * 33, "wörker", "worker\n", 7])
-def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> None:
+def test_a_role_name_with_ambiguous_hostnames_is_rejected(name: Any) -> None:
     assert refusal(roles={"main": {}, name: {}}) == f"session_roles.{name}: {NAME_RULE}."
 
 
@@ -126,21 +126,21 @@ def test_a_name_that_would_make_hostnames_ambiguous_is_refused(name: Any) -> Non
         ),
     ],
 )
-def test_each_bad_role_gets_one_sentence(roles: Any, sentence: str) -> None:
+def test_each_invalid_role_has_one_message(roles: Any, sentence: str) -> None:
     assert refusal(roles=roles) == sentence
 
 
-def test_a_size_that_contradicts_the_roles_is_refused() -> None:
+def test_a_size_that_contradicts_the_roles_is_rejected() -> None:
     assert refusal(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=3) == (
         "session_cluster_size: 3 contradicts session_roles with 4 containers; omit it."
     )
 
 
-def test_a_missing_image_is_told_once_whatever_the_roles() -> None:
+def test_a_missing_image_is_reported_once_with_any_roles() -> None:
     assert refusal(roles={"main": {}, "worker": {}}, image=None) == "session_image is required."
 
 
-def test_containers_that_are_all_alike_are_one_main_and_subs() -> None:
+def test_identical_containers_are_one_main_and_subs() -> None:
     assert default_roles(1, IMAGE, {"cpu": 1}, {}) == (Role("main", 1, IMAGE, {"cpu": 1}, {}),)
     assert [(role.name, role.replicas) for role in default_roles(4, IMAGE, {}, {})] == [("main", 1), ("sub", 3)]
     assert spec(cluster_size=3).effective_roles == default_roles(3, IMAGE, {"cpu": 1, "mem": GIB}, {})

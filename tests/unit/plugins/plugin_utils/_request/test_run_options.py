@@ -98,7 +98,7 @@ def test_text_is_coerced_to_the_type_of_the_option(option: str, given: Any, take
         ({"logs_lines": "all"}, "session_logs_lines: 'all' must be a whole number."),
     ],
 )
-def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: str) -> None:
     assert parsed(**changes)[1] == sentence
 
 
@@ -140,7 +140,7 @@ def test_each_pool_has_its_own_ports() -> None:
         ({"vxlan_port": 65536}, "session_vxlan_port: 65536 must be a whole number from 1 to 65535."),
     ],
 )
-def test_each_bad_pool_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_each_invalid_pool_has_one_message(changes: dict[str, Any], sentence: str) -> None:
     assert refusal(**changes) == sentence
 
 

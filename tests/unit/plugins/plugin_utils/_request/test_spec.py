@@ -47,11 +47,11 @@ def test_defaults_of_the_role_are_what_the_code_expects() -> None:
 
 
 @pytest.mark.parametrize("made", [SessionSpec, RunOptions])
-def test_what_is_returned_has_the_names_of_options(made: Any) -> None:
+def test_fields_have_the_names_of_options(made: Any) -> None:
     assert {f"session_{field.name}" for field in dataclasses.fields(made)} <= {*specification()}
 
 
-def test_the_least_request_is_a_name_and_an_image() -> None:
+def test_the_minimal_request_is_a_name_and_an_image() -> None:
     asked = spec()
     assert dataclasses.asdict(asked) == {
         "name": "train-llm",
@@ -123,7 +123,7 @@ def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: st
 
 
 @pytest.mark.parametrize("name", ["abcd", "a--b", "0000", "a" * 64])
-def test_a_name_of_4_to_64_characters_is_taken(name: str) -> None:
+def test_a_name_of_4_to_64_characters_is_valid(name: str) -> None:
     assert spec(name=name).name == name
 
 
@@ -143,7 +143,7 @@ def test_a_name_of_4_to_64_characters_is_taken(name: str) -> None:
         "ünïcode",
     ],
 )
-def test_a_malformed_name_is_refused_with_the_rule(name: str) -> None:
+def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
     assert refusal(name=name) == f"session_name: {name!r} {NAME_RULE}."
 
 
@@ -244,7 +244,7 @@ def test_a_malformed_name_is_refused_with_the_rule(name: str) -> None:
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
-def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: str) -> None:
     assert refusal(**changes) == sentence
 
 
@@ -273,11 +273,11 @@ def test_each_bad_option_gets_one_sentence(changes: dict[str, Any], sentence: st
         (None, "session_env is required."),
     ],
 )
-def test_a_refused_environment_never_shows_a_value(env: Any, sentence: str) -> None:
+def test_environment_errors_never_show_a_value(env: Any, sentence: str) -> None:
     assert refusal(env=env) == sentence
 
 
-def test_all_problems_are_told_at_once_each_on_its_line() -> None:
+def test_all_problems_are_reported_each_on_its_line() -> None:
     assert refusal(name="X", cluster_size=0, nmae="x").splitlines() == [
         "session_nmae is not an option of a session; did you mean session_name?",
         f"session_name: 'X' {NAME_RULE}.",
@@ -292,13 +292,13 @@ def test_a_private_key_given_by_mistake_is_not_shown() -> None:
     assert "hunter2" not in refusal(authorized_keys=[f"{header}hunter2\n-----END OPENSSH PRIVATE KEY-----\n"])
 
 
-def test_variables_of_others_are_nobodys_business_here() -> None:
+def test_variables_of_other_roles_are_ignored() -> None:
     problems = ValidationErrors()
     values = parse_options(problems, {**variables(), "agent_slots": [], "sessions": 1, "my_session_x": 1})
     assert (values, str(problems)) == (options()[1], "")
 
 
-def test_a_request_comes_back_from_plain_data() -> None:
+def test_a_request_survives_plain_data() -> None:
     asked = spec(
         mounts=[mount()],
         env={"A": "1"},
@@ -319,14 +319,14 @@ def test_a_request_comes_back_from_plain_data() -> None:
         ({"nam": "x"}, False, "session_nam is not an option of a session; did you mean session_name?"),
     ],
 )
-def test_a_run_that_makes_no_session_is_checked_too(
+def test_a_run_without_a_new_session_is_validated_too(
     changes: dict[str, Any], needs_session: bool, sentence: str
 ) -> None:
     assert run_of(needs_session, **changes)[1] == sentence
 
 
 @pytest.mark.parametrize("changes", [{}, {"name": None, "id": SESSION_ID}])
-def test_a_session_is_ended_by_its_name_or_its_id(changes: dict[str, Any]) -> None:
+def test_a_session_is_terminated_by_name_or_id(changes: dict[str, Any]) -> None:
     assert run_of(True, **changes, force="yes")[0].force is True
     assert run_of(True, **changes, force="yes")[1] == ""
 
@@ -350,7 +350,10 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
         (
             {},
             {"priority": 5, "cluster_mode": "multi-node"},
-            ["session_cluster_mode (is 'single-node', requested 'multi-node')", "session_priority (is 10, requested 5)"],
+            [
+                "session_cluster_mode (is 'single-node', requested 'multi-node')",
+                "session_priority (is 10, requested 5)",
+            ],
         ),
         (
             {},
@@ -375,14 +378,14 @@ def test_equal_requests_do_not_differ_after_storage() -> None:
         ({}, {"roles": {"main": {}}, "env": {"A": "z"}}, ["session_env (A)", "session_roles (main)"]),
     ],
 )
-def test_what_differs_is_named_and_secrets_are_not_shown(
+def test_differences_are_named_without_secrets(
     before: dict[str, Any], after: dict[str, Any], phrases: list[str]
 ) -> None:
     assert changed_options(fingerprint(spec(**before), "salt"), fingerprint(spec(**after), "salt")) == phrases
 
 
 @pytest.mark.parametrize("damaged", [None, "x", 1, [1], [{"replicas": 1}], {"A": 1}], ids=repr)
-def test_what_differs_is_named_even_where_what_is_stored_is_damaged(damaged: Any) -> None:
+def test_differences_are_named_with_a_damaged_stored_request(damaged: Any) -> None:
     asked = fingerprint(spec(env={"A": "x"}, roles={"main": {}, "worker": {}}), "salt")
     assert changed_options({**asked, "env": damaged, "roles": damaged}, asked) == [
         "session_env (A)",
@@ -404,7 +407,7 @@ def test_the_environment_of_a_role_is_stored_as_digests_too() -> None:
     assert fingerprint(asked, "one")["roles"] != fingerprint(asked, "two")["roles"]
 
 
-def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() -> None:
+def test_a_taken_name_is_rejected_with_the_differences() -> None:
     before = fingerprint(spec(), "salt")
     check_same_request(spec(), before, "salt", "PENDING")
     with pytest.raises(ValidationError) as refused:
@@ -416,7 +419,7 @@ def test_a_name_that_is_taken_by_another_request_is_refused_with_what_differs() 
 
 
 @pytest.mark.parametrize("mode", ["strict", "preferred"])
-def test_a_designated_agent_is_one_of_the_inventory(mode: str) -> None:
+def test_a_designated_agent_must_be_in_the_inventory(mode: str) -> None:
     asked = spec(designated_agents=["agent2", "agent9"], designated_agents_mode=mode)
     check_designated_agents(asked, ["agent1", "agent2", "agent9"])
     with pytest.raises(ValidationError) as refused:
@@ -426,5 +429,5 @@ def test_a_designated_agent_is_one_of_the_inventory(mode: str) -> None:
     )
 
 
-def test_without_designated_agents_nobody_is_a_stranger() -> None:
+def test_no_designated_agents_are_valid() -> None:
     check_designated_agents(spec(), [])

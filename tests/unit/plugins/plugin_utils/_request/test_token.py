@@ -25,7 +25,7 @@ def token_request(args: dict[str, Any]) -> TokenRequest:
 ASKED = {"name": "train-llm", "ttl": "60", "path": "x.token"}
 
 
-def test_strings_are_taken_and_the_lifetime_is_an_hour_unless_it_is_said() -> None:
+def test_strings_are_parsed_and_the_lifetime_defaults_to_an_hour() -> None:
     assert token_request(ASKED) == TokenRequest("train-llm", "", 60, "x.token")
     by_id = {"session_id": SESSION_ID, "path": "x.token"}
     assert token_request(by_id) == TokenRequest("", SESSION_ID, 3600, "x.token")
@@ -42,7 +42,7 @@ def test_strings_are_taken_and_the_lifetime_is_an_hour_unless_it_is_said() -> No
         ({"path": ""}, "session_token_path is required."),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError) as refusal:
         token_request({**ASKED, **changes})
     assert str(refusal.value).startswith(sentence)
