@@ -64,9 +64,9 @@ def options(**changes: Any) -> tuple[ValidationErrors, dict[str, Any]]:
 def spec(**changes: Any) -> SessionSpec:
     """Return a checked request with these options changed."""
     problems, values = options(**changes)
-    asked = parse_spec(problems, values)
+    request = parse_spec(problems, values)
     problems.raise_if_any()
-    return asked
+    return request
 
 
 def refusal(**changes: Any) -> str:
@@ -123,8 +123,8 @@ def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> 
 
 def image_data(number: int = 1, registry: str = "") -> dict[str, str]:
     """Return what ``agent_info`` says of an image: one that was loaded, or of the repository of that ``registry``."""
-    own = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
-    return {**own, "digest": "sha256:a", "reference": f"{registry}@sha256:a"} if registry else own
+    image = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
+    return {**image, "digest": "sha256:a", "reference": f"{registry}@sha256:a"} if registry else image
 
 
 def plan(
@@ -132,10 +132,10 @@ def plan(
 ) -> SessionPlan:
     """Return the plan of a session with that many containers on each agent; two and two without ``counts``."""
     counts = counts or {"agent1": 2, "agent2": 2}
-    asked = spec(**{"cluster_size": sum(counts.values()), "cluster_mode": "multi-node", **changes})
-    there = agents or [agent_facts(name) for name in counts]
+    request = spec(**{"cluster_size": sum(counts.values()), "cluster_mode": "multi-node", **changes})
+    available_agents = agents or [agent_facts(name) for name in counts]
     hosts = tuple(name for name, count in counts.items() for _container in range(count))
-    return make_plan(asked, Placement(hosts, len(counts)), there, POOLS, SESSION_ID, USER, NOW)
+    return make_plan(request, Placement(hosts, len(counts)), available_agents, POOLS, SESSION_ID, USER, NOW)
 
 
 def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> HeldSession:
@@ -222,10 +222,12 @@ def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
 
 def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any) -> QueueEntry:
     """Return a session that waits with its whole request, the ``number``-th to arrive."""
-    wanted = asked or spec(name=f"session-{number}")
-    entry = queued(number, name=wanted.name, priority=wanted.priority, resource_group=wanted.resource_group)
-    record = unplanned_record(wanted, wanted.name, "PENDING", changes.get("id", entry.id))
-    return dataclasses.replace(entry, **{"spec": dataclasses.asdict(wanted), "record": record, **changes})
+    session_spec = asked or spec(name=f"session-{number}")
+    entry = queued(
+        number, name=session_spec.name, priority=session_spec.priority, resource_group=session_spec.resource_group
+    )
+    record = unplanned_record(session_spec, session_spec.name, "PENDING", changes.get("id", entry.id))
+    return dataclasses.replace(entry, **{"spec": dataclasses.asdict(session_spec), "record": record, **changes})
 
 
 def queued(number: int = 1, **changes: Any) -> QueueEntry:

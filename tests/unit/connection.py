@@ -75,20 +75,20 @@ class Way:
     def _exec(self, command: str, in_data: bytes | None = None, sudoable: bool = True) -> Answer:
         self.commands.append(command)
         if "sys.stdin.buffer" in command:
-            named = FILE.search(command)
-            path = Path(named[1]) if named else None
+            match = FILE.search(command)
+            path = Path(match[1]) if match else None
             data, mode = (path.read_bytes(), path.stat().st_mode & 0o777) if path else (in_data or b"", None)
             self.sent.append(Sent(command, data, self.connection._play_context.no_log, path, mode))
             if self.answer:
                 return self.answer(self.sent[-1])
-        done: Answer = self._really(command, in_data=in_data, sudoable=sudoable)
-        return done
+        result: Answer = self._really(command, in_data=in_data, sudoable=sudoable)
+        return result
 
-    def action(self, args: dict[str, Any], *, check_mode: bool = False, **about: Any) -> Echo:
+    def action(self, args: dict[str, Any], *, check_mode: bool = False, **options: Any) -> Echo:
         """Return an action that goes this way; ``about`` are more fields of its task."""
         task = Task()
         task.args, task.check_mode, task.diff = args, check_mode, False
-        for name, value in about.items():
+        for name, value in options.items():
             setattr(task, name, value)
         loader = DataLoader()
         return Echo(task, self.connection, self.context, loader, Templar(loader=loader), None)

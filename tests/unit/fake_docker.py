@@ -102,7 +102,7 @@ class FakeDocker:
         if isinstance(log, Exception):
             raise log
         return iter(
-            [when + line for when, line in log[-tail:]] if timestamps else [said for _when, said in log[-tail:]]
+            [when + line for when, line in log[-tail:]] if timestamps else [line for _when, line in log[-tail:]]
         )
 
     def get_archive(self, container: str, path: str, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:

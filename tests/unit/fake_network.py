@@ -70,8 +70,8 @@ def patched_network() -> Iterator[FakeNetwork]:
         patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
         patch.setattr(links, "plan_veths", kernel.plan_veths)
         patch.setattr(Table, "read", lambda _table: kernel.table)
-        patch.setattr(Table, "plan", lambda _table, wanted: kernel.plan_table(wanted))
-        patch.setattr(Table, "check", lambda _table, wanted: kernel.check_table(wanted))
-        patch.setattr(Table, "apply", lambda _table, wanted: kernel.apply_table(wanted))
+        patch.setattr(Table, "plan", lambda _table, ruleset: kernel.plan_table(ruleset))
+        patch.setattr(Table, "check", lambda _table, ruleset: kernel.check_table(ruleset))
+        patch.setattr(Table, "apply", lambda _table, ruleset: kernel.apply_table(ruleset))
         patch.setattr(sync, "external_interfaces", lambda: ["eth0"])
         yield kernel

@@ -44,8 +44,8 @@ class Table:
         self.text = ""
         patch("GATEWAYS_TABLE", self)
 
-    def plan(self, wanted: str) -> list[Change]:
-        return [] if wanted == self.text else [Change("firewall table", None, "due")]
+    def plan(self, ruleset: str) -> list[Change]:
+        return [] if ruleset == self.text else [Change("firewall table", None, "due")]
 
-    def apply(self, wanted: str) -> None:
-        self.text = wanted
+    def apply(self, ruleset: str) -> None:
+        self.text = ruleset

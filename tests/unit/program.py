@@ -68,10 +68,10 @@ class Host:
     ) -> subprocess.Popen[bytes]:
         """Begin a task that asks a program, with its archive or without, and leave it to go on."""
         sent = header.pop("sent", archive if send else b"")
-        about = {"digest": hashlib.sha256(archive).hexdigest(), "release": "1.0.0", "home": str(self.home)}
-        described = {**about, "size": len(sent), "provision": False, "check": False, **header}
-        asked = b"" if request is None else json.dumps(dict(request)).encode()
-        payload = b"%d\n%s%s\n%s%s" % (len(self.text), self.text, json.dumps(described).encode(), sent, asked)
+        manifest = {"digest": hashlib.sha256(archive).hexdigest(), "release": "1.0.0", "home": str(self.home)}
+        described = {**manifest, "size": len(sent), "provision": False, "check": False, **header}
+        stdin = b"" if request is None else json.dumps(dict(request)).encode()
+        payload = b"%d\n%s%s\n%s%s" % (len(self.text), self.text, json.dumps(described).encode(), sent, stdin)
         pipe, environment = subprocess.PIPE, {"TMPDIR": str(self.cwd), "PATH": "/usr/bin:/bin"}
         command = self._command("-c", COMMAND)
         process = subprocess.Popen(command, cwd=self.cwd, env=environment, stdin=pipe, stdout=pipe, stderr=pipe)

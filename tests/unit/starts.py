@@ -27,14 +27,14 @@ TIMED_OUT = {"failed": True, "msg": "the task took too long"}
 
 def decided(number: int = 1, agents: Sequence[str] = AGENTS[:2], **changes: Any) -> dict[str, Any]:
     """Return a session that a run starts; ``manager``, ``command`` and ``scope`` are those of its plan."""
-    about = {"swarm_manager": None, "command": "", "scope": "main", **changes}
-    manager = about.pop("swarm_manager")
+    defaults = {"swarm_manager": None, "command": "", "scope": "main", **changes}
+    manager = defaults.pop("swarm_manager")
     network = None if manager is None else {"swarm_manager": manager}
     kernels = [{"hostname": f"c{rank}", "agent": agent} for rank, agent in enumerate(agents)]
-    command, scope = about.pop("command"), about.pop("scope")
+    command, scope = defaults.pop("command"), defaults.pop("scope")
     of = {"network": network, "command": command, "command_scope": scope, "kernels": kernels}
-    own = {"id": f"session-{number}", "nonce": f"nonce-{number}", "agents": [*agents]}
-    return {**own, "plan": of, "missing_images": {}, "public_keys": {}, **about}
+    identity = {"id": f"session-{number}", "nonce": f"nonce-{number}", "agents": [*agents]}
+    return {**identity, "plan": of, "missing_images": {}, "public_keys": {}, **defaults}
 
 
 Fault = tuple[str, str, str]
@@ -58,23 +58,26 @@ class Run:
     forks: int = 5
     variables: dict[str, dict[str, Any]] = dataclasses.field(default_factory=lambda: {agent: {} for agent in AGENTS})
     requests: list[tuple[str, str, list[str]]] = dataclasses.field(default_factory=list)
-    done: set[Fault] = dataclasses.field(default_factory=set)
+    used_faults: set[Fault] = dataclasses.field(default_factory=set)
     removed: set[tuple[str, str]] = dataclasses.field(default_factory=set)
 
     def play(self) -> Run:
         """Go through the tasks of a start."""
         self._task(CLAIM)
-        if any(one["missing_images"] for one in self.sessions):
+        if any(session["missing_images"] for session in self.sessions):
             for turn in range(self.turns):
                 self._task(PULL, turn)
-        if any(one["missing_images"] or (one["plan"]["network"] or {}).get("swarm_manager") for one in self.sessions):
+        if any(
+            session["missing_images"] or (session["plan"]["network"] or {}).get("swarm_manager")
+            for session in self.sessions
+        ):
             self._task(OVERLAY)
         for step in (APPLY, PROVE, COMMAND, REMOVE):
             self._task(step)
         return self
 
-    def start(self, one: Mapping[str, Any]) -> Start:
-        return start_from(one, self.variables)
+    def start(self, session: Mapping[str, Any]) -> Start:
+        return start_from(session, self.variables)
 
     def _task(self, step: str, turn: int = 0) -> None:
         results = {}
@@ -86,59 +89,65 @@ class Run:
             self.variables[agent][variable_of(step)] = result
 
     def _result(self, step: str, agent: str, turn: int) -> dict[str, Any]:
-        asked = [(one, self._steps(one, step, agent)) for one in self.sessions if agent in one["agents"]]
-        asked = [(one, steps) for one, steps in asked if steps]
-        kept = self._kept(step, agent, [one["id"] for one, _steps in asked]) if turn else {}
-        if not asked:
+        requested = [
+            (session, self._steps(session, step, agent)) for session in self.sessions if agent in session["agents"]
+        ]
+        requested = [(session, steps) for session, steps in requested if steps]
+        kept = self._kept(step, agent, [session["id"] for session, _steps in requested]) if turn else {}
+        if not requested:
             return {"changed": False, "sessions": kept} if kept else {"changed": False, "skipped": True}
-        self.requests += [(one["id"], agent, steps) for one, steps in asked]
+        self.requests += [(session["id"], agent, steps) for session, steps in requested]
         lost = self.lost.get((step, agent))
         if lost == "failed":
             return TIMED_OUT
         if lost:
-            failed = {one["id"]: {"nonce": one["nonce"], "failed": UNREACHABLE} for one, _steps in asked}
+            failed = {
+                session["id"]: {"nonce": session["nonce"], "failed": UNREACHABLE} for session, _steps in requested
+            }
             return {"unreachable": True, "msg": "no route to host", "sessions": failed}
-        return {"sessions": {**kept, **{one["id"]: self._reply(one, steps, agent) for one, steps in asked}}}
+        return {
+            "sessions": {**kept, **{session["id"]: self._reply(session, steps, agent) for session, steps in requested}}
+        }
 
-    def _kept(self, step: str, agent: str, asked: Iterable[str]) -> dict[str, Any]:
+    def _kept(self, step: str, agent: str, requested: Iterable[str]) -> dict[str, Any]:
         """Return what an earlier turn gave for sessions that have none now."""
-        replies = {one["id"]: self.start(one).results.get(step, {}).get(agent) for one in self.sessions}
-        return {name: reply for name, reply in replies.items() if reply and name not in asked}
+        replies = {session["id"]: self.start(session).results.get(step, {}).get(agent) for session in self.sessions}
+        return {name: reply for name, reply in replies.items() if reply and name not in requested}
 
-    def _steps(self, one: Mapping[str, Any], step: str, agent: str) -> list[str]:
-        start = self.start(one)
+    def _steps(self, session: Mapping[str, Any], step: str, agent: str) -> list[str]:
+        start = self.start(session)
         if step == REMOVE:
             return [REMOVE] if start.failed else []
         if step == PULL:
             return [PULL] if start.pulls_on(agent) else []
         return start.steps_of(agent, step, self.forks)
 
-    def _reply(self, one: Mapping[str, Any], steps: list[str], agent: str) -> dict[str, Any]:
-        reply: dict[str, Any] = {"nonce": one["nonce"], "steps": []}
+    def _reply(self, session: Mapping[str, Any], steps: list[str], agent: str) -> dict[str, Any]:
+        reply: dict[str, Any] = {"nonce": session["nonce"], "steps": []}
         for step in steps:
-            fault = self.faults.get((one["id"], step, agent))
+            fault = self.faults.get((session["id"], step, agent))
             if fault and steps == [APPLY, PROVE] and step == PROVE:
                 # It may be that others were not there yet: nothing has failed so far.
                 return reply
             if fault:
                 return {**reply, fault: f"{step} on {agent}"}
             if step == REMOVE:
-                self.removed.add((one["id"], agent))
+                self.removed.add((session["id"], agent))
             reply["steps"] = [*reply["steps"], step]
             if step == PROVE:
                 reply["containers"] = {agent: {"status": "running", "image_digest": None}}
-            self.done.add((one["id"], step, agent))
+            self.used_faults.add((session["id"], step, agent))
         return reply
 
 
-def takes_part(one: Mapping[str, Any], step: str) -> list[str]:
+def takes_part(session: Mapping[str, Any], step: str) -> list[str]:
     """Return the agents that have something to do in a step, as the design says it."""
-    committed, command = bool(one["public_keys"]), one["plan"]["command"]
-    runs_it = one["agents"] if one["plan"]["command_scope"] == "all" else one["agents"][:1]
-    manager = (one["plan"]["network"] or {}).get("swarm_manager")
+    committed, command = bool(session["public_keys"]), session["plan"]["command"]
+    runs_it = session["agents"] if session["plan"]["command_scope"] == "all" else session["agents"][:1]
+    manager = (session["plan"]["network"] or {}).get("swarm_manager")
     return {
-        CLAIM: [] if committed else one["agents"],
-        PULL: one["agents"] if one["missing_images"] else [],
+        CLAIM: [] if committed else session["agents"],
+        PULL: session["agents"] if session["missing_images"] else [],
         OVERLAY: [manager] if manager else [],
         COMMAND: runs_it if command else [],
-    }.get(step, one["agents"])
+    }.get(step, session["agents"])

@@ -33,10 +33,10 @@ PURE = ("_placement", "_planner", "_request", "_lifecycle")
 def modules_imported_by(path: Path) -> set[str]:
     """Return the modules that a file names in its imports, wherever in it they are."""
     package = ".".join([OURS, *path.relative_to(PLUGINS).parent.parts])
-    return set(_named(ast.parse(path.read_text()), package))
+    return set(_find_names(ast.parse(path.read_text()), package))
 
 
-def _named(tree: ast.AST, package: str) -> Iterator[str]:
+def _find_names(tree: ast.AST, package: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -47,9 +47,9 @@ def _named(tree: ast.AST, package: str) -> Iterator[str]:
 
 def files_of(folder: str) -> list[Path]:
     """Return the files of Python below a folder of the plugins, of which there are some."""
-    found = sorted((PLUGINS / folder).rglob("*.py"))
-    assert found, folder
-    return found
+    files = sorted((PLUGINS / folder).rglob("*.py"))
+    assert files, folder
+    return files
 
 
 def ours(path: Path) -> set[str]:

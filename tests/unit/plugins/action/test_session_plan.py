@@ -230,8 +230,8 @@ def test_what_waits_under_that_name_was_asked_for_in_another_way(run: Run, queue
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, arguments(priority=5), ROOM)
     assert str(refused.value) == (
-        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested 5);"
-        " choose another name, or terminate that session with backendai.cluster.terminate_session."
+        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested"
+        " 5); choose another name, or terminate that session with backendai.cluster.terminate_session."
     )
     assert [entry.state for entry in queue.entries()] == ["waiting"]
 

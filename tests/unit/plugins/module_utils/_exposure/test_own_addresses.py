@@ -27,8 +27,8 @@ LINKS: list[dict[str, Any]] = [
 def test_host_addresses_exclude_those_behind_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (targets, host):
         monkeypatch.setattr(module, "show", lambda *_words: LINKS)
-    own, behind = targets.host_addresses()
-    assert own == ["192.0.2.1", "fd00::1", "fe80::1", "fe80::2"]
+    own_list, behind = targets.host_addresses()
+    assert own_list == ["192.0.2.1", "fd00::1", "fe80::1", "fe80::2"]
     assert behind == ["172.17.0.1", "172.19.0.1"]
 
 

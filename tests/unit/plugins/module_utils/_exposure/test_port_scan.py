@@ -48,11 +48,11 @@ def test_a_listening_port_is_open_and_another_is_closed(
 ) -> None:
     with listening(family, address) as server:
         port = server.getsockname()[1]
-        found = scan([ScanTarget("tcp", address, port), ScanTarget("tcp", address, unused)], HERE, 10, SECONDS)
-    assert sorted(found.answers) == sorted(
+        result = scan([ScanTarget("tcp", address, port), ScanTarget("tcp", address, unused)], HERE, 10, SECONDS)
+    assert sorted(result.answers) == sorted(
         [Answer(ScanTarget("tcp", address, port), "open"), Answer(ScanTarget("tcp", address, unused), "closed")]
     )
-    assert found.refused == {}
+    assert result.refused == {}
 
 
 def test_more_targets_than_a_batch_are_scanned(unused: int) -> None:
@@ -60,9 +60,9 @@ def test_more_targets_than_a_batch_are_scanned(unused: int) -> None:
         servers = [stack.enter_context(listening(socket.AF_INET, "127.0.0.1")) for _number in range(7)]
         ports = [server.getsockname()[1] for server in servers]
         doors = [ScanTarget("tcp", "127.0.0.1", port) for port in [*ports, unused]]
-        found = scan(iter(doors), HERE, 3, SECONDS)
-    assert {answer.target.port for answer in found.answers if answer.state == "open"} == set(ports)
-    assert {answer.target.port for answer in found.answers if answer.state == "closed"} == {unused}
+        result = scan(iter(doors), HERE, 3, SECONDS)
+    assert {answer.target.port for answer in result.answers if answer.state == "open"} == set(ports)
+    assert {answer.target.port for answer in result.answers if answer.state == "closed"} == {unused}
 
 
 def test_a_silent_target_is_not_among_the_answers() -> None:
@@ -74,8 +74,8 @@ def test_a_silent_target_is_not_among_the_answers() -> None:
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             assert waiting.connect_ex(("127.0.0.1", port)) == errno.EINPROGRESS
-        found = scan([ScanTarget("tcp", "127.0.0.1", port)], HERE, 10, SECONDS)
-    assert found == ([], {})
+        result = scan([ScanTarget("tcp", "127.0.0.1", port)], HERE, 10, SECONDS)
+    assert result == ([], {})
 
 
 @pytest.mark.parametrize(("address", "family"), LOOPBACKS)
@@ -83,8 +83,8 @@ def test_udp_ports_are_closed_open_or_silent(address: str, family: socket.Addres
     with socket.socket(family, socket.SOCK_DGRAM) as silent:
         silent.bind((address, 0))
         port = silent.getsockname()[1]
-        found = scan([ScanTarget("udp", address, port), ScanTarget("udp", address, unused)], HERE, 10, SECONDS)
-    assert found.answers == [Answer(ScanTarget("udp", address, unused), "closed")]
+        result = scan([ScanTarget("udp", address, port), ScanTarget("udp", address, unused)], HERE, 10, SECONDS)
+    assert result.answers == [Answer(ScanTarget("udp", address, unused), "closed")]
 
 
 def test_a_udp_service_that_answers_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,14 +111,14 @@ def test_a_host_that_answers_pings_is_open(address: str) -> None:
 
 def test_an_unreachable_address_is_reported_once() -> None:
     doors = [ScanTarget("tcp", "255.255.255.255", 22), ScanTarget("tcp", "255.255.255.255", 23)]
-    found = scan(doors, HERE, 1, SECONDS)
-    assert found.answers == []
-    assert found.refused == {"255.255.255.255": os.strerror(errno.ENETUNREACH)}
+    result = scan(doors, HERE, 1, SECONDS)
+    assert result.answers == []
+    assert result.refused == {"255.255.255.255": os.strerror(errno.ENETUNREACH)}
 
 
 def test_an_echo_request_that_cannot_be_sent_is_reported() -> None:
-    found = scan([ScanTarget("icmp", "255.255.255.255", 0)], HERE, 1, SECONDS)
-    assert list(found.refused) == ["255.255.255.255"]
+    result = scan([ScanTarget("icmp", "255.255.255.255", 0)], HERE, 1, SECONDS)
+    assert list(result.refused) == ["255.255.255.255"]
 
 
 class Answering:
@@ -163,7 +163,7 @@ def test_a_link_local_destination_has_its_interface_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "wanted", "allowed", "raised"),
+    ("limits", "limit", "allowed", "raised"),
     [
         ((1024, 20000), 16000, 16000, (16200, 20000)),
         ((1024, 20000), 60000, 19800, (20000, 20000)),
@@ -175,7 +175,7 @@ def test_a_link_local_destination_has_its_interface_index() -> None:
 )
 def test_the_file_limit_limits_concurrent_probes(
     limits: tuple[int, int],
-    wanted: int,
+    limit: int,
     allowed: int,
     raised: tuple[int, int] | None,
     monkeypatch: pytest.MonkeyPatch,
@@ -183,5 +183,5 @@ def test_the_file_limit_limits_concurrent_probes(
     changed: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda _what, new: changed.append(new))
-    assert max_open_sockets(wanted) == allowed
+    assert max_open_sockets(limit) == allowed
     assert changed == ([raised] if raised else [])

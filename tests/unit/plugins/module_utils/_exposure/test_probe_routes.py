@@ -34,14 +34,14 @@ class Routes:
     def show(self, *command: str) -> list[Route]:
         if "proto" in command:
             six = "-6" in command
-            return [one for one in self.routes if "proto" in one and (":" in one["dst"]) == six]
+            return [route for route in self.routes if "proto" in route and (":" in route["dst"]) == six]
         if "neigh" in command:
-            return [one for one in self.routes if one.get("neighbour") == command[5]]
+            return [route for route in self.routes if route.get("neighbour") == command[5]]
         address = ipaddress.ip_address(command[-1])
-        fits = [one for one in self.routes if "dst" in one and address in ipaddress.ip_network(one["dst"])]
+        fits = [route for route in self.routes if "dst" in route and address in ipaddress.ip_network(route["dst"])]
         if not fits:
             raise NetworkError("ip route get: Network is unreachable")
-        return [max(fits, key=lambda one: ipaddress.ip_network(one["dst"]).prefixlen)]
+        return [max(fits, key=lambda route: ipaddress.ip_network(route["dst"]).prefixlen)]
 
     def apply(self, steps: Iterable[LinkOperation]) -> None:
         for line in [line for step in steps for line in step.ip]:
@@ -52,36 +52,36 @@ class Routes:
             if words[1] == "add":
                 self.routes.append({"dst": words[2], "gateway": words[4], "dev": words[6], "proto": words[8]})
             else:
-                self.routes = [one for one in self.routes if one.get("dst") != words[2]]
+                self.routes = [route for route in self.routes if route.get("dst") != words[2]]
 
 
 @pytest.fixture
 def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Routes:
     """Return the routes of a host with one network and a default route."""
-    made = Routes(SEGMENT, DEFAULT)
-    monkeypatch.setattr(probe_routes, "show", made.show)
-    monkeypatch.setattr(probe_routes, "apply_operations", made.apply)
+    fake_routes = Routes(SEGMENT, DEFAULT)
+    monkeypatch.setattr(probe_routes, "show", fake_routes.show)
+    monkeypatch.setattr(probe_routes, "apply_operations", fake_routes.apply)
     monkeypatch.setattr(probe_routes, "LOCK", tmp_path / "lock")
-    return made
+    return fake_routes
 
 
 def test_addresses_behind_a_host_get_a_temporary_route(routes: Routes) -> None:
-    with probe_routes.temporary_routes(["192.0.2.1", "fe80::1"], ["172.18.0.2"]) as found:
-        assert found.next_hops == (
+    with probe_routes.temporary_routes(["192.0.2.1", "fe80::1"], ["172.18.0.2"]) as next_hops:
+        assert next_hops.next_hops == (
             NextHop("192.0.2.1", "eth0"),
             NextHop("fe80::1", "eth0"),
             NextHop("172.18.0.2", "eth0", "192.0.2.1"),
         )
-        assert [way.destination for way in found.next_hops] == ["192.0.2.1", "fe80::1%eth0", "172.18.0.2"]
-        assert (found.missing, found.on_link) == ({}, True)
+        assert [way.destination for way in next_hops.next_hops] == ["192.0.2.1", "fe80::1%eth0", "172.18.0.2"]
+        assert (next_hops.missing, next_hops.on_link) == ({}, True)
         assert routes.lines == ["route add 172.18.0.2/32 via 192.0.2.1 dev eth0 proto 186"]
     assert routes.lines[1:] == ["route del 172.18.0.2/32 via 192.0.2.1 dev eth0 proto 186"]
     assert routes.routes == [SEGMENT, DEFAULT]
 
 
 def test_other_addresses_of_the_host_are_routed_through_it(routes: Routes) -> None:
-    with probe_routes.temporary_routes(["192.0.2.1", "203.0.113.1", "fe80::1", "fd00::1"], []) as found:
-        assert found.next_hops[2:] == (
+    with probe_routes.temporary_routes(["192.0.2.1", "203.0.113.1", "fe80::1", "fd00::1"], []) as next_hops:
+        assert next_hops.next_hops[2:] == (
             NextHop("203.0.113.1", "eth0", "192.0.2.1"),
             NextHop("fd00::1", "eth0", "fe80::1"),
         )
@@ -91,8 +91,8 @@ def test_other_addresses_of_the_host_are_routed_through_it(routes: Routes) -> No
 def test_an_existing_route_is_used_and_kept(routes: Routes) -> None:
     mine = {"dst": "172.18.0.0/16", "dev": "eth0", "gateway": "192.0.2.1"}
     routes.routes.append(mine)
-    with probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]) as found:
-        assert found.next_hops[1] == NextHop("172.18.0.2", "eth0", "192.0.2.1")
+    with probe_routes.temporary_routes(["192.0.2.1"], ["172.18.0.2"]) as next_hops:
+        assert next_hops.next_hops[1] == NextHop("172.18.0.2", "eth0", "192.0.2.1")
     assert routes.lines == []
     assert mine in routes.routes
 
@@ -100,27 +100,27 @@ def test_an_existing_route_is_used_and_kept(routes: Routes) -> None:
 def test_an_address_in_a_local_network_is_not_the_target(routes: Routes) -> None:
     # The kernel asks its own addresses before any route: max() takes the first of two that fit as well.
     routes.routes.append({"dst": "172.17.0.1/32", "dev": "lo", "type": "local"})
-    with probe_routes.temporary_routes(["192.0.2.1"], ["172.17.0.1"]) as found:
-        assert found.missing == {"172.17.0.1": OWN_NETWORK}
-        assert found.next_hops == (NextHop("192.0.2.1", "eth0"),)
+    with probe_routes.temporary_routes(["192.0.2.1"], ["172.17.0.1"]) as next_hops:
+        assert next_hops.missing == {"172.17.0.1": OWN_NETWORK}
+        assert next_hops.next_hops == (NextHop("192.0.2.1", "eth0"),)
 
 
 def test_behind_a_router_existing_routes_are_used(routes: Routes) -> None:
     routes.routes.append({"dst": "172.18.0.0/16", "dev": "docker0"})
-    with probe_routes.temporary_routes(["198.51.100.1", "fe80::1", "fd00::1"], ["172.18.0.2", "10.1.0.2"]) as found:
-        assert found.next_hops == (
+    with probe_routes.temporary_routes(["198.51.100.1", "fe80::1", "fd00::1"], ["172.18.0.2", "10.1.0.2"]) as next_hops:
+        assert next_hops.next_hops == (
             NextHop("198.51.100.1", "eth0", "192.0.2.254"),
             NextHop("10.1.0.2", "eth0", "192.0.2.254"),
         )
-        assert found.missing == {"fd00::1": NO_ROUTE, "172.18.0.2": OWN_NETWORK}
-        assert found.on_link is False
+        assert next_hops.missing == {"fd00::1": NO_ROUTE, "172.18.0.2": OWN_NETWORK}
+        assert next_hops.on_link is False
     assert routes.lines == []
 
 
 def test_a_next_hop_of_the_other_family_is_read(routes: Routes) -> None:
     routes.routes.append({"dst": "198.51.100.0/24", "dev": "eth0", "via": {"family": "inet6", "host": "fe80::9"}})
-    with probe_routes.temporary_routes(["198.51.100.1"], []) as found:
-        assert found.next_hops == (NextHop("198.51.100.1", "eth0", "fe80::9"),)
+    with probe_routes.temporary_routes(["198.51.100.1"], []) as next_hops:
+        assert next_hops.next_hops == (NextHop("198.51.100.1", "eth0", "fe80::9"),)
 
 
 def test_routes_of_a_killed_run_are_removed_first(routes: Routes) -> None:
@@ -146,8 +146,10 @@ def test_a_route_that_cannot_be_added_removes_the_others(routes: Routes) -> None
     assert routes.routes == [SEGMENT, DEFAULT]
 
 
-@pytest.mark.parametrize(("known", "there"), [({"lladdr": "02:00:00:00:00:01"}, True), ({"state": ["FAILED"]}, False)])
-def test_a_host_is_resolved_with_a_hardware_address(routes: Routes, known: dict[str, Any], there: bool) -> None:
-    routes.routes.append({"neighbour": "192.0.2.1", **known})
-    assert is_resolved(NextHop("192.0.2.1", "eth0")) == there
+@pytest.mark.parametrize(
+    ("neighbour", "resolved"), [({"lladdr": "02:00:00:00:00:01"}, True), ({"state": ["FAILED"]}, False)]
+)
+def test_a_host_is_resolved_with_a_hardware_address(routes: Routes, neighbour: dict[str, Any], resolved: bool) -> None:
+    routes.routes.append({"neighbour": "192.0.2.1", **neighbour})
+    assert is_resolved(NextHop("192.0.2.1", "eth0")) == resolved
     assert is_resolved(NextHop("192.0.2.2", "eth0")) is False

@@ -48,11 +48,11 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
-    monkeypatch.setattr(prober, "temporary_routes", made.ways_to)
-    monkeypatch.setattr(prober, "scan", made.scan)
-    monkeypatch.setattr(prober, "is_resolved", lambda way: way.address in made.there)
-    return made
+    world = World()
+    monkeypatch.setattr(prober, "temporary_routes", world.ways_to)
+    monkeypatch.setattr(prober, "scan", world.scan)
+    monkeypatch.setattr(prober, "is_resolved", lambda way: way.address in world.there)
+    return world
 
 
 def test_all_ports_are_probed_and_datagrams_sent_twice(world: World) -> None:
@@ -62,7 +62,7 @@ def test_all_ports_are_probed_and_datagrams_sent_twice(world: World) -> None:
         ScanTarget("tcp", address, port) for address in destinations for port in (22, 23)
     )
     for datagram in [ScanTarget("udp", address, 53) for address in destinations] + [
-        ScanTarget("icmp", one, 0) for one in destinations
+        ScanTarget("icmp", item, 0) for item in destinations
     ]:
         assert world.asked.count(datagram) == 2
     assert world.hosts == set(ATTEMPT.addresses)
@@ -71,31 +71,31 @@ def test_all_ports_are_probed_and_datagrams_sent_twice(world: World) -> None:
 
 def test_answers_are_grouped_by_address_protocol_and_state(world: World) -> None:
     world.open = {ScanTarget("tcp", "192.0.2.1", 22), ScanTarget("icmp", "172.18.0.2", 0)}
-    found = probe_host(dataclasses.replace(ATTEMPT, addresses=("192.0.2.1", "172.18.0.2")))
-    assert found["answers"] == [
+    result = probe_host(dataclasses.replace(ATTEMPT, addresses=("192.0.2.1", "172.18.0.2")))
+    assert result["answers"] == [
         {"address": "172.18.0.2", "protocol": "icmp", "state": "open", "ports": ""},
         {"address": "172.18.0.2", "protocol": "tcp", "state": "closed", "ports": "22-23"},
         {"address": "192.0.2.1", "protocol": "icmp", "state": "closed", "ports": ""},
         {"address": "192.0.2.1", "protocol": "tcp", "state": "closed", "ports": "23"},
         {"address": "192.0.2.1", "protocol": "tcp", "state": "open", "ports": "22"},
     ]
-    assert found["next_hops"] == {"192.0.2.1": "", "172.18.0.2": "192.0.2.1"}
+    assert result["next_hops"] == {"192.0.2.1": "", "172.18.0.2": "192.0.2.1"}
 
 
 def test_a_link_local_address_is_returned_without_its_zone(world: World) -> None:
     world.open = {ScanTarget("tcp", "fe80::1%eth0", 22)}
-    found = probe_host(dataclasses.replace(ATTEMPT, addresses=("fe80::1",), echo=False))
-    assert {one["address"] for one in found["answers"]} == {"fe80::1"}
-    assert found["next_hops"] == {"fe80::1": ""}
+    result = probe_host(dataclasses.replace(ATTEMPT, addresses=("fe80::1",), echo=False))
+    assert {item["address"] for item in result["answers"]} == {"fe80::1"}
+    assert result["next_hops"] == {"fe80::1": ""}
     assert {door.protocol for door in world.asked} == {"tcp", "udp"}
 
 
 def test_unreachable_addresses_are_returned_with_a_reason(world: World) -> None:
     world.refused = {"fe80::1%eth0": "Network is unreachable"}
-    found = probe_host(ATTEMPT)
-    assert found["missing"] == {"172.18.0.3": "taken", "fe80::1": "Network is unreachable"}
-    assert "fe80::1" not in found["next_hops"]
-    assert found["on_link"] is True
+    result = probe_host(ATTEMPT)
+    assert result["missing"] == {"172.18.0.3": "taken", "fe80::1": "Network is unreachable"}
+    assert "fe80::1" not in result["next_hops"]
+    assert result["on_link"] is True
 
 
 def test_an_unresolved_address_is_returned(world: World) -> None:

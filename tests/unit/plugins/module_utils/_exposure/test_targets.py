@@ -24,22 +24,22 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_agent_returns_host_bridge_and_container_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "connect", lambda _docker_host: None)
-    found = targets.of_agent(NOWHERE, 51820)
-    assert list(found["addresses"].items()) == [
+    result = targets.of_agent(NOWHERE, 51820)
+    assert list(result["addresses"].items()) == [
         ("192.0.2.1", "agent"),
         ("fe80::1", "agent"),
         ("172.17.0.1", "bridge"),
         ("172.18.0.1", "bridge"),
         ("172.18.0.2", "container"),
     ]
-    assert (found["udp_ports"], found["expected"], found["unread"]) == ([4789, 4790, 51820], {}, "")
+    assert (result["udp_ports"], result["expected"], result["unread"]) == ([4789, 4790, 51820], {}, "")
 
 
 def test_an_agent_without_docker_reports_unknown_containers() -> None:
-    found = targets.of_agent(NOWHERE, 51820)
-    assert "container" not in found["addresses"].values()
-    assert found["unread"].startswith(f"its containers are not known: the Docker engine at {NOWHERE} does not answer")
-    assert not found["unread"].endswith(".")
+    result = targets.of_agent(NOWHERE, 51820)
+    assert "container" not in result["addresses"].values()
+    assert result["unread"].startswith(f"its containers are not known: the Docker engine at {NOWHERE} does not answer")
+    assert not result["unread"].endswith(".")
 
 
 def test_a_gateway_expects_its_ports_to_be_open(tmp_path: Path) -> None:
@@ -47,10 +47,10 @@ def test_a_gateway_expects_its_ports_to_be_open(tmp_path: Path) -> None:
     with_ssh = Route("1", "train", ssh=Endpoint("192.0.2.1", 30001), ssh_port=32007)
     for route in (with_ssh, Route("2", "serve")):
         (tmp_path / "routes" / f"{route.id}.json").write_text(json.dumps(to_plain(route)))
-    found = targets.of_gateway(str(tmp_path), 8443)
-    assert found["expected"] == {"32007": "SSH of the session train", "8443": "HTTPS of sessions' apps"}
-    assert (found["addresses"]["192.0.2.1"], found["addresses"]["172.17.0.1"]) == ("gateway", "bridge")
-    assert (found["udp_ports"], found["unread"]) == ([4789, 4790], "")
+    result = targets.of_gateway(str(tmp_path), 8443)
+    assert result["expected"] == {"32007": "SSH of the session train", "8443": "HTTPS of sessions' apps"}
+    assert (result["addresses"]["192.0.2.1"], result["addresses"]["172.17.0.1"]) == ("gateway", "bridge")
+    assert (result["udp_ports"], result["unread"]) == ([4789, 4790], "")
 
 
 def test_an_unprovisioned_gateway_expects_only_https(tmp_path: Path) -> None:
@@ -60,6 +60,6 @@ def test_an_unprovisioned_gateway_expects_only_https(tmp_path: Path) -> None:
 def test_a_gateway_with_damaged_routes_reports_it(tmp_path: Path) -> None:
     (tmp_path / "routes").mkdir()
     (tmp_path / "routes" / "1.json").write_text("{")
-    found = targets.of_gateway(str(tmp_path), 443)
-    assert found["unread"].startswith("its routes are not known: ")
-    assert found["expected"] == {"443": "HTTPS of sessions' apps"}
+    result = targets.of_gateway(str(tmp_path), 443)
+    assert result["unread"].startswith("its routes are not known: ")
+    assert result["expected"] == {"443": "HTTPS of sessions' apps"}

@@ -18,19 +18,19 @@ ADVICE = "put agents on a private network that only managers and gateways reach 
 APART = {"managers": {"manager1": "10.1.0.1"}, "users": {"user1": "10.2.0.1"}}
 
 
-def said(others: dict[str, dict[str, str]] | None = None, **changes: Any) -> list[tuple[str, str]]:
-    found = audit(dataclasses.replace(GOOD, **changes), APART if others is None else others)
-    return [(one.kind, one.message) for one in found]
+def audited(others: dict[str, dict[str, str]] | None = None, **changes: Any) -> list[tuple[str, str]]:
+    findings = audit(dataclasses.replace(GOOD, **changes), APART if others is None else others)
+    return [(finding.kind, finding.message) for finding in findings]
 
 
 def test_an_isolated_agent_has_no_findings() -> None:
-    assert said() == []
-    assert said({}) == []
+    assert audited() == []
+    assert audited({}) == []
 
 
 @pytest.mark.parametrize("address", ["192.88.99.7", "2600::7"])
 def test_a_public_address_is_a_finding(address: str) -> None:
-    ((kind, message),) = said(addresses=("10.77.9.11", address))
+    ((kind, message),) = audited(addresses=("10.77.9.11", address))
     assert (kind, message) == (
         "public_address",
         f"it has the public address {address}, reachable from everywhere: {ADVICE}",
@@ -38,8 +38,8 @@ def test_a_public_address_is_a_finding(address: str) -> None:
 
 
 def test_managers_and_users_on_the_agent_network_are_named() -> None:
-    here = {"managers": {"manager1": "10.77.9.2"}, "users": {"user1": "10.77.9.31", "user2": "10.2.0.1"}}
-    ((kind, message),) = said(here)
+    hosts = {"managers": {"manager1": "10.77.9.2"}, "users": {"user1": "10.77.9.31", "user2": "10.2.0.1"}}
+    ((kind, message),) = audited(hosts)
     assert kind == "shared_network"
     assert message.startswith(
         "managers manager1 (10.77.9.2) and users user1 (10.77.9.31) share the agents' own network 10.77.9.0/24: "
@@ -47,7 +47,9 @@ def test_managers_and_users_on_the_agent_network_are_named() -> None:
 
 
 def test_users_are_findings_in_each_address_family() -> None:
-    ((_kind, message),) = said({"managers": {}, "users": {"user1": "fd00::31"}}, networks=("10.77.9.0/24", "fd00::/64"))
+    ((_kind, message),) = audited(
+        {"managers": {}, "users": {"user1": "fd00::31"}}, networks=("10.77.9.0/24", "fd00::/64")
+    )
     assert message.startswith("users user1 (fd00::31) share the agents' own network 10.77.9.0/24, fd00::/64: ")
 
 
@@ -55,30 +57,30 @@ def test_users_are_findings_in_each_address_family() -> None:
     ("address", "place"), [("0.0.0.0", "0.0.0.0:2375"), ("::", "[::]:2375"), ("10.77.9.11", "10.77.9.11:2375")]
 )
 def test_a_tcp_socket_of_docker_is_a_finding(address: str, place: str) -> None:
-    ((kind, message),) = said(engine=((address, 2375),))
+    ((kind, message),) = audited(engine=((address, 2375),))
     assert kind == "engine_socket"
     assert message.startswith(f"the Docker engine listens at {place}: unless it requires certificates, ")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_loopback_socket_of_docker_is_a_finding(address: str) -> None:
-    ((kind, message),) = said(engine=((address, 2375),))
+    ((kind, message),) = audited(engine=((address, 2375),))
     assert kind == "engine_socket"
     assert ":2375, on this host alone: every user of this host, " in message
 
 
 def test_swarm_ports_are_not_findings() -> None:
-    assert said(engine=(("::", 2377), ("::", 7946))) == []
+    assert audited(engine=(("::", 2377), ("::", 7946))) == []
 
 
 def test_unfiltered_ipv6_is_a_finding_with_interfaces() -> None:
-    ((kind, message),) = said(filtered6=False, local_ipv6=("eth0", "eth1"))
+    ((kind, message),) = audited(filtered6=False, local_ipv6=("eth0", "eth1"))
     assert kind == "ipv6"
     assert message.startswith("IPv6 is up on eth0, eth1 and no rule drops incoming IPv6: ")
 
 
 def test_without_ipv6_no_filter_is_required() -> None:
-    assert said(filtered6=False, local_ipv6=()) == []
+    assert audited(filtered6=False, local_ipv6=()) == []
 
 
 def chain(family: str, name: str, **more: str) -> dict[str, Any]:

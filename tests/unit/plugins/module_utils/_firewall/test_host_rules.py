@@ -29,18 +29,18 @@ def rules(firewall: Firewall = MINE, *wireguard: int) -> FirewallRules:
 
 def chain(name: str, text: str) -> list[str]:
     """Return the rules of a chain, in their order."""
-    found = re.search(rf"^    chain {name} {{\n(.*?)^    }}", text, re.MULTILINE | re.DOTALL)
-    assert found, f"{name} is not in the text"
-    return [line.strip() for line in found[1].splitlines() if not line.strip().startswith("#")]
+    match = re.search(rf"^    chain {name} {{\n(.*?)^    }}", text, re.MULTILINE | re.DOTALL)
+    assert match, f"{name} is not in the text"
+    return [line.strip() for line in match[1].splitlines() if not line.strip().startswith("#")]
 
 
 def allowing(*allow: AllowRule) -> list[str]:
     """Return the rules that allowances add, before everything else is dropped."""
-    own = chain("host_firewall", rules(dataclasses.replace(MINE, allow=allow)).chain)
+    rendered = chain("host_firewall", rules(dataclasses.replace(MINE, allow=allow)).chain)
     usual = chain("host_firewall", rules().chain)
-    assert own[: len(usual) - 1] == usual[:-1]
-    assert own[-1] == usual[-1] == "goto drop_ingress"
-    return own[len(usual) - 1 : -1]
+    assert rendered[: len(usual) - 1] == usual[:-1]
+    assert rendered[-1] == usual[-1] == "goto drop_ingress"
+    return rendered[len(usual) - 1 : -1]
 
 
 def test_without_a_firewall_no_rules_are_added() -> None:
@@ -48,8 +48,8 @@ def test_without_a_firewall_no_rules_are_added() -> None:
 
 
 def test_each_source_has_a_set_for_each_family() -> None:
-    made = rules().elements
-    assert {name: made[name] for name in ("managers4", "managers6", "peers4", "peers6")} == {
+    result = rules().elements
+    assert {name: result[name] for name in ("managers4", "managers6", "peers4", "peers6")} == {
         "managers4": ["192.0.2.7/32"],
         "managers6": ["2001:db8::7/128"],
         "peers4": ["192.0.2.6/32"],
@@ -58,13 +58,13 @@ def test_each_source_has_a_set_for_each_family() -> None:
 
 
 def test_all_known_sources_may_ping_the_host() -> None:
-    made = rules().elements
-    assert (made["trusted4"], made["trusted6"]) == (["192.0.2.6/31", "198.51.100.7/32"], ["2001:db8::6/127"])
+    result = rules().elements
+    assert (result["trusted4"], result["trusted6"]) == (["192.0.2.6/31", "198.51.100.7/32"], ["2001:db8::6/127"])
 
 
 def test_ports_are_those_of_ssh_swarm_and_wireguard() -> None:
-    made = rules(MINE, 51821, 51820).elements
-    assert {name: made[name] for name in ("manager_ports", "peer_tcp_ports", "peer_udp_ports")} == {
+    result = rules(MINE, 51821, 51820).elements
+    assert {name: result[name] for name in ("manager_ports", "peer_tcp_ports", "peer_udp_ports")} == {
         "manager_ports": ["22", "2222"],
         "peer_tcp_ports": ["2377", "7946"],
         "peer_udp_ports": ["4789", "7946", "51820", "51821"],
@@ -72,12 +72,12 @@ def test_ports_are_those_of_ssh_swarm_and_wireguard() -> None:
 
 
 def test_every_set_has_a_type_and_elements() -> None:
-    made = rules(dataclasses.replace(MINE, interfaces=("eth1",)))
-    assert made.sets.keys() == made.elements.keys()
-    assert made.sets["firewall_ifaces"] == "type ifname"
-    assert {made.sets[name] for name in made.sets if name.endswith("4")} == {"type ipv4_addr; flags interval"}
-    assert {made.sets[name] for name in made.sets if name.endswith("6")} == {"type ipv6_addr; flags interval"}
-    assert {made.sets[name] for name in made.sets if name.endswith("_ports")} == {"type inet_service"}
+    result = rules(dataclasses.replace(MINE, interfaces=("eth1",)))
+    assert result.sets.keys() == result.elements.keys()
+    assert result.sets["firewall_ifaces"] == "type ifname"
+    assert {result.sets[name] for name in result.sets if name.endswith("4")} == {"type ipv4_addr; flags interval"}
+    assert {result.sets[name] for name in result.sets if name.endswith("6")} == {"type ipv6_addr; flags interval"}
+    assert {result.sets[name] for name in result.sets if name.endswith("_ports")} == {"type inet_service"}
 
 
 def test_a_firewall_applies_to_all_interfaces_by_default() -> None:
@@ -85,9 +85,9 @@ def test_a_firewall_applies_to_all_interfaces_by_default() -> None:
 
 
 def test_a_firewall_applies_to_its_interfaces() -> None:
-    made = rules(dataclasses.replace(MINE, interfaces=("eth1", "eth9")))
-    assert made.elements["firewall_ifaces"] == ['"eth1"', '"eth9"']
-    assert made.ingress == "        iifname @firewall_ifaces jump host_firewall\n"
+    result = rules(dataclasses.replace(MINE, interfaces=("eth1", "eth9")))
+    assert result.elements["firewall_ifaces"] == ['"eth1"', '"eth9"']
+    assert result.ingress == "        iifname @firewall_ifaces jump host_firewall\n"
 
 
 def test_only_published_ports_are_routed_from_outside() -> None:
@@ -113,10 +113,10 @@ def test_a_host_without_external_interfaces_has_an_empty_set() -> None:
 def test_spoofed_inside_addresses_are_dropped_outside() -> None:
     arrivals = chain("ingress", render(NOTHING, None, ["eth0", "eth1"]))
     forged = arrivals.index("ct direction reply return") - 2
-    wrong = 'fib saddr oifname != { "eth0", "eth1" } goto drop_forged'
+    mismatch = 'fib saddr oifname != { "eth0", "eth1" } goto drop_forged'
     assert arrivals[forged : forged + 2] == [
-        f"iifname @external_ifaces ip saddr != 0.0.0.0 {wrong}",
-        f"iifname @external_ifaces ip6 saddr != {{ ::, fe80::/10 }} {wrong}",
+        f"iifname @external_ifaces ip saddr != 0.0.0.0 {mismatch}",
+        f"iifname @external_ifaces ip6 saddr != {{ ::, fe80::/10 }} {mismatch}",
     ]
 
 
@@ -173,11 +173,11 @@ def test_forwarded_traffic_is_left_to_its_chain() -> None:
 
 
 def test_all_other_traffic_is_dropped_and_none_accepted() -> None:
-    own = chain("host_firewall", rules().chain)
-    assert own[-1] == "goto drop_ingress"
-    assert {rule.split()[-1] for rule in own[:-1]} == {"return"}
+    rendered = chain("host_firewall", rules().chain)
+    assert rendered[-1] == "goto drop_ingress"
+    assert {rule.split()[-1] for rule in rendered[:-1]} == {"return"}
     # No rule lets in whoever sends, without a word on what or who: the rest would be for nothing.
-    assert all(re.match(r"(ip6?|icmp(v6)?|udp|tcp|fib) ", rule) for rule in own[:-1])
+    assert all(re.match(r"(ip6?|icmp(v6)?|udp|tcp|fib) ", rule) for rule in rendered[:-1])
 
 
 def test_an_allow_rule_of_both_families_has_two_rules() -> None:
@@ -189,7 +189,7 @@ def test_an_allow_rule_of_both_families_has_two_rules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "rule"),
+    ("allow_rule", "rule"),
     [
         (AllowRule("udp", ("161",), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } udp dport { 161 } return"),
         (AllowRule("udp", ("161",), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } udp dport { 161 } return"),
@@ -199,8 +199,8 @@ def test_an_allow_rule_of_both_families_has_two_rules() -> None:
     ],
     ids=["IPv4", "IPv6", "anybody", "any protocol over IPv4", "any protocol over IPv6"],
 )
-def test_an_allow_rule_has_a_rule_for_each_family(one: AllowRule, rule: str) -> None:
-    assert allowing(one) == [rule]
+def test_an_allow_rule_has_a_rule_for_each_family(allow_rule: AllowRule, rule: str) -> None:
+    assert allowing(allow_rule) == [rule]
 
 
 def test_allow_rules_keep_their_order() -> None:

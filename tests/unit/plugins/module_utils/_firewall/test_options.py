@@ -46,9 +46,9 @@ firewalls = st.builds(
 )
 
 
-def parsed(known: tuple[str, ...] = (), connection: list[str] | None = None, **options: Any) -> Firewall:
+def parsed(default_sources: tuple[str, ...] = (), connection: list[str] | None = None, **options: Any) -> Firewall:
     """Return what these options say, where Ansible came in from 203.0.113.7 unless told."""
-    return parse_firewall(options, known, CONNECTION if connection is None else connection)
+    return parse_firewall(options, default_sources, CONNECTION if connection is None else connection)
 
 
 def refusal(**options: Any) -> str:
@@ -60,19 +60,19 @@ def refusal(**options: Any) -> str:
 
 def allowed(**entry: Any) -> AllowRule:
     """Return the one allowance that an entry of ``firewall_allow`` makes."""
-    (one,) = parsed(allow=[entry]).allow
-    return one
+    (item,) = parsed(allow=[entry]).allow
+    return item
 
 
 @given(firewalls)
-def test_a_firewall_survives_json(made: Firewall) -> None:
-    assert from_plain(Firewall, json.loads(json.dumps(to_plain(made))), "firewall") == made
+def test_a_firewall_survives_json(firewall: Firewall) -> None:
+    assert from_plain(Firewall, json.loads(json.dumps(to_plain(firewall))), "firewall") == firewall
 
 
 @pytest.mark.parametrize("managers", [None, [], "", ()])
 def test_default_ssh_sources_are_inventory_and_ssh_client(managers: Any) -> None:
-    made = parsed(("198.51.100.7", "2001:db8::7"), ssh_sources=managers)
-    assert made.ssh_sources == ("198.51.100.7/32", "203.0.113.7/32", "2001:db8::7/128")
+    firewall = parsed(("198.51.100.7", "2001:db8::7"), ssh_sources=managers)
+    assert firewall.ssh_sources == ("198.51.100.7/32", "203.0.113.7/32", "2001:db8::7/128")
 
 
 def test_given_ssh_sources_replace_the_defaults() -> None:
@@ -99,21 +99,21 @@ def test_no_ssh_source_is_rejected() -> None:
 
 @pytest.mark.parametrize("option", ["ssh_sources", "gateways", "agents"])
 def test_networks_are_merged_and_ipv4_is_first(option: str) -> None:
-    named = ["2001:db8::1", "192.0.2.128/25", "192.0.2.0/25", "192.0.2.7", "10.1.0.0/16", "10.0.0.0/8", "2001:db8::1"]
-    made = parse_firewall({option: named}, (), CONNECTION)
-    assert getattr(made, option) == ("10.0.0.0/8", "192.0.2.0/24", "2001:db8::1/128")
+    value = ["2001:db8::1", "192.0.2.128/25", "192.0.2.0/25", "192.0.2.7", "10.1.0.0/16", "10.0.0.0/8", "2001:db8::1"]
+    firewall = parse_firewall({option: value}, (), CONNECTION)
+    assert getattr(firewall, option) == ("10.0.0.0/8", "192.0.2.0/24", "2001:db8::1/128")
 
 
 @pytest.mark.parametrize(
-    "named", ['["10.0.0.0/8", "192.0.2.7"]', "10.0.0.0/8, 192.0.2.7", ("10.0.0.0/8", " 192.0.2.7 ")]
+    "value", ['["10.0.0.0/8", "192.0.2.7"]', "10.0.0.0/8, 192.0.2.7", ("10.0.0.0/8", " 192.0.2.7 ")]
 )
-def test_networks_can_be_json_or_comma_separated(named: Any) -> None:
-    assert parsed(agents=named).agents == ("10.0.0.0/8", "192.0.2.7/32")
+def test_networks_can_be_json_or_comma_separated(value: Any) -> None:
+    assert parsed(agents=value).agents == ("10.0.0.0/8", "192.0.2.7/32")
 
 
 @pytest.mark.parametrize("option", ["ssh_sources", "gateways", "agents"])
 @pytest.mark.parametrize(
-    ("named", "sentence"),
+    ("value", "sentence"),
     [
         (["10.0.0.1/8"], f": '10.0.0.1/8' {HOST_BITS}."),
         (["2001:db8::1/32"], f": '2001:db8::1/32' {HOST_BITS}."),
@@ -125,8 +125,8 @@ def test_networks_can_be_json_or_comma_separated(named: Any) -> None:
         ({"a": 1}, ": {'a': 1} must be a list of texts."),
     ],
 )
-def test_an_invalid_network_is_rejected_with_its_option(option: str, named: Any, sentence: str) -> None:
-    assert refusal(**{option: named}) == f"firewall_{option}{sentence}"
+def test_an_invalid_network_is_rejected_with_its_option(option: str, value: Any, sentence: str) -> None:
+    assert refusal(**{option: value}) == f"firewall_{option}{sentence}"
 
 
 def test_invalid_ssh_sources_are_not_treated_as_empty() -> None:
@@ -168,7 +168,7 @@ def test_an_invalid_ssh_port_is_rejected(ports: Any, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "taken"),
+    ("value", "taken"),
     [
         (["eth1", "eth0"], ("eth0", "eth1")),
         ("eth1,eth0", ("eth0", "eth1")),
@@ -179,8 +179,8 @@ def test_an_invalid_ssh_port_is_rejected(ports: Any, sentence: str) -> None:
         ("eth0,eth0", ("eth0",)),
     ],
 )
-def test_interfaces_are_sorted_and_unique(named: Any, taken: tuple[str, ...]) -> None:
-    assert parsed(interfaces=named).interfaces == taken
+def test_interfaces_are_sorted_and_unique(value: Any, taken: tuple[str, ...]) -> None:
+    assert parsed(interfaces=value).interfaces == taken
 
 
 def test_a_non_string_interface_is_rejected() -> None:
@@ -201,7 +201,7 @@ def test_an_allow_rule_of_any_protocol_needs_sources() -> None:
 def test_allow_rules_can_be_json_and_keep_their_order() -> None:
     listed = [{"ports": ["2"]}, {"ports": ["1"]}]
     assert parsed(allow=json.dumps(listed)) == parsed(allow=listed)
-    assert [one.ports for one in parsed(allow=listed).allow] == [("2",), ("1",)]
+    assert [item.ports for item in parsed(allow=listed).allow] == [("2",), ("1",)]
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,10 @@ def test_overlapping_or_adjacent_ports_are_merged(ports: Any, taken: tuple[str, 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), min_size=1))
 def test_port_ranges_contain_exactly_the_given_ports(spans: list[tuple[int, int]]) -> None:
-    made = allowed(ports=[f"{low}-{low + more}" for low, more in spans]).ports
-    ranges = [(int(one.partition("-")[0]), int(one.rpartition("-")[2])) for one in made]
-    held = [port for low, high in ranges for port in range(low, high + 1)]
-    assert held == sorted({port for low, more in spans for port in range(low, low + more + 1)})
+    firewall = allowed(ports=[f"{low}-{low + more}" for low, more in spans]).ports
+    ranges = [(int(item.partition("-")[0]), int(item.rpartition("-")[2])) for item in firewall]
+    ports = [port for low, high in ranges for port in range(low, high + 1)]
+    assert ports == sorted({port for low, more in spans for port in range(low, low + more + 1)})
     assert all(first[1] + 1 < second[0] for first, second in itertools.pairwise(ranges))
 
 
@@ -294,5 +294,5 @@ def test_an_invalid_confirm_timeout_is_rejected(given_as: Any) -> None:
 def test_every_address_belongs_to_one_family(addresses: list[str]) -> None:
     four, six = filter_family(addresses, 4), filter_family(addresses, 6)
     assert sorted([*four, *six]) == sorted(addresses)
-    assert {ipaddress.ip_address(one).version for one in four} <= {4}
-    assert {ipaddress.ip_address(one).version for one in six} <= {6}
+    assert {ipaddress.ip_address(item).version for item in four} <= {4}
+    assert {ipaddress.ip_address(item).version for item in six} <= {6}

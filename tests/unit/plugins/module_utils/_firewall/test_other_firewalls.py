@@ -11,8 +11,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import other_firewalls
 
 BESIDE = (
-    "{} is active on this host: its rules apply in addition to those of the role firewall, and packets that it drops stay"
-    " dropped; allow gateways, peers and managers there as well."
+    "{} is active on this host: its rules apply in addition to those of the role firewall, and packets that it drops"
+    " stay dropped; allow gateways, peers and managers there as well."
 )
 OFF = "# /etc/ufw/ufw.conf\n#ENABLED=yes\nENABLED=no\nLOGLEVEL=low\n"
 ON = "# /etc/ufw/ufw.conf\nENABLED=yes\nLOGLEVEL=low\n"
@@ -41,7 +41,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firew
 
 
 @pytest.mark.parametrize(
-    ("ufw", "firewalld", "found"),
+    ("ufw", "firewalld", "result"),
     [
         (None, None, []),
         (None, 3, []),
@@ -57,8 +57,8 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firew
     ],
 )
 def test_active_firewalls_are_reported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firewalld: int | None, found: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firewalld: int | None, result: list[str]
 ) -> None:
     commands = host(monkeypatch, tmp_path, ufw, firewalld)
-    assert other_firewalls() == [BESIDE.format(name) for name in found]
+    assert other_firewalls() == [BESIDE.format(name) for name in result]
     assert commands == [["systemctl", "is-active", "--quiet", "firewalld.service"]]

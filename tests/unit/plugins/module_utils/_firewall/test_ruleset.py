@@ -49,42 +49,42 @@ def bridge_of(of: SessionPlan) -> str:
 
 def elements(text: str, name: str) -> list[str]:
     """Return the elements that a text gives to a set."""
-    found = re.search(rf"set {name} {{[^{{}}]*(?:{{ ([^{{}}]*) }})? }}", text)
-    assert found, f"{name} is not in the text"
-    return found[1].split(", ") if found[1] else []
+    result = re.search(rf"set {name} {{[^{{}}]*(?:{{ ([^{{}}]*) }})? }}", text)
+    assert result, f"{name} is not in the text"
+    return result[1].split(", ") if result[1] else []
 
 
 def test_peers_on_the_segment_match_address_mac_and_vni() -> None:
-    made = across()
-    vni = str(network_of(made).vni)
-    assert build_isolation_policy([(made, "agent2")], routed=()) == IsolationPolicy(
+    made_plan = across()
+    vni = str(network_of(made_plan).vni)
+    assert build_isolation_policy([(made_plan, "agent2")], routed=()) == IsolationPolicy(
         agents=("192.0.2.1/32", "192.0.2.2/31"),
-        bridges=(bridge_of(made),),
+        bridges=(bridge_of(made_plan),),
         ports=(4789,),
         peers={"pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni), ("192.0.2.3", "02:00:00:00:00:03", vni))},
     )
 
 
 def test_a_peer_behind_a_router_matches_by_address() -> None:
-    made = across()
-    vni = str(network_of(made).vni)
-    assert build_isolation_policy([(made, "agent2")], routed={"192.0.2.3"}).peers == {
+    made_plan = across()
+    vni = str(network_of(made_plan).vni)
+    assert build_isolation_policy([(made_plan, "agent2")], routed={"192.0.2.3"}).peers == {
         "pinned4": (("192.0.2.1", "02:00:00:00:00:01", vni),),
         "routed4": (("192.0.2.3", vni),),
     }
 
 
 def test_a_peer_without_mac_matches_by_address() -> None:
-    made = across(mac="")
-    vni = str(network_of(made).vni)
-    found = build_isolation_policy([(made, "agent2")], routed=())
-    assert found.peers == {"routed4": (("192.0.2.1", vni), ("192.0.2.3", vni))}
+    made_plan = across(mac="")
+    vni = str(network_of(made_plan).vni)
+    result = build_isolation_policy([(made_plan, "agent2")], routed=())
+    assert result.peers == {"routed4": (("192.0.2.1", vni), ("192.0.2.3", vni))}
 
 
 def test_an_encrypted_peer_matches_by_address_and_interface() -> None:
-    made = across(interface="backendai-wg", mac="", public_key="KEY")
-    vni = str(network_of(made).vni)
-    assert build_isolation_policy([(made, "agent2")], routed=()).peers == {
+    made_plan = across(interface="backendai-wg", mac="", public_key="KEY")
+    vni = str(network_of(made_plan).vni)
+    assert build_isolation_policy([(made_plan, "agent2")], routed=()).peers == {
         "encrypted4": (("192.0.2.1", "backendai-wg", vni), ("192.0.2.3", "backendai-wg", vni))
     }
 
@@ -102,15 +102,15 @@ def test_ipv6_underlays_have_their_own_sets(
     underlay: dict[str, str], routed: tuple[str, ...], known_by: str, beside: tuple[str, ...]
 ) -> None:
     agents = [agent(number, address=f"2001:db8::{number}", **underlay) for number in (1, 2)]
-    made = plan({"agent1": 1, "agent2": 1}, agents)
-    sender = ("2001:db8::1", *beside, str(network_of(made).vni))
-    assert build_isolation_policy([(made, "agent2")], routed).peers == {known_by: (sender,)}
+    made_plan = plan({"agent1": 1, "agent2": 1}, agents)
+    sender = ("2001:db8::1", *beside, str(network_of(made_plan).vni))
+    assert build_isolation_policy([(made_plan, "agent2")], routed).peers == {known_by: (sender,)}
 
 
 def test_a_session_on_one_agent_has_a_bridge_and_no_peers() -> None:
-    made = plan({"agent1": 2})
-    found = build_isolation_policy([(made, "agent1")], routed=())
-    assert (found.bridges, found.ports, found.peers) == ((bridge_of(made),), (), {})
+    made_plan = plan({"agent1": 2})
+    result = build_isolation_policy([(made_plan, "agent1")], routed=())
+    assert (result.bridges, result.ports, result.peers) == ((bridge_of(made_plan),), (), {})
 
 
 def test_a_single_container_session_has_only_agent_addresses() -> None:
@@ -120,20 +120,20 @@ def test_a_single_container_session_has_only_agent_addresses() -> None:
 
 
 def test_host_network_sshds_are_open_to_agents_of_the_session() -> None:
-    made = plan({"agent1": 2, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
-    ports = made.host_ports("agent1")
+    made_plan = plan({"agent1": 2, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
+    ports = made_plan.host_ports("agent1")
     assert len(ports) == 2
     peer = ("192.0.2.2", "02:00:00:00:00:02")
     pinned = tuple(sorted((*peer, str(port)) for port in ports))
     senders = {"host_pinned4": (peer,), "ssh_pinned4": pinned}
-    assert build_isolation_policy([(made, "agent1")], routed=()) == IsolationPolicy(
+    assert build_isolation_policy([(made_plan, "agent1")], routed=()) == IsolationPolicy(
         ("192.0.2.1/32", "192.0.2.2/32"), (), (), senders, tuple(sorted(ports))
     )
 
 
 def test_an_agent_without_containers_has_no_peers() -> None:
-    made = plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
-    empty = dataclasses.replace(made, kernels=made.kernels[:1])
+    made_plan = plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
+    empty = dataclasses.replace(made_plan, kernels=made_plan.kernels[:1])
     assert build_isolation_policy([(empty, "agent2")], routed=()).peers == {}
 
 
@@ -152,10 +152,10 @@ def test_an_agent_without_containers_has_no_peers() -> None:
 def test_ssh_peers_match_like_tunnel_peers(
     underlay: dict[str, str], routed: list[str], sender: tuple[str, ...]
 ) -> None:
-    made = plan({"agent1": 1, "agent2": 1}, [agent(1, **underlay), agent(2, **underlay)], network_driver="host")
+    made_plan = plan({"agent1": 1, "agent2": 1}, [agent(1, **underlay), agent(2, **underlay)], network_driver="host")
     known_by, *rest = sender
-    (port,) = made.host_ports("agent1")
-    assert build_isolation_policy([(made, "agent1")], routed).peers == {
+    (port,) = made_plan.host_ports("agent1")
+    assert build_isolation_policy([(made_plan, "agent1")], routed).peers == {
         f"host_{known_by}": (tuple(rest),),
         f"ssh_{known_by}": ((*rest, str(port)),),
     }
@@ -164,16 +164,16 @@ def test_ssh_peers_match_like_tunnel_peers(
 def published(*ways: tuple[str, int], on: str = "agent1", gateways: tuple[str, ...] = ()) -> SessionPlan:
     """Return the plan of a session whose main1 is on that agent and has these addresses and ports published."""
     ports = tuple(PublishedPort("app", "tcp", 80, address, port) for address, port in ways)
-    made = plan({on: 1, "agent9": 1}, [agent(int(on[-1])), agent(9)])
-    return dataclasses.replace(made, published=ports, gateways=gateways)
+    made_plan = plan({on: 1, "agent9": 1}, [agent(int(on[-1])), agent(9)])
+    return dataclasses.replace(made_plan, published=ports, gateways=gateways)
 
 
 def test_an_agent_publishes_ports_of_its_own_main1_containers() -> None:
     first = published(("192.0.2.1", 30009), ("2001:db8::1", 30001), gateways=("198.51.100.7", "198.51.100.6"))
     second = published(("192.0.2.1", 30002), gateways=("198.51.100.6", "2001:db8::9"))
-    found = build_isolation_policy([(first, "agent1"), (second, "agent1")], routed=())
-    assert found.published == (("192.0.2.1", "30002"), ("192.0.2.1", "30009"), ("2001:db8::1", "30001"))
-    assert found.gateways == ("198.51.100.6/31", "2001:db8::9/128")
+    result = build_isolation_policy([(first, "agent1"), (second, "agent1")], routed=())
+    assert result.published == (("192.0.2.1", "30002"), ("192.0.2.1", "30009"), ("2001:db8::1", "30001"))
+    assert result.gateways == ("198.51.100.6/31", "2001:db8::9/128")
     assert build_isolation_policy([(first, "agent9")], routed=()).published == ()
 
 
@@ -181,9 +181,11 @@ def test_wireguard_ports_come_from_the_agents_endpoints() -> None:
     def encrypted(number: int, endpoint: str) -> AgentFacts:
         return agent(number, interface="wg0", public_key="k", endpoint=endpoint)
 
-    made = plan({"agent1": 1, "agent2": 1}, [encrypted(1, "198.51.100.1:51820"), encrypted(2, "[2001:db8::2]:51999")])
-    assert build_isolation_policy([(made, "agent1")], routed=()).wireguard_ports == (51820,)
-    assert build_isolation_policy([(made, "agent2"), (made, "agent2")], routed=()).wireguard_ports == (51999,)
+    made_plan = plan(
+        {"agent1": 1, "agent2": 1}, [encrypted(1, "198.51.100.1:51820"), encrypted(2, "[2001:db8::2]:51999")]
+    )
+    assert build_isolation_policy([(made_plan, "agent1")], routed=()).wireguard_ports == (51820,)
+    assert build_isolation_policy([(made_plan, "agent2"), (made_plan, "agent2")], routed=()).wireguard_ports == (51999,)
     assert build_isolation_policy([(across(), "agent1")], routed=()).wireguard_ports == ()
 
 
@@ -191,18 +193,18 @@ def test_a_vni_is_open_only_to_agents_of_its_session() -> None:
     first = across()
     other = dataclasses.replace(network_of(first), vni=77, bridge="bai-other")
     second = dataclasses.replace(plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)]), network=other)
-    found = build_isolation_policy([(first, "agent1"), (second, "agent1")], routed=())
-    assert [sender for sender in found.peers["pinned4"] if sender[-1] == "77"] == [
+    result = build_isolation_policy([(first, "agent1"), (second, "agent1")], routed=())
+    assert [sender for sender in result.peers["pinned4"] if sender[-1] == "77"] == [
         ("192.0.2.2", "02:00:00:00:00:02", "77")
     ]
-    assert len(found.peers["pinned4"]) == 3
-    assert found.bridges == tuple(sorted((bridge_of(first), "bai-other")))
-    assert found.ports == (4789,)
+    assert len(result.peers["pinned4"]) == 3
+    assert result.bridges == tuple(sorted((bridge_of(first), "bai-other")))
+    assert result.ports == (4789,)
 
 
 def test_peers_of_a_session_count_as_agents() -> None:
-    made = dataclasses.replace(across(), agent_addresses=("10.0.0.0/24", "10.0.0.9", "2001:db8::1"))
-    assert build_isolation_policy([(made, "agent1")], routed=()).agents == (
+    made_plan = dataclasses.replace(across(), agent_addresses=("10.0.0.0/24", "10.0.0.9", "2001:db8::1"))
+    assert build_isolation_policy([(made_plan, "agent1")], routed=()).agents == (
         "10.0.0.0/24",
         "192.0.2.1/32",
         "192.0.2.2/31",
@@ -210,8 +212,8 @@ def test_peers_of_a_session_count_as_agents() -> None:
 
 
 def test_the_ruleset_does_not_depend_on_the_session_order() -> None:
-    one, two = (across(), "agent1"), (plan({"agent1": 2}), "agent1")
-    assert render(build_isolation_policy([one, two], ())) == render(build_isolation_policy([two, one], ()))
+    first, two = (across(), "agent1"), (plan({"agent1": 2}), "agent1")
+    assert render(build_isolation_policy([first, two], ())) == render(build_isolation_policy([two, first], ()))
 
 
 def test_the_ruleset_replaces_only_its_own_table() -> None:
@@ -244,9 +246,9 @@ ENDS = {
 
 def chains(text: str) -> dict[str, list[str]]:
     """Return the rules of each chain, in their order."""
-    found = re.findall(r"^    chain (\w+) {\n(.*?)^    }", text, re.MULTILINE | re.DOTALL)
+    result = re.findall(r"^    chain (\w+) {\n(.*?)^    }", text, re.MULTILINE | re.DOTALL)
     return {
-        name: [line.strip() for line in body.splitlines() if not line.strip().startswith("#")] for name, body in found
+        name: [line.strip() for line in body.splitlines() if not line.strip().startswith("#")] for name, body in result
     }
 
 
@@ -263,23 +265,23 @@ def test_the_ruleset_never_accepts(text: str) -> None:
 
 @TEXTS
 def test_drop_chains_count_and_log_with_a_limit(text: str) -> None:
-    found = chains(text)
-    assert {name for name in found if name.startswith("drop_")} == ENDS
+    result = chains(text)
+    assert {name for name in result if name.startswith("drop_")} == ENDS
     for name in ENDS:
         log = f'limit rate {LOG_RATE} burst 5 packets log prefix "backendai {name}: "'
-        assert found[name] == [log, "counter drop"]
+        assert result[name] == [log, "counter drop"]
     # The kernel takes no longer prefix.
     assert max(len(f"backendai {name}: ") for name in ENDS) < 128
-    elsewhere = [rule for name, rules in found.items() if name not in ENDS for rule in rules]
+    elsewhere = [rule for name, rules in result.items() if name not in ENDS for rule in rules]
     assert [rule for rule in elsewhere if rule.endswith(" drop")] == []
 
 
 @TEXTS
 def test_every_jump_has_a_chain_and_every_chain_is_used(text: str) -> None:
-    found = chains(text)
-    led = {rule.split()[-1] for rules in found.values() for rule in rules if re.search(r"\b(goto|jump) \w+$", rule)}
-    based = {name for name, rules in found.items() if rules[0].startswith("type filter hook")}
-    assert {"drop_ingress", *led, *based} == set(found)
+    result = chains(text)
+    led = {rule.split()[-1] for rules in result.values() for rule in rules if re.search(r"\b(goto|jump) \w+$", rule)}
+    based = {name for name, rules in result.items() if rules[0].startswith("type filter hook")}
+    assert {"drop_ingress", *led, *based} == set(result)
 
 
 def test_only_the_host_firewall_drops_incoming_traffic() -> None:
@@ -293,8 +295,8 @@ def test_encrypted_traffic_uses_only_the_wireguard_device() -> None:
 
 
 def test_published_ports_allow_gateways_and_host_network_agents() -> None:
-    found = chains(render(NOTHING))
-    assert found["published"] == [
+    result = chains(render(NOTHING))
+    assert result["published"] == [
         "ip saddr @gateways4 return",
         "ip6 saddr @gateways6 return",
         "ip saddr . ether saddr @host_pinned4 return",
@@ -302,7 +304,7 @@ def test_published_ports_allow_gateways_and_host_network_agents() -> None:
         "ip saddr @host_routed4 return",
         "goto drop_published",
     ]
-    assert found["session_sshd"] == [
+    assert result["session_sshd"] == [
         "ip saddr . ether saddr . tcp dport @ssh_pinned4 return",
         "ip saddr . iifname . tcp dport @ssh_encrypted4 return",
         "ip saddr . tcp dport @ssh_routed4 return",
@@ -341,8 +343,8 @@ def test_a_firewall_opens_wireguard_ports_to_peers() -> None:
 def test_every_set_is_used_by_a_rule(text: str) -> None:
     rules = " ".join(rule for listed in chains(text).values() for rule in listed)
     # What is not the name of a set is an offset into a packet.
-    asked = {name for name in re.findall(r"@(\w+)", rules) if name != "th"}
-    assert asked == set(re.findall(r"set (\w+) {", text))
+    used_sets = {name for name in re.findall(r"@(\w+)", rules) if name != "th"}
+    assert used_sets == set(re.findall(r"set (\w+) {", text))
 
 
 def test_set_elements_have_the_format_of_nft() -> None:

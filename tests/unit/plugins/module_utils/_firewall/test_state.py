@@ -69,11 +69,11 @@ def test_a_trial_is_the_active_firewall_until_it_expires(store: Store, uptime: U
 
 
 @pytest.mark.parametrize(
-    ("up", "over"), [(0.0, False), (UNTIL - 0.1, False), (UNTIL, True), (UNTIL + 0.1, True), (9e9, True)]
+    ("up", "expired"), [(0.0, False), (UNTIL - 0.1, False), (UNTIL, True), (UNTIL + 0.1, True), (9e9, True)]
 )
-def test_a_trial_expires_at_its_uptime(uptime: Uptime, up: float, over: bool) -> None:
+def test_a_trial_expires_at_its_uptime(uptime: Uptime, up: float, expired: bool) -> None:
     uptime.up = up
-    assert trial_of(uptime.boot).expired is over
+    assert trial_of(uptime.boot).expired is expired
 
 
 @pytest.mark.parametrize("up", [0.0, UNTIL - 1, UNTIL])
@@ -131,9 +131,9 @@ def test_a_corrupt_state_file_has_a_helpful_error(store: Store, text: str) -> No
     store.firewall_file.write_text(text)
     with pytest.raises(CorruptStateError) as damaged:
         FirewallState(store)
-    said = str(damaged.value)
-    assert said.startswith(f"{store.firewall_file} is damaged (")
-    assert said.endswith("): remove it, and provision this host again.")
+    message = str(damaged.value)
+    assert message.startswith(f"{store.firewall_file} is damaged (")
+    assert message.endswith("): remove it, and provision this host again.")
 
 
 def test_a_folder_instead_of_the_state_file_is_an_error(store: Store) -> None:

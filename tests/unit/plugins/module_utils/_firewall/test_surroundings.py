@@ -130,13 +130,13 @@ def test_without_an_underlay_there_are_no_networks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "printed", "found"), [(0, json.dumps({"nftables": [1]}), {"nftables": [1]}), (1, "", {})]
+    ("code", "printed", "expected"), [(0, json.dumps({"nftables": [1]}), {"nftables": [1]}), (1, "", {})]
 )
 def test_rules_are_read_from_nft(
-    code: int, printed: str, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    code: int, printed: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: subprocess.CompletedProcess([], code, printed, ""))
-    assert surroundings._ruleset() == found
+    assert surroundings._ruleset() == expected
 
 
 def test_without_nft_there_are_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,7 @@ def test_a_peer_without_a_route_gets_the_stricter_rule(
 def test_sessions_are_read_and_rules_written_under_one_lock(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    seen: list[tuple[str, bool]] = []
+    events: list[tuple[str, bool]] = []
 
     def free() -> bool:
         folder = os.open(tmp_path / "sessions", os.O_RDONLY)
@@ -211,11 +211,11 @@ def test_sessions_are_read_and_rules_written_under_one_lock(
         return True
 
     def readable() -> tuple[list[LocalSession], list[CorruptStateError]]:
-        seen.append(("read", free()))
+        events.append(("read", free()))
         return [], []
 
     monkeypatch.setattr(store, "load_all", readable)
-    monkeypatch.setattr(kernel, "apply_table", lambda _wanted: seen.append(("written", free())))
+    monkeypatch.setattr(kernel, "apply_table", lambda _wanted: events.append(("written", free())))
     sync_ruleset(store, dry=False)
-    assert seen == [("read", False), ("read", False), ("written", False)]
+    assert events == [("read", False), ("read", False), ("written", False)]
     assert free()

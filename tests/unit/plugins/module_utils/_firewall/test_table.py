@@ -59,24 +59,24 @@ class Host:
         return answer
 
 
-def said(out: str = "", err: str = "") -> subprocess.CompletedProcess[str]:
+def result_of(out: str = "", err: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess((), 1 if err else 0, out, err)
 
 
 def host(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> Host:
     """Let ``nft`` and ``unshare``, which lists what is wanted, answer like this."""
-    made = Host(**{"unshare": said(LISTING), **answers})
-    monkeypatch.setattr(subprocess, "run", made)
-    return made
+    result = Host(**{"unshare": result_of(LISTING), **answers})
+    monkeypatch.setattr(subprocess, "run", result)
+    return result
 
 
 def drift(monkeypatch: pytest.MonkeyPatch, *edits: tuple[str, str]) -> list[Change]:
     """Return the changes where the table is as wanted but for some text in it."""
-    found = LISTING
+    result = LISTING
     for old, new in edits:
-        assert old in found
-        found = found.replace(old, new)
-    host(monkeypatch, nft=said(found))
+        assert old in result
+        result = result.replace(old, new)
+    host(monkeypatch, nft=result_of(result))
     return AGENTS_TABLE.plan("wanted")
 
 
@@ -85,9 +85,9 @@ def test_an_equal_table_has_no_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_desired_table_is_listed_in_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = host(monkeypatch, nft=said(LISTING))
+    result = host(monkeypatch, nft=result_of(LISTING))
     AGENTS_TABLE.plan("wanted")
-    assert made.given == [
+    assert result.given == [
         (["nft", "--stateless", "list", "table", "inet", "backendai"], ""),
         (
             [
@@ -103,7 +103,7 @@ def test_the_desired_table_is_listed_in_a_namespace(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_missing_table_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    host(monkeypatch, nft=said(err=MISSING))
+    host(monkeypatch, nft=result_of(err=MISSING))
     assert AGENTS_TABLE.read() == ""
     assert AGENTS_TABLE.plan("wanted") == [Change("firewall table inet backendai", None, "3 sets and chains")]
 
@@ -174,20 +174,20 @@ def test_reordered_elements_are_not_drift(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_several_drifts_are_separate_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = drift(monkeypatch, ("192.0.2.2,", "192.0.2.9,"), ("\t\tiifname", "\t\taccept\n\t\tiifname"))
-    assert [change.subject for change in found] == ["firewall set agents", "firewall chain forward"]
+    result = drift(monkeypatch, ("192.0.2.2,", "192.0.2.9,"), ("\t\tiifname", "\t\taccept\n\t\tiifname"))
+    assert [change.subject for change in result] == ["firewall set agents", "firewall chain forward"]
 
 
 def test_the_table_is_replaced_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = host(monkeypatch, nft=said())
+    result = host(monkeypatch, nft=result_of())
     AGENTS_TABLE.apply("wanted")
-    assert made.given == [(["nft", "--file", "-"], "wanted")]
+    assert result.given == [(["nft", "--file", "-"], "wanted")]
 
 
 def test_a_check_does_not_apply_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = host(monkeypatch, nft=said())
+    result = host(monkeypatch, nft=result_of())
     AGENTS_TABLE.check("wanted")
-    assert made.given == [(["nft", "--file", "-", "--check"], "wanted")]
+    assert result.given == [(["nft", "--file", "-", "--check"], "wanted")]
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ def test_a_check_does_not_apply_the_table(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_errors_of_nft_are_raised(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    host(monkeypatch, nft=said(err="Error: Operation not permitted\n  (you must be root)\n"))
+    host(monkeypatch, nft=result_of(err="Error: Operation not permitted\n  (you must be root)\n"))
     with pytest.raises(FirewallError, match=r"^nft: Error: Operation not permitted \(you must be root\)$"):
         act()
 
 
 def test_a_ruleset_that_nft_rejects_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    host(monkeypatch, nft=said(LISTING), unshare=said(err="/dev/stdin:3:1-2: Error: syntax error\n"))
+    host(monkeypatch, nft=result_of(LISTING), unshare=result_of(err="/dev/stdin:3:1-2: Error: syntax error\n"))
     with pytest.raises(FirewallError, match=r"^nft: /dev/stdin:3:1-2: Error: syntax error$"):
         AGENTS_TABLE.plan("wanted")
 

@@ -67,14 +67,14 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 def tried(
-    store: Store, host: Host, wanted: Firewall | None, connection: str = CONNECTION, *, dry: bool = False
+    store: Store, host: Host, firewall: Firewall | None, connection: str = CONNECTION, *, dry: bool = False
 ) -> TrialResult:
-    return apply_with_rollback(store, wanted, 60, connection, host.start, dry=dry)
+    return apply_with_rollback(store, firewall, 60, connection, host.start, dry=dry)
 
 
-def confirmed(store: Store, host: Host, wanted: Firewall | None) -> None:
+def confirmed(store: Store, host: Host, firewall: Firewall | None) -> None:
     """Let a firewall hold that is confirmed."""
-    confirm(store, tried(store, host, wanted).nonce, LATER, unproven=False)
+    confirm(store, tried(store, host, firewall).nonce, LATER, unproven=False)
     host.timers.clear()
 
 
@@ -89,15 +89,15 @@ def refusal(store: Store, nonce: str, connection: str = LATER) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("wanted", [NEW, None], ids=["another", "none"])
+@pytest.mark.parametrize("firewall", [NEW, None], ids=["another", "none"])
 def test_a_trial_is_active_until_it_expires(
-    store: Store, kernel: FakeNetwork, host: Host, wanted: Firewall | None
+    store: Store, kernel: FakeNetwork, host: Host, firewall: Firewall | None
 ) -> None:
     confirmed(store, host, OLD)
-    made = tried(store, host, wanted)
-    assert made.changes == CHANGED
-    assert host.timers == [(made.nonce, 60)]
-    assert kernel.table == text(wanted)
+    result = tried(store, host, firewall)
+    assert result.changes == CHANGED
+    assert host.timers == [(result.nonce, 60)]
+    assert kernel.table == text(firewall)
     host.uptime.up += 59.9
     assert sync_ruleset(store, dry=False) == []
     host.uptime.up += 0.1
@@ -153,16 +153,16 @@ def test_removing_the_firewall_must_be_confirmed_too(store: Store, kernel: FakeN
     assert (FirewallState(store).active(), kernel.table) == (None, text(None))
 
 
-@pytest.mark.parametrize("wanted", [NEW, None], ids=["a firewall", "none"])
+@pytest.mark.parametrize("firewall", [NEW, None], ids=["a firewall", "none"])
 def test_a_confirmed_firewall_is_reapplied_without_a_trial(
-    store: Store, kernel: FakeNetwork, host: Host, wanted: Firewall | None
+    store: Store, kernel: FakeNetwork, host: Host, firewall: Firewall | None
 ) -> None:
-    if wanted:
-        confirmed(store, host, wanted)
+    if firewall:
+        confirmed(store, host, firewall)
     kernel.table = "flushed"
-    assert tried(store, host, wanted) == TrialResult(CHANGED, "")
-    assert (kernel.table, host.timers) == (text(wanted), [])
-    assert tried(store, host, wanted) == TrialResult([], "")
+    assert tried(store, host, firewall) == TrialResult(CHANGED, "")
+    assert (kernel.table, host.timers) == (text(firewall), [])
+    assert tried(store, host, firewall) == TrialResult([], "")
 
 
 def test_a_confirmed_firewall_is_on_trial_while_another_one_is(store: Store, kernel: FakeNetwork, host: Host) -> None:
@@ -253,13 +253,13 @@ def test_a_confirmed_firewall_is_not_rolled_back(store: Store, kernel: FakeNetwo
 
 
 def test_the_rollback_is_scheduled_before_rules_are_replaced(store: Store, kernel: FakeNetwork, host: Host) -> None:
-    seen: list[tuple[str, bool]] = []
+    events: list[tuple[str, bool]] = []
 
     def start(_nonce: str, _seconds: int) -> None:
-        seen.append((kernel.table, store.firewall_file.exists()))
+        events.append((kernel.table, store.firewall_file.exists()))
 
     apply_with_rollback(store, NEW, 60, CONNECTION, start, dry=False)
-    assert seen == [("", False)]
+    assert events == [("", False)]
     assert (kernel.table, host.timers) == (text(NEW), [])
 
 
@@ -329,8 +329,8 @@ def test_a_failed_replacement_rolls_back_the_trial(
     confirmed(store, host, OLD)
     apply, fails = kernel.apply_table, [error]
 
-    def fail_once(wanted: str) -> None:
-        apply(wanted)
+    def fail_once(firewall: str) -> None:
+        apply(firewall)
         if fails:
             raise fails.pop()
 
@@ -357,10 +357,10 @@ def test_a_failed_replacement_keeps_the_confirmed_firewall(
 
 
 def test_rules_on_trial_include_the_sessions_of_the_host(store: Store, kernel: FakeNetwork, host: Host) -> None:
-    made = plan({"agent1": 1, "agent2": 1})
-    store.save(held(made))
+    result = plan({"agent1": 1, "agent2": 1})
+    store.save(held(result))
     tried(store, host, NEW)
-    assert kernel.table == render(build_isolation_policy([(made, "agent1")], ()), NEW, ["eth0"])
+    assert kernel.table == render(build_isolation_policy([(result, "agent1")], ()), NEW, ["eth0"])
 
 
 @pytest.mark.parametrize("dry", [False, True])

@@ -45,15 +45,17 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def detached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[], None], str]]:
     """Return what is to be done in a process of its own, each with the file that it keeps open."""
-    found: list[tuple[Callable[[], None], str]] = []
-    monkeypatch.setattr(trial, "daemonize", lambda act, keep: found.append((act, os.readlink(f"/proc/self/fd/{keep}"))))
-    return found
+    processes: list[tuple[Callable[[], None], str]] = []
+    monkeypatch.setattr(
+        trial, "daemonize", lambda act, keep: processes.append((act, os.readlink(f"/proc/self/fd/{keep}")))
+    )
+    return processes
 
 
 def command(program: Path) -> list[str]:
     """Return what ends the trial."""
-    given = ["--state-path", "/state", "--docker-host", "unix:///engine.sock", "--withdraw", NONCE]
-    return [sys.executable, str(program), *given]
+    arguments = ["--state-path", "/state", "--docker-host", "unix:///engine.sock", "--withdraw", NONCE]
+    return [sys.executable, str(program), *arguments]
 
 
 def start() -> None:
@@ -86,23 +88,23 @@ def test_without_systemd_a_background_process_rolls_back(
     program: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (program.parent / "systemd").rmdir()
-    found = detached(monkeypatch)
-    done: list[object] = []
-    monkeypatch.setattr(trial.time, "sleep", done.append)
-    monkeypatch.setattr(trial.os, "execv", lambda path, argv: done.append((path, argv)))
+    processes = detached(monkeypatch)
+    actions: list[object] = []
+    monkeypatch.setattr(trial.time, "sleep", actions.append)
+    monkeypatch.setattr(trial.os, "execv", lambda path, argv: actions.append((path, argv)))
     start()
-    ((act, _kept),) = found
-    assert (ran, done) == ([], [])
+    ((act, _kept),) = processes
+    assert (ran, actions) == ([], [])
     act()
-    assert done == [60, (sys.executable, command(program))]
+    assert actions == [60, (sys.executable, command(program))]
 
 
 def test_the_background_process_inherits_no_files(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program.parent / "systemd").rmdir()
-    found = detached(monkeypatch)
+    processes = detached(monkeypatch)
     before = os.listdir("/proc/self/fd")
     start()
-    assert [kept for _act, kept in found] == [os.devnull]
+    assert [kept for _act, kept in processes] == [os.devnull]
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
@@ -112,9 +114,9 @@ def test_without_the_program_no_rollback_is_scheduled(
 ) -> None:
     if not with_systemd:
         (program.parent / "systemd").rmdir()
-    found = detached(monkeypatch)
+    processes = detached(monkeypatch)
     program.unlink()
     with pytest.raises(NotProvisionedError) as refused:
         start()
     assert str(refused.value) == f"{program} is missing: apply the role backendai.cluster.firewall to this host."
-    assert (ran, found) == ([], [])
+    assert (ran, processes) == ([], [])

@@ -40,17 +40,19 @@ ASKED = {
 
 def route(number: int, **changes: Any) -> Route:
     """Return the route of a session with an app and an sshd at endpoints of its own."""
-    made = Route(
+    built = Route(
         IDS[number],
         f"session-{number}",
         (RoutedApp("web", "http", Endpoint("192.0.2.11", 30000 + 2 * number)),),
         Endpoint("192.0.2.11", 30001 + 2 * number),
     )
-    return dataclasses.replace(made, **changes)
+    return dataclasses.replace(built, **changes)
 
 
-def added(held: dict[str, Route], *new: Route, ended: tuple[str, ...] = (), exact: bool = False) -> dict[str, Route]:
-    return merge_routes(held, new, ended, exact, GATEWAY)
+def added(
+    existing: dict[str, Route], *new: Route, ended: tuple[str, ...] = (), exact: bool = False
+) -> dict[str, Route]:
+    return merge_routes(existing, new, ended, exact, GATEWAY)
 
 
 def test_routes_are_parsed() -> None:
@@ -60,8 +62,8 @@ def test_routes_are_parsed() -> None:
 
 
 def test_stored_routes_are_read_back() -> None:
-    for one in (route(1, ssh_port=31001), Route(IDS[0], "train-llm")):
-        assert from_plain(Route, to_plain(one), "route") == one
+    for item in (route(1, ssh_port=31001), Route(IDS[0], "train-llm")):
+        assert from_plain(Route, to_plain(item), "route") == item
 
 
 @pytest.mark.parametrize(
@@ -129,15 +131,15 @@ def test_an_older_session_of_the_same_name_is_removed() -> None:
 
 
 def test_a_port_outside_of_a_range_that_changed_is_replaced() -> None:
-    held = {IDS[1]: route(1, ssh_port=40000)}
-    port = added(held)[IDS[1]].ssh_port
+    existing = {IDS[1]: route(1, ssh_port=40000)}
+    port = added(existing)[IDS[1]].ssh_port
     assert port is not None
     assert 31001 <= port <= 31004
 
 
 def test_exhausted_ports_are_an_error() -> None:
     full = added({}, *(route(number) for number in range(4)))
-    assert sorted(one.ssh_port or 0 for one in full.values()) == [31001, 31002, 31003, 31004]
+    assert sorted(item.ssh_port or 0 for item in full.values()) == [31001, 31002, 31003, 31004]
     with pytest.raises(
         ValidationError, match=r"^gateway_ssh_ports: 31001-31004 has no port left for session session-4\.$"
     ):
@@ -147,24 +149,24 @@ def test_exhausted_ports_are_an_error() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=12))
 def test_no_two_sessions_share_a_name_an_endpoint_or_a_port(steps: list[tuple[int, int, bool]]) -> None:
-    held: dict[str, Route] = {}
+    existing: dict[str, Route] = {}
     wide = dataclasses.replace(GATEWAY, last_ssh_port=31010)
     for number, other, ends in steps:
         new = route(number, name=f"session-{other}", apps=route(other).apps)
-        held = merge_routes(held, [new], [IDS[other]] if ends else [], False, wide)
-        endpoints = [end for one in held.values() for end in one.endpoints]
-        ports = [one.ssh_port for one in held.values() if one.ssh]
+        existing = merge_routes(existing, [new], [IDS[other]] if ends else [], False, wide)
+        endpoints = [end for item in existing.values() for end in item.endpoints]
+        ports = [item.ssh_port for item in existing.values() if item.ssh]
         assert len(endpoints) == len(set(endpoints))
         assert len(ports) == len(set(ports)) == len([port for port in ports if port and 31001 <= port <= 31010])
-        assert len({one.name for one in held.values()}) == len(held)
-        assert held[new.id].name == new.name
+        assert len({item.name for item in existing.values()}) == len(existing)
+        assert existing[new.id].name == new.name
 
 
 def test_map_entries_contain_session_and_endpoint() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
     six = RoutedApp("six", "http", Endpoint("2001:db8::1", 30009))
-    made = route(1, ssh_port=31002, apps=(*route(1).apps, db, six))
-    assert haproxy_maps([made, route(2, ssh=None, apps=())], GATEWAY) == {
+    built = route(1, ssh_port=31002, apps=(*route(1).apps, db, six))
+    assert haproxy_maps([built, route(2, ssh=None, apps=())], GATEWAY) == {
         APPS: {
             "session-1/web": f"{IDS[1]}@30002@192.0.2.11",
             "session-1/six": f"{IDS[1]}@30009@2001:db8::1",
@@ -172,7 +174,7 @@ def test_map_entries_contain_session_and_endpoint() -> None:
         HOSTS: {},
         SSH: {"31002": f"{IDS[1]}@30003@192.0.2.11"},
     }
-    assert haproxy_maps([made], NAMED)[HOSTS] == {
+    assert haproxy_maps([built], NAMED)[HOSTS] == {
         "session-1--web.apps.example.org": "session-1/web",
         "session-1--six.apps.example.org": "session-1/six",
     }
@@ -194,8 +196,8 @@ def test_an_app_has_a_host_name_if_valid_and_unambiguous(session: str, app: str,
 
 def test_links_contain_ssh_and_app_urls() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
-    made = route(1, ssh_port=31002, apps=(*route(1).apps, db))
-    links = app_links(made, GATEWAY)
+    built = route(1, ssh_port=31002, apps=(*route(1).apps, db))
+    links = app_links(built, GATEWAY)
     assert links == {
         "id": IDS[1],
         "name": "session-1",
@@ -205,7 +207,7 @@ def test_links_contain_ssh_and_app_urls() -> None:
             {"name": "db", "protocol": "tcp", "url": None},
         ],
     }
-    assert app_links(made, NAMED)["apps"][0]["url"] == "https://session-1--web.apps.example.org:8443/"
-    long = dataclasses.replace(made, name="a" * 64)
+    assert app_links(built, NAMED)["apps"][0]["url"] == "https://session-1--web.apps.example.org:8443/"
+    long = dataclasses.replace(built, name="a" * 64)
     assert app_links(long, NAMED)["apps"][0]["url"] == f"https://door.example.org:8443/s/{'a' * 64}/web/"
     assert app_links(route(1, ssh=None), GATEWAY)["ssh"] is None

@@ -43,8 +43,8 @@ def admin(folder: Path) -> Iterator[AdminSocket]:
 
 
 def routed(folder: Path, *routes: dict[str, Any], dry: bool = False, **wish: Any) -> RoutesResult:
-    asked = RoutesRequest(parse_routes(list(routes)), wish.get("ended", ()), wish.get("purge", False))
-    return apply_routes(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), asked, dry=dry)
+    request = RoutesRequest(parse_routes(list(routes)), wish.get("ended", ()), wish.get("purge", False))
+    return apply_routes(GatewayStore(str(folder)), Haproxy(str(folder / "socket")), request, dry=dry)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -127,11 +127,11 @@ def test_without_haproxy_only_files_are_written(folder: Path) -> None:
 
 @pytest.mark.usefixtures("table", "admin")
 def test_a_host_that_is_not_a_gateway_is_an_error(tmp_path: Path, folder: Path) -> None:
-    said = r"is not ready \(No such file or directory\): run backendai\.cluster\.provision_gateways on this host\.$"
-    with pytest.raises(GatewayError, match=said):
+    message = r"is not ready \(No such file or directory\): run backendai\.cluster\.provision_gateways on this host\.$"
+    with pytest.raises(GatewayError, match=message):
         routed(tmp_path / "nowhere")
     (folder / "gateway.json").unlink()
-    with pytest.raises(GatewayError, match=said):
+    with pytest.raises(GatewayError, match=message):
         routed(folder)
 
 

@@ -41,25 +41,25 @@ def answer(address: str, protocol: str, state: str, ports: str = "") -> dict[str
 
 
 def report(
-    *found: ProbeResult, targets: tuple[ProbedHost, ...] = (AGENT,), outsiders: tuple[str, ...] = ("user1",)
+    *results: ProbeResult, targets: tuple[ProbedHost, ...] = (AGENT,), outsiders: tuple[str, ...] = ("user1",)
 ) -> Any:
-    return build_exposure_report(targets, outsiders, found)
+    return build_exposure_report(targets, outsiders, results)
 
 
 def test_a_scan_is_split_into_batches_of_a_minute() -> None:
     many = ProbedHost("agent1", "agent", dict.fromkeys((f"192.0.2.{number}" for number in range(1, 13)), "agent"))
     batches = split_into_batches([many], ALL, 16000)
-    assert [len(one.addresses) for one in batches] == [5, 5, 2]
-    assert [one.ports for one in batches] == ["1-65535"] * 3
-    assert all(one.own == tuple(many.addresses) and one.echo and one.udp_ports for one in batches)
+    assert [len(entry.addresses) for entry in batches] == [5, 5, 2]
+    assert [entry.ports for entry in batches] == ["1-65535"] * 3
+    assert all(entry.own == tuple(many.addresses) and entry.echo and entry.udp_ports for entry in batches)
 
 
 def test_a_low_rate_also_splits_the_ports_of_an_address() -> None:
     batches = split_into_batches([AGENT], ALL, 1000)
-    first = [one for one in batches if one.addresses == ("192.0.2.1",)]
-    assert [one.ports for one in first] == ["1-24000", "24001-48000", "48001-65535"]
-    assert [one.echo for one in first] == [True, False, False]
-    assert [bool(one.udp_ports) for one in first] == [True, False, False]
+    first = [entry for entry in batches if entry.addresses == ("192.0.2.1",)]
+    assert [entry.ports for entry in first] == ["1-24000", "24001-48000", "48001-65535"]
+    assert [entry.echo for entry in first] == [True, False, False]
+    assert [bool(entry.udp_ports) for entry in first] == [True, False, False]
     assert len(batches) == 6
 
 
@@ -74,10 +74,10 @@ def test_targets_and_batches_survive_json() -> None:
 
 
 def test_a_scan_without_answers_is_ok() -> None:
-    made = report(probed(AGENT))
-    assert made["ok"] is True
-    assert (made["findings"], made["inconclusive"], error_of(made)) == ([], [], None)
-    assert made["tried"][1] == {
+    built = report(probed(AGENT))
+    assert built["ok"] is True
+    assert (built["findings"], built["inconclusive"], error_of(built)) == ([], [], None)
+    assert built["tried"][1] == {
         "outsider": "user1",
         "target": "agent1",
         "address": "172.18.0.2",
@@ -87,7 +87,7 @@ def test_a_scan_without_answers_is_ok() -> None:
         "udp_ports": "53,111,123,161,4789,7946,51820",
         "protocols": ["tcp", "udp", "icmp"],
     }
-    assert render_report(made) == [
+    assert render_report(built) == [
         "from   to      address     kind       next hop   tcp ports  tcp  udp  icmp",
         "user1  agent1  192.0.2.1   agent      -          1-65535    -    -    -",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    -    -    -",
@@ -103,8 +103,11 @@ def test_every_answer_of_an_agent_is_a_finding() -> None:
         answer("192.0.2.1", "icmp", "open"),
         answer("172.18.0.2", "tcp", "answered", "1-65535"),
     ]
-    made = report(probed(AGENT, *heard))
-    shown = [(one["address"], one["protocol"], one["port"], one["ports"], one["state"]) for one in made["findings"]]
+    built = report(probed(AGENT, *heard))
+    shown = [
+        (entry["address"], entry["protocol"], entry["port"], entry["ports"], entry["state"])
+        for entry in built["findings"]
+    ]
     assert shown == [
         ("192.0.2.1", "tcp", 22, "22", "open"),
         ("192.0.2.1", "tcp", 8080, "8080", "open"),
@@ -113,8 +116,8 @@ def test_every_answer_of_an_agent_is_a_finding() -> None:
         ("192.0.2.1", "icmp", None, "", "open"),
         ("172.18.0.2", "tcp", None, "1-65535", "answered"),
     ]
-    assert error_of(made) == ("isolation check failed: probe hosts get an answer from 2 addresses of agent1.")
-    assert render_report(made)[1:] == [
+    assert error_of(built) == ("isolation check failed: probe hosts get an answer from 2 addresses of agent1.")
+    assert render_report(built)[1:] == [
         "user1  agent1  192.0.2.1   agent      -          1-65535    2 open, 65533 closed  1 closed  open",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    65535 answered        -         -",
         "user1 -> agent1 (192.0.2.1) tcp 22 open: it accepts connections.",
@@ -133,16 +136,16 @@ def test_only_unexpected_open_ports_of_a_gateway_are_findings() -> None:
         answer("192.0.2.9", "udp", "open", "53"),
         answer("192.0.2.9", "icmp", "open"),
     ]
-    made = report(probed(GATEWAY, *heard), targets=(GATEWAY,))
-    assert [(one["protocol"], one["port"], one["description"]) for one in made["findings"]] == [
+    built = report(probed(GATEWAY, *heard), targets=(GATEWAY,))
+    assert [(entry["protocol"], entry["port"], entry["description"]) for entry in built["findings"]] == [
         ("tcp", 22, "it accepts connections"),
         ("udp", 53, "a service answers there"),
     ]
-    assert made["expected"] == [
+    assert built["expected"] == [
         {"target": "gateway1", "protocol": "tcp", "port": 443, "description": "HTTPS", "open": True},
         {"target": "gateway1", "protocol": "tcp", "port": 32000, "description": "SSH of train", "open": False},
     ]
-    shown = render_report(made)
+    shown = render_report(built)
     assert shown[1].endswith("1 open, 1 as expected  1 open  -")
     assert "gateway1 tcp 443 (HTTPS): open, as expected." in shown
     assert "gateway1 tcp 32000 (SSH of train): not open, but expected to be." in shown
@@ -150,42 +153,48 @@ def test_only_unexpected_open_ports_of_a_gateway_are_findings() -> None:
 
 def test_expected_gateway_ports_do_not_apply_to_its_bridges() -> None:
     behind = dataclasses.replace(GATEWAY, addresses={"192.0.2.9": "gateway", "172.18.0.2": "bridge"})
-    made = report(probed(behind, answer("172.18.0.2", "tcp", "open", "443")), targets=(behind,))
-    assert [(one["address"], one["port"]) for one in made["findings"]] == [("172.18.0.2", 443)]
+    built = report(probed(behind, answer("172.18.0.2", "tcp", "open", "443")), targets=(behind,))
+    assert [(entry["address"], entry["port"]) for entry in built["findings"]] == [("172.18.0.2", 443)]
 
 
 def test_results_of_batches_are_merged() -> None:
     parts = [
         ProbeResult(
-            "user1", one, [answer(one.addresses[0], "tcp", "closed", one.ports)], {one.addresses[0]: ""}, on_link=True
+            "user1",
+            entry,
+            [answer(entry.addresses[0], "tcp", "closed", entry.ports)],
+            {entry.addresses[0]: ""},
+            on_link=True,
         )
-        for one in split_into_batches([AGENT], ALL, 1000)
+        for entry in split_into_batches([AGENT], ALL, 1000)
     ]
-    made = report(*parts)
-    assert [one["ports"] for one in made["findings"]] == ["1-65535"] * 2
-    assert [(one["ports"], one["protocols"]) for one in made["tried"]] == [("1-65535", ["tcp", "udp", "icmp"])] * 2
+    built = report(*parts)
+    assert [entry["ports"] for entry in built["findings"]] == ["1-65535"] * 2
+    assert [(entry["ports"], entry["protocols"]) for entry in built["tried"]] == [
+        ("1-65535", ["tcp", "udp", "icmp"])
+    ] * 2
 
 
 def test_an_unscanned_protocol_is_a_question_mark() -> None:
     without = dataclasses.replace(batch(AGENT), udp_ports=(), echo=False)
-    made = report(dataclasses.replace(probed(AGENT), batch=without))
-    assert render_report(made)[1].endswith("1-65535    -    ?    ?")
+    built = report(dataclasses.replace(probed(AGENT), batch=without))
+    assert render_report(built)[1].endswith("1-65535    -    ?    ?")
 
 
-def doubts(made: Any) -> list[tuple[Any, ...]]:
-    return [(one["outsider"], one["address"], one["why"]) for one in made["inconclusive"]]
+def doubts(built: Any) -> list[tuple[Any, ...]]:
+    return [(entry["outsider"], entry["address"], entry["why"]) for entry in built["inconclusive"]]
 
 
 def test_an_unread_host_is_inconclusive() -> None:
     unread = dataclasses.replace(AGENT, unread="it cannot be asked")
-    made = report(probed(unread), targets=(unread,))
-    assert doubts(made) == [(None, None, "it cannot be asked")]
-    assert (made["ok"], render_report(made)[-1]) == (False, "inconclusive: agent1: it cannot be asked.")
-    assert error_of(made) == "isolation check failed: 1 check was inconclusive."
+    built = report(probed(unread), targets=(unread,))
+    assert doubts(built) == [(None, None, "it cannot be asked")]
+    assert (built["ok"], render_report(built)[-1]) == (False, "inconclusive: agent1: it cannot be asked.")
+    assert error_of(built) == "isolation check failed: 1 check was inconclusive."
 
 
 def test_a_failed_probe_host_is_inconclusive_once() -> None:
-    failed = [ProbeResult("user1", one, failed="it is away") for one in split_into_batches([AGENT], ALL, 1000)]
+    failed = [ProbeResult("user1", entry, failed="it is away") for entry in split_into_batches([AGENT], ALL, 1000)]
     assert doubts(report(*failed)) == [("user1", None, "it is away")]
 
 
@@ -199,16 +208,17 @@ def test_a_host_without_an_address_is_inconclusive() -> None:
 
 
 def test_an_unresolved_address_is_inconclusive() -> None:
-    made = report(probed(AGENT, unresolved=["192.0.2.1"]))
-    assert doubts(made) == [("user1", "192.0.2.1", "no host on the segment has this address")]
+    built = report(probed(AGENT, unresolved=["192.0.2.1"]))
+    assert doubts(built) == [("user1", "192.0.2.1", "no host on the segment has this address")]
     assert (
-        render_report(made)[-1] == "inconclusive: user1 -> agent1 (192.0.2.1): no host on the segment has this address."
+        render_report(built)[-1]
+        == "inconclusive: user1 -> agent1 (192.0.2.1): no host on the segment has this address."
     )
 
 
 def test_an_address_unreachable_on_link_is_inconclusive() -> None:
-    made = report(probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"}))
-    assert doubts(made) == [("user1", "172.18.0.2", "taken")]
+    built = report(probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"}))
+    assert doubts(built) == [("user1", "172.18.0.2", "taken")]
 
 
 def test_an_address_scanned_by_another_probe_host_is_conclusive() -> None:
@@ -227,9 +237,9 @@ def test_behind_a_router_only_the_host_itself_must_be_scanned() -> None:
 
 def test_long_port_lists_are_cut_only_in_the_table() -> None:
     ports = ",".join(str(port) for port in range(1, 200, 2))
-    made = report(probed(AGENT, answer("192.0.2.1", "tcp", "closed", ports)))
-    assert made["findings"][0]["ports"] == ports
-    shown = next(line for line in render_report(made) if " closed: " in line)
+    built = report(probed(AGENT, answer("192.0.2.1", "tcp", "closed", ports)))
+    assert built["findings"][0]["ports"] == ports
+    shown = next(line for line in render_report(built) if " closed: " in line)
     assert "tcp 1,3,5," in shown
     assert ",… closed: " in shown
     assert len(shown) < 180

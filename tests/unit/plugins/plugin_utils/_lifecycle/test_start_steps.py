@@ -102,7 +102,7 @@ def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run:
         for agent, steps in of_session:
             assert all(agent in takes_part(one, step) for step in steps)
             before = ORDER[: ORDER.index(steps[0])]
-            assert {(one["id"], name, other) for name in before for other in takes_part(one, name)} <= run.done
+            assert {(one["id"], name, other) for name in before for other in takes_part(one, name)} <= run.used_faults
             # Several steps at once are for nobody but who is alone, or can be proven while all are at work.
             together = [APPLY, PROVE] if len(one["agents"]) <= run.forks else None
             assert len(steps) == 1 or one["agents"] == [agent] or steps == together
@@ -112,15 +112,15 @@ def test_no_agent_takes_a_step_before_all_have_succeeded_in_the_ones_before(run:
 def test_no_command_starts_where_a_proof_has_failed_on_any_agent(run: Run, left: Any) -> None:
     run = with_leftovers(run, left).play()
     for one in run.sessions:
-        if any(name == one["id"] and step == COMMAND for name, step, _agent in run.done):
-            assert {(one["id"], PROVE, agent) for agent in one["agents"]} <= run.done
+        if any(name == one["id"] and step == COMMAND for name, step, _agent in run.used_faults):
+            assert {(one["id"], PROVE, agent) for agent in one["agents"]} <= run.used_faults
 
 
 @given(runs(), EVERY)
 def test_what_goes_wrong_anywhere_is_taken_away_everywhere_and_nothing_else_is(run: Run, left: Any) -> None:
     run = with_leftovers(run, left).play()
     for one in run.sessions:
-        all_done = {(one["id"], step, agent) for step in ORDER for agent in takes_part(one, step)} <= run.done
+        all_done = {(one["id"], step, agent) for step in ORDER for agent in takes_part(one, step)} <= run.used_faults
         asked = {agent for name, agent, steps in run.requests if (name, steps) == (one["id"], [REMOVE])}
         assert asked == (set() if all_done else {*one["agents"]})
 
@@ -142,7 +142,7 @@ def test_record_says_what_became_of_the_session(run: Run, left: Any) -> None:
 def test_what_an_earlier_start_has_left_does_not_count(run: Run, left: Any, without_a_word: Any) -> None:
     clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks).play()
     other = with_leftovers(run, {**left, **without_a_word}).play()
-    assert (other.requests, other.done, other.removed) == (clean.requests, clean.done, clean.removed)
+    assert (other.requests, other.used_faults, other.removed) == (clean.requests, clean.used_faults, clean.removed)
     for one in run.sessions:
         for agent in one["agents"]:
             assert other.start(one).outcome_on(agent) == clean.start(one).outcome_on(agent)
@@ -185,7 +185,7 @@ def test_sessions_do_not_stop_each_other(run: Run) -> None:
     both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one, run.forks).play()
     for one in run.sessions:
         alone = Run([one], run.faults, {}, run.turns, run.one_by_one, run.forks).play()
-        assert {fault for fault in both.done if fault[0] == one["id"]} == alone.done
+        assert {fault for fault in both.used_faults if fault[0] == one["id"]} == alone.used_faults
 
 
 @pytest.mark.parametrize("fault", [*((step, "failed") for step in ORDER), (CLAIM, "refused")])

@@ -29,7 +29,7 @@ def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("invalid", "sentence"),
     [
         ({"name": "Jupyter"}, f"session_apps[0].name: 'Jupyter' {NAME_RULE}."),
         ({"name": "../x"}, f"session_apps[0].name: '../x' {NAME_RULE}."),
@@ -43,8 +43,8 @@ def test_the_environment_lists_apps_and_those_started_elsewhere() -> None:
         ({"cmd": "x"}, "session_apps[0].cmd is not known; allowed are name, port, protocol, command."),
     ],
 )
-def test_each_invalid_app_has_one_message(wrong: dict[str, Any], sentence: str) -> None:
-    assert refusal(apps=[{**JUPYTER, **wrong}]) == sentence
+def test_each_invalid_app_has_one_message(invalid: dict[str, Any], sentence: str) -> None:
+    assert refusal(apps=[{**JUPYTER, **invalid}]) == sentence
 
 
 def test_app_names_and_ports_are_unique() -> None:

@@ -29,7 +29,7 @@ def test_every_option_of_the_role_and_the_group_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "wanted"),
+    ("changes", "expected"),
     [
         ({"hostname": "Door.example.org"}, Gateway("door.example.org", "", 443, 31001, 32000)),
         ({"hostname": "2001:db8::1"}, Gateway("2001:db8::1", "", 443, 31001, 32000)),
@@ -39,8 +39,8 @@ def test_every_option_of_the_role_and_the_group_is_known() -> None:
         ({"address": "2001:db8::1"}, Gateway("gateway1", "", 443, 31001, 32000)),
     ],
 )
-def test_given_options_are_used(changes: dict[str, Any], wanted: Gateway) -> None:
-    assert parsed(**changes) == wanted
+def test_given_options_are_used(changes: dict[str, Any], expected: Gateway) -> None:
+    assert parsed(**changes) == expected
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def mount(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"),
+    ("value", "taken"),
     [
         ([], ()),
         ([mount()], (Mount("/mnt/data", "/data", False),)),
@@ -31,8 +31,8 @@ def mount(**changes: Any) -> dict[str, Any]:
         ([mount(), mount(target="/more")], (Mount("/mnt/data", "/data"), Mount("/mnt/data", "/more"))),
     ],
 )
-def test_valid_mounts_are_parsed(given: Any, taken: tuple[Mount, ...]) -> None:
-    assert spec(mounts=given).mounts == taken
+def test_valid_mounts_are_parsed(value: Any, taken: tuple[Mount, ...]) -> None:
+    assert spec(mounts=value).mounts == taken
 
 
 @pytest.mark.parametrize(

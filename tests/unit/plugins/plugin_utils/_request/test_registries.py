@@ -61,8 +61,8 @@ def test_registries_are_optional() -> None:
 
 
 def test_json_text_and_numbers_are_parsed() -> None:
-    given = '{"localhost": {"username": "reader", "password": 1234}}'
-    assert parsed(given) == ({"localhost": Credential("reader", "1234")}, "")
+    value = '{"localhost": {"username": "reader", "password": 1234}}'
+    assert parsed(value) == ({"localhost": Credential("reader", "1234")}, "")
 
 
 @pytest.mark.parametrize("host", ["https://registry.example.com", "registry/lab", "", "registry:port", "a b"])

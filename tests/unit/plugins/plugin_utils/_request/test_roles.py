@@ -15,23 +15,23 @@ NAME_RULE = "a role name has 1 to 32 characters a-z and 0-9, and begins and ends
 
 
 def test_role_defaults_come_from_the_session() -> None:
-    asked = spec(
+    request = spec(
         roles={"worker": {"replicas": 2}, "main": None},
         resources={"cpu": 2, "mem": "2g", "cuda.device": 1},
         env={"A": "1"},
     )
     inherited = (IMAGE, {"cpu": 2, "mem": 2 * GIB, "cuda.device": 1}, {"A": "1"})
-    assert asked.roles == (Role("main", 1, *inherited), Role("worker", 2, *inherited))
+    assert request.roles == (Role("main", 1, *inherited), Role("worker", 2, *inherited))
 
 
 def test_a_role_has_its_own_image_slots_and_variables() -> None:
-    own = {"image": " other:1 ", "resources": {"mem": "4g", "cuda.device": 2}, "env": {"B": 2, "A": True}}
-    asked = spec(roles={"main": {}, "worker": own}, resources={"cpu": 2}, env={"A": "1", "C": "3"})
-    assert asked.roles[1] == Role(
+    options = {"image": " other:1 ", "resources": {"mem": "4g", "cuda.device": 2}, "env": {"B": 2, "A": True}}
+    request = spec(roles={"main": {}, "worker": options}, resources={"cpu": 2}, env={"A": "1", "C": "3"})
+    assert request.roles[1] == Role(
         "worker", 1, "other:1", {"cpu": 2, "mem": 4 * GIB, "cuda.device": 2}, {"A": "true", "B": "2", "C": "3"}
     )
-    assert asked.roles[0].env == {"A": "1", "C": "3"}
-    assert asked.images == [IMAGE, "other:1"]
+    assert request.roles[0].env == {"A": "1", "C": "3"}
+    assert request.images == [IMAGE, "other:1"]
 
 
 def test_a_slot_of_zero_is_removed_from_a_role() -> None:
@@ -53,8 +53,8 @@ def test_roles_and_their_values_can_be_json() -> None:
 
 @pytest.mark.parametrize("size", [1, "1", 4, "4"])
 def test_the_size_is_the_sum_of_the_roles_or_omitted(size: Any) -> None:
-    asked = spec(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=size)
-    assert (asked.cluster_size, asked.effective_roles) == (4, asked.roles)
+    request = spec(roles={"main": {}, "worker": {"replicas": 3}}, cluster_size=size)
+    assert (request.cluster_size, request.effective_roles) == (4, request.roles)
 
 
 @pytest.mark.parametrize("name", ["a", "ps", "worker", "a1b", "a" * 32])

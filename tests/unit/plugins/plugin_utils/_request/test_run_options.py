@@ -59,7 +59,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "given", "taken"),
+    ("option", "value", "taken"),
     [
         ("claim_ttl", "86400", 86400),
         ("claim_attempts", "100", 100),
@@ -74,9 +74,9 @@ def test_the_defaults_of_the_role_are_taken() -> None:
         ("logs_lines", "100000", 100000),
     ],
 )
-def test_text_is_coerced_to_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
-    taken_options, said = parsed(**{option: given})
-    assert (getattr(taken_options, option), said) == (taken, "")
+def test_text_is_coerced_to_the_type_of_the_option(option: str, value: Any, taken: Any) -> None:
+    taken_options, problems = parsed(**{option: value})
+    assert (getattr(taken_options, option), problems) == (taken, "")
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_pools_are_read_from_their_defaults() -> None:
 
 
 def test_each_pool_has_its_own_ports() -> None:
-    made = parse_pools(*options(host_port_pool="2000-2001", published_port_pool="3000-3001"))
-    assert (made.first_host_port, made.last_host_port) == (2000, 2001)
-    assert (made.first_published_port, made.last_published_port) == (3000, 3001)
+    parsed_value = parse_pools(*options(host_port_pool="2000-2001", published_port_pool="3000-3001"))
+    assert (parsed_value.first_host_port, parsed_value.last_host_port) == (2000, 2001)
+    assert (parsed_value.first_published_port, parsed_value.last_published_port) == (3000, 3001)
 
 
 @pytest.mark.parametrize(
@@ -148,5 +148,5 @@ def test_registries_are_checked_with_every_run_and_no_password_is_kept() -> None
     assert parsed(registries={"localhost": "hunter2"})[1] == (
         "session_registries.localhost must be a mapping of username and password."
     )
-    run_options, wrong = parsed(registries={"localhost": {"username": "reader", "password": "hunter2"}})
-    assert (wrong, "hunter2" in repr(run_options)) == ("", False)
+    run_options, invalid = parsed(registries={"localhost": {"username": "reader", "password": "hunter2"}})
+    assert (invalid, "hunter2" in repr(run_options)) == ("", False)

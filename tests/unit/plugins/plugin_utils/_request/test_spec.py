@@ -46,14 +46,14 @@ def test_defaults_of_the_role_are_what_the_code_expects() -> None:
     assert resources(ValidationErrors(), "session_resources", DEFAULTS["session_resources"]) == DEFAULT_RESOURCES
 
 
-@pytest.mark.parametrize("made", [SessionSpec, RunOptions])
-def test_fields_have_the_names_of_options(made: Any) -> None:
-    assert {f"session_{field.name}" for field in dataclasses.fields(made)} <= {*specification()}
+@pytest.mark.parametrize("parsed_value", [SessionSpec, RunOptions])
+def test_fields_have_the_names_of_options(parsed_value: Any) -> None:
+    assert {f"session_{field.name}" for field in dataclasses.fields(parsed_value)} <= {*specification()}
 
 
 def test_the_minimal_request_is_a_name_and_an_image() -> None:
-    asked = spec()
-    assert dataclasses.asdict(asked) == {
+    request = spec()
+    assert dataclasses.asdict(request) == {
         "name": "train-llm",
         "image": IMAGE,
         "cluster_mode": "single-node",
@@ -83,7 +83,7 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "given", "taken"),
+    ("option", "value", "taken"),
     [
         ("cluster_size", "4", 4),
         ("cluster_size", " 4 ", 4),
@@ -118,8 +118,8 @@ def test_the_minimal_request_is_a_name_and_an_image() -> None:
         ("pending_timeout", "3600", 3600),
     ],
 )
-def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: str, given: Any, taken: Any) -> None:
-    assert getattr(spec(**{option: given}), option) == taken
+def test_text_and_native_values_are_coerced_to_the_type_of_the_option(option: str, value: Any, taken: Any) -> None:
+    assert getattr(spec(**{option: value}), option) == taken
 
 
 @pytest.mark.parametrize("name", ["abcd", "a--b", "0000", "a" * 64])
@@ -299,14 +299,14 @@ def test_variables_of_other_roles_are_ignored() -> None:
 
 
 def test_a_request_survives_plain_data() -> None:
-    asked = spec(
+    request = spec(
         mounts=[mount()],
         env={"A": "1"},
         designated_agents=["agent1"],
         authorized_keys=["ssh-ed25519 A"],
         roles={"main": {}, "worker": {"replicas": 2, "env": {"B": "2"}}},
     )
-    assert spec_from_dict(json.loads(json.dumps(dataclasses.asdict(asked)))) == asked
+    assert spec_from_dict(json.loads(json.dumps(dataclasses.asdict(request)))) == request
 
 
 @pytest.mark.parametrize(
@@ -332,9 +332,9 @@ def test_a_session_is_terminated_by_name_or_id(changes: dict[str, Any]) -> None:
 
 
 def test_equal_requests_do_not_differ_after_storage() -> None:
-    asked = spec(mounts=[mount()], env={"A": "secret"}, designated_agents=["agent1"])
-    stored = json.loads(json.dumps(fingerprint(asked, "salt")))
-    assert changed_options(stored, fingerprint(asked, "salt")) == []
+    request = spec(mounts=[mount()], env={"A": "secret"}, designated_agents=["agent1"])
+    stored = json.loads(json.dumps(fingerprint(request, "salt")))
+    assert changed_options(stored, fingerprint(request, "salt")) == []
 
 
 @pytest.mark.parametrize(
@@ -386,25 +386,25 @@ def test_differences_are_named_without_secrets(
 
 @pytest.mark.parametrize("damaged", [None, "x", 1, [1], [{"replicas": 1}], {"A": 1}], ids=repr)
 def test_differences_are_named_with_a_damaged_stored_request(damaged: Any) -> None:
-    asked = fingerprint(spec(env={"A": "x"}, roles={"main": {}, "worker": {}}), "salt")
-    assert changed_options({**asked, "env": damaged, "roles": damaged}, asked) == [
+    request = fingerprint(spec(env={"A": "x"}, roles={"main": {}, "worker": {}}), "salt")
+    assert changed_options({**request, "env": damaged, "roles": damaged}, request) == [
         "session_env (A)",
         "session_roles (main, worker)",
     ]
 
 
 def test_stored_environments_are_digests_that_depend_on_the_session() -> None:
-    asked = spec(env={"TOKEN": "hunter2"})
-    stored = json.dumps(fingerprint(asked, "one"))
+    request = spec(env={"TOKEN": "hunter2"})
+    stored = json.dumps(fingerprint(request, "one"))
     assert "hunter2" not in stored
-    assert fingerprint(asked, "one")["env"] != fingerprint(asked, "two")["env"]
+    assert fingerprint(request, "one")["env"] != fingerprint(request, "two")["env"]
 
 
 def test_the_environment_of_a_role_is_stored_as_digests_too() -> None:
-    asked = spec(env={"TOKEN": "hunter2"}, roles={"main": {}, "worker": {"env": {"KEY": "hunter3"}}})
-    stored = json.dumps(fingerprint(asked, "one"))
+    request = spec(env={"TOKEN": "hunter2"}, roles={"main": {}, "worker": {"env": {"KEY": "hunter3"}}})
+    stored = json.dumps(fingerprint(request, "one"))
     assert ("hunter2" in stored, "hunter3" in stored) == (False, False)
-    assert fingerprint(asked, "one")["roles"] != fingerprint(asked, "two")["roles"]
+    assert fingerprint(request, "one")["roles"] != fingerprint(request, "two")["roles"]
 
 
 def test_a_taken_name_is_rejected_with_the_differences() -> None:
@@ -413,17 +413,17 @@ def test_a_taken_name_is_rejected_with_the_differences() -> None:
     with pytest.raises(ValidationError) as refused:
         check_same_request(spec(priority=5), before, "salt", "PENDING")
     assert str(refused.value) == (
-        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested 5);"
-        " choose another name, or terminate that session with backendai.cluster.terminate_session."
+        "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested"
+        " 5); choose another name, or terminate that session with backendai.cluster.terminate_session."
     )
 
 
 @pytest.mark.parametrize("mode", ["strict", "preferred"])
 def test_a_designated_agent_must_be_in_the_inventory(mode: str) -> None:
-    asked = spec(designated_agents=["agent2", "agent9"], designated_agents_mode=mode)
-    check_designated_agents(asked, ["agent1", "agent2", "agent9"])
+    request = spec(designated_agents=["agent2", "agent9"], designated_agents_mode=mode)
+    check_designated_agents(request, ["agent1", "agent2", "agent9"])
     with pytest.raises(ValidationError) as refused:
-        check_designated_agents(asked, ["agent2", "agent1"])
+        check_designated_agents(request, ["agent2", "agent1"])
     assert str(refused.value) == (
         "session_designated_agents: 'agent9' is not an agent of the inventory; known are agent1, agent2."
     )

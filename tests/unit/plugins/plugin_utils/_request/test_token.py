@@ -17,9 +17,9 @@ from tests.unit.builders import SESSION_ID
 def token_request(args: dict[str, Any]) -> TokenRequest:
     """Return the request for a token with these options."""
     problems = ValidationErrors()
-    asked = parse_token_request(problems, args)
+    request = parse_token_request(problems, args)
     problems.raise_if_any()
-    return asked
+    return request
 
 
 ASKED = {"name": "train-llm", "ttl": "60", "path": "x.token"}
