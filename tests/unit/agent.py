@@ -1,4 +1,4 @@
-"""An agent without a host: an engine of lists, a store in a folder, no commands of iproute2."""
+"""Fixtures of an agent without a host: fake Docker, fake network, and a store in a temporary folder."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.unit.fake_network import FakeNetwork, patched_network
 
 @pytest.fixture
 def engine() -> Any:
-    """Return an engine that has the session image."""
+    """Return a fake Docker client that has the session image."""
     return FakeDocker()
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Return the store of an agent that is provisioned."""
+    """Return the store of a provisioned agent."""
     (tmp_path / "sessions").mkdir()
     (tmp_path / "lock").touch()
     (tmp_path / "kit" / "0123456789ab").mkdir(parents=True)
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(autouse=True)
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNetwork]:
-    """Return the kernel of the agent: nothing of these tests reaches that of the machine."""
+    """Return the fake network of the agent, so that tests never change the network of this machine."""
     monkeypatch.setattr(sync, "on_link", lambda _address: True)
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: None)

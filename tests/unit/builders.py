@@ -1,4 +1,4 @@
-"""Small makers of the values that tests are about: say what matters, the rest is ordinary."""
+"""Builders of test values: tests give what matters, the rest has defaults."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ DEFAULTS: dict[str, Any] = yaml.safe_load((REPOSITORY / "roles/session/defaults/
 
 
 def variables(**changes: Any) -> dict[str, Any]:
-    """Return the variables of a run: the role's defaults, a name and an image, each ``session_<change>`` changed."""
+    """Return the variables of a run: the role's defaults, a name and an image, with ``session_<change>`` replaced."""
     required = {"session_name": "train-llm", "session_image": IMAGE}
     return {**DEFAULTS, **required, **{f"session_{option}": value for option, value in changes.items()}}
 
 
 def options(**changes: Any) -> tuple[ValidationErrors, dict[str, Any]]:
-    """Return the options of a run in their types, with these changed, and what is wrong with them."""
+    """Return the options of a run with these changes, converted to their types, and the problems."""
     problems = ValidationErrors()
     return problems, parse_options(problems, variables(**changes))
 
 
 def spec(**changes: Any) -> SessionSpec:
-    """Return a checked request with these options changed."""
+    """Return a validated request with these options changed."""
     problems, values = options(**changes)
     request = parse_spec(problems, values)
     problems.raise_if_any()
@@ -70,7 +70,7 @@ def spec(**changes: Any) -> SessionSpec:
 
 
 def refusal(**changes: Any) -> str:
-    """Return why a request with these options is refused."""
+    """Return the error message for a request with these options."""
     problems, values = options(**changes)
     parse_spec(problems, values)
     parse_run(problems, values)
@@ -80,7 +80,7 @@ def refusal(**changes: Any) -> str:
 
 
 def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> AgentFacts:
-    """Return the facts of an empty agent, its underlay address ending in its name's last character.
+    """Return the facts of an empty agent; its underlay address ends in the last character of its name.
 
     What is changed may be given as typed values or as plain data.
     """
@@ -117,12 +117,12 @@ def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) ->
 
 
 def agent_data(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> dict[str, Any]:
-    """Return what ``agent_info`` says of such an agent."""
+    """Return the result of ``agent_info`` for an agent with these facts."""
     return agent_facts(name, cpu, mem, **changes).to_dict()
 
 
 def image_data(number: int = 1, registry: str = "") -> dict[str, str]:
-    """Return what ``agent_info`` says of an image: one that was loaded, or of the repository of that ``registry``."""
+    """Return an image as in ``agent_info``: a loaded one, or one from the repository of ``registry``."""
     image = {"id": f"sha256:{number}", "digest": f"sha256:{number}", "reference": ""}
     return {**image, "digest": "sha256:a", "reference": f"{registry}@sha256:a"} if registry else image
 
@@ -139,7 +139,7 @@ def plan(
 
 
 def bare_session(name: str, created_at: float, requests: Mapping[str, Sequence[dict[str, int]]]) -> HeldSession:
-    """Return a session as any of its agents holds it of which only matters what its containers ask, by agent."""
+    """Return a session as held by any of its agents, of which only the requests of its containers matter, by agent."""
     placed = [(agent, request) for agent, listed in requests.items() for request in listed]
     kernels = tuple(
         Kernel(
@@ -173,7 +173,7 @@ def held_session(
     stopped: Mapping[str, tuple[str, int | None]] | None = None,
     **changes: Any,
 ) -> HeldSession:
-    """Return a healthy session as the facts of one of its agents have it, asked for as ``asked``.
+    """Return a healthy session as in the facts of one of its agents, with the request ``asked``.
 
     ``stopped`` are (status, exit code) of containers that are not healthy, by hostname.
     """
@@ -196,7 +196,7 @@ def holders(of: SessionPlan, asked: SessionSpec | None = None, **changes: Any) -
 
 
 def readings(*names: str, left_out: Any = None, **facts: AgentFacts) -> ClusterState:
-    """Return the readings of ordinary agents (``names``), of others (``facts``), and of those that are left out."""
+    """Return the readings of default agents (``names``), of others (``facts``), and of left-out ones."""
     return ClusterState({**{name: agent_facts(name) for name in names}, **facts}, left_out or {})
 
 
@@ -206,7 +206,7 @@ def result(facts: AgentFacts) -> dict[str, Any]:
 
 
 def held(of: SessionPlan, agent: str = "agent1", **changes: Any) -> LocalSession:
-    """Return a committed session as one of its agents holds it, a core for each of its containers."""
+    """Return a committed session as held by one of its agents, with one core for each of its containers."""
     pinned = {kernel.hostname: PinnedResources([core]) for core, kernel in enumerate(of.kernels_on(agent))}
     keys = {kernel.hostname: public_keys(of)[kernel.hostname] for kernel in of.kernels_on(agent)}
     return dataclasses.replace(LocalSession(of, {}, agent, "nonce-1", None, pinned, keys), **changes)
@@ -221,7 +221,7 @@ def public_keys(of: SessionPlan) -> dict[str, PublicKeys]:
 
 
 def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any) -> QueueEntry:
-    """Return a session that waits with its whole request, the ``number``-th to arrive."""
+    """Return a pending session with its whole request, the ``number``-th to arrive."""
     session_spec = asked or spec(name=f"session-{number}")
     entry = queued(
         number, name=session_spec.name, priority=session_spec.priority, resource_group=session_spec.resource_group
@@ -231,7 +231,7 @@ def requested(number: int = 1, asked: SessionSpec | None = None, **changes: Any)
 
 
 def queued(number: int = 1, **changes: Any) -> QueueEntry:
-    """Return a session that waits, the ``number``-th to arrive."""
+    """Return a pending session, the ``number``-th to arrive."""
     ordinary: dict[str, Any] = {
         "id": f"{number:08x}-3c0e-4f5e-9d0a-0f3c1d2e4b6a",
         "name": f"session-{number}",

@@ -1,4 +1,4 @@
-"""How every unit test runs."""
+"""Settings of all unit tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 from ansible.module_utils.common import warnings
 from hypothesis import settings
 
-# The same examples in every run: a gate may only fail for what was changed.
+# The same examples in every run, so that a gate fails only because of a change.
 settings.register_profile("gate", deadline=None, derandomize=True, max_examples=150)
 settings.load_profile("gate")
 
 
 @pytest.fixture(autouse=True)
 def warnings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ansible keeps what a module has warned of as long as the process lives, and here that is all of them."""
+    """Clear the warnings of modules, which Ansible keeps for the lifetime of the process."""
     monkeypatch.setattr(warnings, "_global_warnings", {})

@@ -1,4 +1,4 @@
-"""Ansible's own connection to this machine, which notes what goes over it, and an action that uses it."""
+"""Ansible's local connection with a record of its commands, and an action that uses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILE = re.compile(r"< (\S+/request)")
 
 @dataclasses.dataclass(frozen=True)
 class Sent:
-    """One run of the launcher: its command, what it reads, and whether the connection keeps quiet meanwhile.
+    """One run of the launcher: its command, its input, and whether the connection returns no output meanwhile.
 
     ``path`` and ``mode`` are those of the file that it reads from; none where that is standard input.
     """
@@ -36,14 +36,14 @@ class Sent:
 
 
 class Echo(HostAction):
-    """An action that has the program say what it is asked, which may take 7 seconds."""
+    """Action that sends a request to the program, with a timeout of 7 seconds."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         return {**super().run(tmp, task_vars), **self.ask("echo", self._task.args, task_vars or {}, 7)}
 
 
 class Become(BecomeBase):
-    """A way to become another user who is the same."""
+    """Become plugin that keeps the user."""
 
     def __init__(self, user: str, *, pipelining: bool) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Become(BecomeBase):
 
 
 class Way:
-    """The way to this machine. ``sent`` are the runs of the launcher there; ``answer`` takes their place, if any."""
+    """Connection to this machine. ``sent`` are the runs of the launcher; ``answer`` replaces them, if set."""
 
     def __init__(self, folder: Path, **variables: Any) -> None:
         self.sent: list[Sent] = []
@@ -67,7 +67,7 @@ class Way:
         self.connection: Any = connection_loader.get("local", self.context)
         self.connection.set_options(var_options=variables)
         self.connection._shell.set_options(var_options={"ansible_remote_tmp": str(folder / "remote")})
-        # To this machine, temporary folders would be those of the control node.
+        # A local connection would use the temporary folders of the control node.
         self.connection._remote_is_local = False
         self._really = self.connection.exec_command
         self.connection.exec_command = self._exec
@@ -85,7 +85,7 @@ class Way:
         return result
 
     def action(self, args: dict[str, Any], *, check_mode: bool = False, **options: Any) -> Echo:
-        """Return an action that goes this way; ``about`` are more fields of its task."""
+        """Return an action that uses this connection, with the fields ``options`` of its task."""
         task = Task()
         task.args, task.check_mode, task.diff = args, check_mode, False
         for name, value in options.items():

@@ -1,4 +1,4 @@
-"""A gateway for unit tests: its folder, as the role makes it, and a table and a HAProxy that are faked."""
+"""Gateway for unit tests: its state folder, a fake table and a fake HAProxy."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ OTHER: dict[str, Any] = {"id": TWO, "name": "other-user", "apps": [], "ssh": {"a
 
 
 def provisioned(folder: Path) -> Path:
-    """Make a folder what the role makes of it, and return it."""
+    """Create the files of the role in a folder, and return it."""
     (folder / "routes").mkdir(parents=True)
     (folder / "gateway.json").write_text(json.dumps(dataclasses.asdict(GATEWAY)))
     return folder
 
 
 def haproxy_of(folder: Path) -> AdminSocket:
-    """Start a HAProxy that has the maps of a gateway's folder, empty."""
+    """Start a fake HAProxy with the empty maps of a gateway's folder."""
     return AdminSocket(
         folder / "socket", {str(folder / "maps" / name): [] for name in ("apps.map", "hosts.map", "ssh.map")}
     )
 
 
 class Table:
-    """The firewall table of a host: its text."""
+    """Fake firewall table of a host, as text."""
 
     def __init__(self, patch: Callable[[str, Any], None]) -> None:
         self.text = ""

@@ -1,4 +1,4 @@
-"""A stand-in for HAProxy's admin socket: maps in memory, which it shows, adds to and deletes from."""
+"""Fake admin socket of HAProxy: maps in memory that can be listed and changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Entries = list[tuple[str, str]]
 
 
 class AdminSocket:
-    """Listens at a path until it is closed; ``commands`` are all that it was told, ``maps`` what came of them."""
+    """Listens at a path until it is closed; ``commands`` are all received ones, ``maps`` their result."""
 
     def __init__(self, path: Path, maps: dict[str, Entries]) -> None:
         self.maps, self.commands = maps, list[str]()

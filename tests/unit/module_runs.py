@@ -1,4 +1,4 @@
-"""Modules of the collection, run whole in the process of the test."""
+"""Runs whole modules of the collection in the process of the test."""
 
 from __future__ import annotations
 

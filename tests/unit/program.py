@@ -1,4 +1,4 @@
-"""A small program for hosts, and tasks and units that run it there: real processes of this Python."""
+"""Small host program, and tasks and units that run it in real Python processes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def command(arguments):
     print(__file__, *arguments)
     return 3
 """
-"""The main module of a program that says what it was asked, and where it runs from."""
+"""The main module of a program that returns its request and its location."""
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 def archive_of(main: str = ECHO) -> bytes:
-    """Return a program of this one module."""
+    """Return a program of this module only."""
     folders = PACKAGE.split("/")
     files = {"/".join([*folders[:depth], "__init__.py"]): "" for depth in range(1, len(folders) + 1)}
     files |= {f"{PACKAGE}/_program/__init__.py": "", f"{PACKAGE}/_program/main.py": main}
@@ -51,22 +51,22 @@ def archive_of(main: str = ECHO) -> bytes:
 
 @dataclasses.dataclass
 class Host:
-    """A host's ``home`` of programs. Processes run in the folder ``cwd``, and make temporary folders in it."""
+    """The ``home`` of programs on a host. Processes run in the folder ``cwd``, and create temporary folders in it."""
 
     home: Path
     cwd: Path
     text: bytes = LAUNCHER.read_bytes()
     before: str = ":"
-    """The shell command that each process begins with."""
+    """The shell command that starts each process."""
 
     def folder(self, archive: bytes) -> Path:
-        """Return the folder that a program has here, for this Python."""
+        """Return the folder of a program on this host, for this Python."""
         return self.home / f"{hashlib.sha256(archive).hexdigest()}-{sys.implementation.cache_tag}"
 
     def begin(
         self, archive: bytes, *, send: bool = True, request: Mapping[str, Any] | None = EMPTY, **header: Any
     ) -> subprocess.Popen[bytes]:
-        """Begin a task that asks a program, with its archive or without, and leave it to go on."""
+        """Start a task that sends a request to a program, with or without its archive."""
         sent = header.pop("sent", archive if send else b"")
         manifest = {"digest": hashlib.sha256(archive).hexdigest(), "release": "1.0.0", "home": str(self.home)}
         described = {**manifest, "size": len(sent), "provision": False, "check": False, **header}
@@ -82,23 +82,23 @@ class Host:
         return process
 
     def ask(self, archive: bytes, **how: Any) -> dict[str, Any]:
-        """Return the reply to a task, which :meth:`begin` describes."""
+        """Return the reply to a task; see :meth:`begin`."""
         return reply_of(self.begin(archive, **how))
 
     def provision(self, archive: bytes, release: str = "1.0.0", *, check: bool = False) -> bool:
-        """Have units run a program, and return whether that changed anything, or would have."""
+        """Install a program for units, and return whether that changed anything, or would have."""
         reply = self.ask(archive, request=None, provision=True, release=release, check=check)
         assert set(reply) == {"installed"}
         return bool(reply["installed"])
 
     def unit(self, *arguments: str, source: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run the program as a unit of systemd does, without anything but what Python brings."""
+        """Run the program like a systemd unit, with only the modules of Python itself."""
         program = source or self.home / launcher.CURRENT / launcher.SOURCE
         command = self._command("-I", "-S", str(program), *arguments)
         return subprocess.run(command, cwd=self.cwd, capture_output=True, text=True, check=False)
 
     def names(self) -> set[str]:
-        """Return what is in the home."""
+        """Return the contents of the home."""
         return {path.name for path in self.home.iterdir()}
 
     def _command(self, *arguments: str) -> list[str]:
@@ -106,7 +106,7 @@ class Host:
 
 
 def reply_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """Return the one reply of a task that ends well, and soon."""
+    """Return the one reply of a task, which must succeed soon."""
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, b"")
     (reply,) = (line for line in output.decode().splitlines() if line.startswith(launcher.MARK))

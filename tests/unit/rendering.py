@@ -1,4 +1,4 @@
-"""An action that renders templates short of Ansible's own importer and of a play."""
+"""Action that renders templates without Ansible's importer and without a play."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OPTIONS_OF_RUN = {
 
 
 class Rendering(ActionBase):
-    """No play has templates of its own: a template is a file's absolute path, or else one of the collection's."""
+    """Find a template by its absolute path, or else in the collection."""
 
     def __init__(self, *made_of: Any) -> None:
         super().__init__(*made_of)
-        # Full names need Ansible's own importer, which would take the collection's place among the tests' imports.
+        # Full names need Ansible's importer, which would replace the collection among the imports of the tests.
         by_short_name = SimpleNamespace(get=lambda name, **settings: lookup_loader.get(name.split(".")[-1], **settings))
         self._shared_loader_obj = SimpleNamespace(lookup_loader=by_short_name)
 

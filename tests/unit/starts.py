@@ -1,4 +1,4 @@
-"""A run of the playbook that starts sessions, without hosts: what agents are asked, and what comes of it."""
+"""Simulates the playbook that starts sessions, without hosts: requests to agents and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMED_OUT = {"failed": True, "msg": "the task took too long"}
 
 
 def decided(number: int = 1, agents: Sequence[str] = AGENTS[:2], **changes: Any) -> dict[str, Any]:
-    """Return a session that a run starts; ``manager``, ``command`` and ``scope`` are those of its plan."""
+    """Return a session to start; ``manager``, ``command`` and ``scope`` are those of its plan."""
     defaults = {"swarm_manager": None, "command": "", "scope": "main", **changes}
     manager = defaults.pop("swarm_manager")
     network = None if manager is None else {"swarm_manager": manager}
@@ -62,7 +62,7 @@ class Run:
     removed: set[tuple[str, str]] = dataclasses.field(default_factory=set)
 
     def play(self) -> Run:
-        """Go through the tasks of a start."""
+        """Run the tasks of a start."""
         self._task(CLAIM)
         if any(session["missing_images"] for session in self.sessions):
             for turn in range(self.turns):
@@ -110,7 +110,7 @@ class Run:
         }
 
     def _kept(self, step: str, agent: str, requested: Iterable[str]) -> dict[str, Any]:
-        """Return what an earlier turn gave for sessions that have none now."""
+        """Return the earlier results of sessions without a request in this turn."""
         replies = {session["id"]: self.start(session).results.get(step, {}).get(agent) for session in self.sessions}
         return {name: reply for name, reply in replies.items() if reply and name not in requested}
 
@@ -127,7 +127,7 @@ class Run:
         for step in steps:
             fault = self.faults.get((session["id"], step, agent))
             if fault and steps == [APPLY, PROVE] and step == PROVE:
-                # It may be that others were not there yet: nothing has failed so far.
+                # Other agents may not be ready yet: this is not a failure.
                 return reply
             if fault:
                 return {**reply, fault: f"{step} on {agent}"}
@@ -141,7 +141,7 @@ class Run:
 
 
 def takes_part(session: Mapping[str, Any], step: str) -> list[str]:
-    """Return the agents that have something to do in a step, as the design says it."""
+    """Return the agents that take part in a step, by the design."""
     committed, command = bool(session["public_keys"]), session["plan"]["command"]
     runs_it = session["agents"] if session["plan"]["command_scope"] == "all" else session["agents"][:1]
     manager = (session["plan"]["network"] or {}).get("swarm_manager")

@@ -1,4 +1,4 @@
-"""The folder of a file says where it runs and what it is about, so imports point in one direction only."""
+"""The packages of the plugins form layers, and imports point in one direction only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.builders import REPOSITORY
 
 PLUGINS = REPOSITORY / "plugins"
 OURS = "ansible_collections.backendai.cluster.plugins"
-#: Each room may import those before it.
+#: Each package may import those before it.
 HOST_ROOMS = (
     "_model",
     "_host",
@@ -31,7 +31,7 @@ PURE = ("_placement", "_planner", "_request", "_lifecycle")
 
 
 def modules_imported_by(path: Path) -> set[str]:
-    """Return the modules that a file names in its imports, wherever in it they are."""
+    """Yield the modules in the imports of a file, at any level of it."""
     package = ".".join([OURS, *path.relative_to(PLUGINS).parent.parts])
     return set(_find_names(ast.parse(path.read_text()), package))
 
@@ -46,14 +46,14 @@ def _find_names(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def files_of(folder: str) -> list[Path]:
-    """Return the files of Python below a folder of the plugins, of which there are some."""
+    """Return the Python files below a folder of the plugins, at least one."""
     files = sorted((PLUGINS / folder).rglob("*.py"))
     assert files, folder
     return files
 
 
 def ours(path: Path) -> set[str]:
-    """Return what a file imports of the collection, such as ``module_utils._model.plan.Kernel``."""
+    """Return the imports of a file from the collection, such as ``module_utils._model.plan.Kernel``."""
     return {name.removeprefix(f"{OURS}.") for name in modules_imported_by(path) if name.startswith(f"{OURS}.")}
 
 

@@ -1,4 +1,4 @@
-"""What plays take of the request is there, for a template fails only when its task is reached."""
+"""References in plays exist: Ansible reports a missing one only when its task runs."""
 
 from __future__ import annotations
 

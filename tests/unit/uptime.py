@@ -1,4 +1,4 @@
-"""A host's uptime and boot, which no clock that somebody may set has a say in."""
+"""Fake uptime and boot id of a host."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host import pro
 
 
 class Uptime:
-    """``up`` is for how many seconds the host has been up, ``boot`` tells this boot of it from all others."""
+    """``up`` is the uptime of the host in seconds, ``boot`` its boot id."""
 
     def __init__(self, boot_id: Path) -> None:
         self._boot_id = boot_id
         self.reboot(up=1000.0)
 
     def reboot(self, up: float) -> None:
-        """Be up for so long, since another boot."""
+        """Reboot, and set the uptime."""
         self.up, self.boot = up, str(uuid.uuid4())
         self._boot_id.write_text(f"{self.boot}\n")
 
@@ -33,7 +33,7 @@ class Uptime:
 
 @contextmanager
 def uptime_of_numbers(folder: Path) -> Iterator[Uptime]:
-    """Let the host be up for as long as the test says; what tells its boots apart is a file of the folder."""
+    """Return the uptime of the host, which tests control; the boot id is in a file of the folder."""
     uptime = Uptime(folder / "boot_id")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "BOOT_ID", folder / "boot_id")

@@ -1,4 +1,4 @@
-"""At which addresses and ports a host could be met."""
+"""Addresses and tunnel ports of a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doors of this host are tried for real, over its loopback."""
+"""Real scans of this host over its loopback interface."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listening(family: socket.AddressFamily, address: str) -> socket.socket:
 
 @pytest.fixture
 def unused() -> Iterator[int]:
-    """Return a port that nobody listens at: it is bound, so that nobody else takes it."""
+    """Return a port without a listener: it is bound, so that no other process takes it."""
     with ExitStack() as stack:
         holder = stack.enter_context(socket.socket(socket.AF_INET6))
         holder.bind(("::", 0))
@@ -59,14 +59,14 @@ def test_more_targets_than_a_batch_are_scanned(unused: int) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(listening(socket.AF_INET, "127.0.0.1")) for _number in range(7)]
         ports = [server.getsockname()[1] for server in servers]
-        doors = [ScanTarget("tcp", "127.0.0.1", port) for port in [*ports, unused]]
-        result = scan(iter(doors), HERE, 3, SECONDS)
+        targets = [ScanTarget("tcp", "127.0.0.1", port) for port in [*ports, unused]]
+        result = scan(iter(targets), HERE, 3, SECONDS)
     assert {answer.target.port for answer in result.answers if answer.state == "open"} == set(ports)
     assert {answer.target.port for answer in result.answers if answer.state == "closed"} == {unused}
 
 
 def test_a_silent_target_is_not_among_the_answers() -> None:
-    """A queue of connections that is full takes no more SYNs, and says nothing."""
+    """A full accept queue drops SYNs silently."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         port = server.getsockname()[1]
@@ -92,26 +92,26 @@ def test_a_udp_service_that_answers_is_open(monkeypatch: pytest.MonkeyPatch) -> 
         service.bind(("127.0.0.1", 0))
         sent = scanner._start_probe
 
-        def answered(opened: socket.socket, door: ScanTarget) -> int:
-            code = sent(opened, door)
+        def answered(sock: socket.socket, target: ScanTarget) -> int:
+            code = sent(sock, target)
             data, client = service.recvfrom(64)
             service.sendto(data, client)
             return code
 
         monkeypatch.setattr(scanner, "_start_probe", answered)
-        door = ScanTarget("udp", "127.0.0.1", service.getsockname()[1])
-        assert scan([door], HERE, 10, SECONDS).answers == [Answer(door, "open")]
+        target = ScanTarget("udp", "127.0.0.1", service.getsockname()[1])
+        assert scan([target], HERE, 10, SECONDS).answers == [Answer(target, "open")]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_host_that_answers_pings_is_open(address: str) -> None:
-    door = ScanTarget("icmp", address, 0)
-    assert scan([door], HERE, 10, SECONDS).answers == [Answer(door, "open")]
+    target = ScanTarget("icmp", address, 0)
+    assert scan([target], HERE, 10, SECONDS).answers == [Answer(target, "open")]
 
 
 def test_an_unreachable_address_is_reported_once() -> None:
-    doors = [ScanTarget("tcp", "255.255.255.255", 22), ScanTarget("tcp", "255.255.255.255", 23)]
-    result = scan(doors, HERE, 1, SECONDS)
+    targets = [ScanTarget("tcp", "255.255.255.255", 22), ScanTarget("tcp", "255.255.255.255", 23)]
+    result = scan(targets, HERE, 1, SECONDS)
     assert result.answers == []
     assert result.refused == {"255.255.255.255": os.strerror(errno.ENETUNREACH)}
 
@@ -122,7 +122,7 @@ def test_an_echo_request_that_cannot_be_sent_is_reported() -> None:
 
 
 class Answering:
-    """A socket that has heard an error, from ``sender``."""
+    """A socket with a pending error from ``sender``."""
 
     def __init__(self, code: int, sender: bytes | None, level: int = socket.IPPROTO_IP, kind: int = 11) -> None:
         self._code, self._sender, self._note = code, sender, (level, kind)
@@ -150,7 +150,7 @@ OTHER = bytes(4) + socket.inet_aton("192.0.2.7")
         (Answering(errno.EHOSTUNREACH, OTHER), ""),
         (Answering(errno.EHOSTUNREACH, None), ""),
     ],
-    ids=["refused", "by the host", "by the host over IPv6", "by a router", "by nobody"],
+    ids=["refused", "by the host", "by the host over IPv6", "by a router", "by an unknown sender"],
 )
 def test_an_icmp_error_from_the_target_is_an_answer(heard: Answering, state: str) -> None:
     hosts = {ip_address(address) for address in HERE}

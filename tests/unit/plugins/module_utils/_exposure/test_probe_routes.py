@@ -1,4 +1,4 @@
-"""Ways to a host and to what is behind it: routes come and go."""
+"""Temporary routes to a host and to addresses behind it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT = {"dst": "0.0.0.0/0", "dev": "eth0", "gateway": "192.0.2.254"}
 
 
 class Routes:
-    """A host's routes: those with ``proto`` are ours, and the longest that fits is taken."""
+    """The routes of a host: those with ``proto`` are ours; the longest prefix wins."""
 
     def __init__(self, *routes: Route) -> None:
         self.routes = list(routes)
@@ -98,7 +98,7 @@ def test_an_existing_route_is_used_and_kept(routes: Routes) -> None:
 
 
 def test_an_address_in_a_local_network_is_not_the_target(routes: Routes) -> None:
-    # The kernel asks its own addresses before any route: max() takes the first of two that fit as well.
+    # The kernel prefers local addresses to routes: max() returns the first of two equal matches.
     routes.routes.append({"dst": "172.17.0.1/32", "dev": "lo", "type": "local"})
     with probe_routes.temporary_routes(["192.0.2.1"], ["172.17.0.1"]) as next_hops:
         assert next_hops.missing == {"172.17.0.1": OWN_NETWORK}

@@ -1,4 +1,4 @@
-"""A host tells what outsiders should try of it."""
+"""The scan targets that a host returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOWHERE = "unix:///nowhere/docker.sock"
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host with one address, and two bridges of which one has a container."""
+    """Return a host with one address, and two bridges of which one has a container."""
     monkeypatch.setattr(targets, "host_addresses", lambda: (["192.0.2.1", "fe80::1"], ["172.17.0.1", "172.18.0.1"]))
     monkeypatch.setattr(targets, "tunnel_ports", lambda: [4789, 4790])
     monkeypatch.setattr(targets, "container_addresses", lambda _client: ["172.18.0.2", "192.0.2.1"])

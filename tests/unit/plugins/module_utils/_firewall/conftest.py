@@ -1,4 +1,4 @@
-"""These tests have an agent without a host."""
+"""Fixtures of an agent without a host."""
 
 from tests.unit.agent import engine, kernel, store
 

@@ -1,4 +1,4 @@
-"""What leaves an agent open, by the network around it."""
+"""Exposure of an agent by the network around it."""
 
 from __future__ import annotations
 

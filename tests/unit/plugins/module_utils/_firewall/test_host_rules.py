@@ -1,4 +1,4 @@
-"""The operator's firewall as text for nft: who is in which set, and where everybody else ends."""
+"""The host firewall as nft text: sets, rules and the final drop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chain(name: str, text: str) -> list[str]:
 
 
 def allowing(*allow: AllowRule) -> list[str]:
-    """Return the rules that allowances add, before everything else is dropped."""
+    """Return the rules of allow rules, before everything else is dropped."""
     rendered = chain("host_firewall", rules(dataclasses.replace(MINE, allow=allow)).chain)
     usual = chain("host_firewall", rules().chain)
     assert rendered[: len(usual) - 1] == usual[:-1]
@@ -121,7 +121,7 @@ def test_spoofed_inside_addresses_are_dropped_outside() -> None:
 
 
 def test_tunnel_traffic_is_checked_only_by_its_chain() -> None:
-    """Not what is routed from there: it could be for a container."""
+    """Traffic that is routed from there is still checked: it could be for a container."""
     text = render(NOTHING, MINE, ["eth0"])
     arrivals = chain("ingress", text)
     (tunnels,) = [number for number, rule in enumerate(arrivals) if "@tunnel_ports" in rule]
@@ -153,12 +153,12 @@ def test_host_firewall_rules_are_last_after_published_ports() -> None:
         "ip6 saddr @peers6 udp dport @peer_udp_ports return",
         "ip saddr @trusted4 icmp type echo-request return",
         "ip6 saddr @trusted6 icmpv6 type echo-request return",
-        # Sessions' own doors have chains of their own.
+        # Ports of sessions have their own chains.
         "tcp dport @ssh_ports return",
         "ip saddr . ether saddr @host_pinned4 return",
         "ip saddr . iifname @host_encrypted4 return",
         "ip saddr @host_routed4 return",
-        # Without these IPv6 knows no neighbour, and a host loses the address that it leased.
+        # Required for IPv6 neighbour discovery and DHCP leases.
         "icmpv6 type { nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255 return",
         "udp sport 67 udp dport 68 return",
         "ip6 saddr fe80::/10 udp sport 547 udp dport 546 return",
@@ -176,7 +176,7 @@ def test_all_other_traffic_is_dropped_and_none_accepted() -> None:
     rendered = chain("host_firewall", rules().chain)
     assert rendered[-1] == "goto drop_ingress"
     assert {rule.split()[-1] for rule in rendered[:-1]} == {"return"}
-    # No rule lets in whoever sends, without a word on what or who: the rest would be for nothing.
+    # No rule returns unconditionally, which would disable the others.
     assert all(re.match(r"(ip6?|icmp(v6)?|udp|tcp|fib) ", rule) for rule in rendered[:-1])
 
 
@@ -197,7 +197,7 @@ def test_an_allow_rule_of_both_families_has_two_rules() -> None:
         (AllowRule("any", (), ("192.0.2.0/24",)), "ip saddr { 192.0.2.0/24 } return"),
         (AllowRule("any", (), ("2001:db8::/32",)), "ip6 saddr { 2001:db8::/32 } return"),
     ],
-    ids=["IPv4", "IPv6", "anybody", "any protocol over IPv4", "any protocol over IPv6"],
+    ids=["IPv4", "IPv6", "all sources", "any protocol over IPv4", "any protocol over IPv6"],
 )
 def test_an_allow_rule_has_a_rule_for_each_family(allow_rule: AllowRule, rule: str) -> None:
     assert allowing(allow_rule) == [rule]

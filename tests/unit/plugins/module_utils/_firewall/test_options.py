@@ -1,4 +1,4 @@
-"""Who may open a connection to a host, as operators say it: taken, or refused with one sentence."""
+"""The ``firewall_*`` options: valid values, and one message for each invalid one."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ firewalls = st.builds(
 
 
 def parsed(default_sources: tuple[str, ...] = (), connection: list[str] | None = None, **options: Any) -> Firewall:
-    """Return what these options say, where Ansible came in from 203.0.113.7 unless told."""
+    """Return the firewall of these options, with an SSH client at 203.0.113.7 by default."""
     return parse_firewall(options, default_sources, CONNECTION if connection is None else connection)
 
 
 def refusal(**options: Any) -> str:
-    """Return why these options are refused."""
+    """Return the error message for these options."""
     with pytest.raises(ValidationError) as refused:
         parsed(**options)
     return str(refused.value)
 
 
 def allowed(**entry: Any) -> AllowRule:
-    """Return the one allowance that an entry of ``firewall_allow`` makes."""
+    """Return the rule of one entry of ``firewall_allow``."""
     (item,) = parsed(allow=[entry]).allow
     return item
 
@@ -243,7 +243,7 @@ def test_port_ranges_contain_exactly_the_given_ports(spans: list[tuple[int, int]
         ({"ports": ["9100-"]}, ".ports: '9100-' must be port numbers and ranges such as 22,80,8000-9000."),
         ({"ports": ["9100-65536"]}, f".ports: '9100-65536' {RANGE_RULE}."),
         ({"ports": [True, "22"], "sources": "10.0.0.0/8"}, ".ports[0]: True must be a line of text."),
-        # A rule of nothing but its verdict would let in everybody.
+        # A rule without a condition would allow all traffic.
         ({"ports": ","}, ".ports is required for tcp."),
         ({"protocol": "any", "sources": ","}, ": protocol any requires sources and has no ports."),
         ({"ports": ["22"], "sources": ["10.0.0.1/8"]}, f".sources: '10.0.0.1/8' {HOST_BITS}."),

@@ -1,4 +1,4 @@
-"""Other managers of firewalls at work on a host."""
+"""Other firewall managers that are active on a host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ON = "# /etc/ufw/ufw.conf\nENABLED=yes\nLOGLEVEL=low\n"
 
 
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firewalld: int | None) -> list[list[str]]:
-    """Be a host with such a configuration of ufw, where systemctl ends like this: ``None`` where there is none.
+    """Configure ufw and the exit code of systemctl; ``None`` if it is missing.
 
     Returns the commands that are run.
     """

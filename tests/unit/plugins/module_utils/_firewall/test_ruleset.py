@@ -1,4 +1,4 @@
-"""From the sessions that an agent holds to the rules that keep them apart."""
+"""The isolation rules for the sessions of an agent."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COUNTS = {"agent1": 1, "agent2": 1, "agent3": 1}
 
 
 def agent(number: int, **underlay: object) -> AgentFacts:
-    """Return the facts of an agent that meets its peers at 192.0.2.<number>, or as told."""
+    """Return the facts of an agent with the underlay address 192.0.2.<number>, and these changes."""
     mac = f"02:00:00:00:00:0{number}"
     ordinary = {"address": f"192.0.2.{number}", "interface": "eth0", "mtu": 1500, "mac": mac}
     return agent_facts(f"agent{number}", underlay={**ordinary, **underlay})
 
 
 def across(**underlay: object) -> SessionPlan:
-    """Return the plan of a session over three agents whose underlays are alike but for their numbers."""
+    """Return the plan of a session over three agents with underlays that differ only in their numbers."""
     return plan(COUNTS, [agent(number, **underlay) for number in (1, 2, 3)])
 
 
@@ -48,7 +48,7 @@ def bridge_of(of: SessionPlan) -> str:
 
 
 def elements(text: str, name: str) -> list[str]:
-    """Return the elements that a text gives to a set."""
+    """Return the elements of a set in a ruleset."""
     result = re.search(rf"set {name} {{[^{{}}]*(?:{{ ([^{{}}]*) }})? }}", text)
     assert result, f"{name} is not in the text"
     return result[1].split(", ") if result[1] else []
@@ -162,7 +162,7 @@ def test_ssh_peers_match_like_tunnel_peers(
 
 
 def published(*ways: tuple[str, int], on: str = "agent1", gateways: tuple[str, ...] = ()) -> SessionPlan:
-    """Return the plan of a session whose main1 is on that agent and has these addresses and ports published."""
+    """Return the plan of a session with main1 on that agent and these published addresses and ports."""
     ports = tuple(PublishedPort("app", "tcp", 80, address, port) for address, port in ways)
     made_plan = plan({on: 1, "agent9": 1}, [agent(int(on[-1])), agent(9)])
     return dataclasses.replace(made_plan, published=ports, gateways=gateways)
@@ -270,7 +270,7 @@ def test_drop_chains_count_and_log_with_a_limit(text: str) -> None:
     for name in ENDS:
         log = f'limit rate {LOG_RATE} burst 5 packets log prefix "backendai {name}: "'
         assert result[name] == [log, "counter drop"]
-    # The kernel takes no longer prefix.
+    # The kernel accepts no longer prefix.
     assert max(len(f"backendai {name}: ") for name in ENDS) < 128
     elsewhere = [rule for name, rules in result.items() if name not in ENDS for rule in rules]
     assert [rule for rule in elsewhere if rule.endswith(" drop")] == []
@@ -342,7 +342,7 @@ def test_a_firewall_opens_wireguard_ports_to_peers() -> None:
 @TEXTS
 def test_every_set_is_used_by_a_rule(text: str) -> None:
     rules = " ".join(rule for listed in chains(text).values() for rule in listed)
-    # What is not the name of a set is an offset into a packet.
+    # The only other name is an offset into a packet.
     used_sets = {name for name in re.findall(r"@(\w+)", rules) if name != "th"}
     assert used_sets == set(re.findall(r"set (\w+) {", text))
 

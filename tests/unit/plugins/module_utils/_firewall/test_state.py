@@ -1,4 +1,4 @@
-"""The operator's firewall as a host remembers it: which one holds now."""
+"""The stored firewall of a host, and which one is active."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNTIL = 1000.0
 
 @pytest.fixture(autouse=True)
 def uptime(tmp_path: Path) -> Iterator[Uptime]:
-    """Return the uptime of the host: trials of this boot last for another second."""
+    """Return the uptime of the host; trials of this boot have another second."""
     with uptime_of_numbers(tmp_path) as numbers:
         numbers.up = UNTIL - 1
         yield numbers
@@ -123,7 +123,7 @@ def test_without_a_trial_the_confirmed_firewall_is_active(store: Store) -> None:
         '{"confirmed": {"allow": [], "friends": []}, "trial": null}',
         '{"confirmed": null, "trial": {"nonce": "n"}}',
         '{"confirmed": null, "trial": {"firewall": null, "nonce": "n"}}',
-        # By the clock of an older version.
+        # Format of an older version, which used the clock.
         '{"confirmed": null, "trial": {"firewall": null, "nonce": "n", "until": 9e12, "connection": ""}}',
     ],
 )

@@ -1,4 +1,4 @@
-"""What is around an agent, from the tables of its kernel."""
+"""Facts of the audit, from tables of the kernel."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def line(address: str, state: str, inode: int) -> str:
 
 
 def words(family: socket.AddressFamily, address: str) -> str:
-    """Return an address as the kernel writes it: words in the order of the machine's bytes."""
+    """Return an address in the format of the kernel: words in host byte order."""
     packed = socket.inet_pton(family, address)
     parts = [packed[start : start + 4] for start in range(0, len(packed), 4)]
     return "".join(f"{int.from_bytes(part, sys.byteorder):08X}" for part in parts)
@@ -54,7 +54,7 @@ def words(family: socket.AddressFamily, address: str) -> str:
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Path:
-    """Return a folder like ``/proc``, with an engine that holds three sockets and another program with one."""
+    """Return a folder like ``/proc``, with a Docker process that has three sockets and another with one."""
     for pid, name, inodes in (("7", "dockerd", (70, 71, 72)), ("8", "sshd", (80,)), ("self", "dockerd", (80,))):
         folder = tmp_path / pid / "fd"
         folder.mkdir(parents=True)

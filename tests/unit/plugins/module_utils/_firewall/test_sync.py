@@ -1,4 +1,4 @@
-"""The firewall table follows the sessions that an agent holds."""
+"""The firewall table follows the sessions of an agent."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_corrupt_firewall_state_still_isolates_sessions(store: Store, kernel: Fa
     assert str(damaged.value).endswith("): remove it, and provision this host again.")
     apart = render(build_isolation_policy([(MADE, "agent1")], routed=()), None, ["eth0"])
     assert kernel.table == apart
-    # From now on there are rules, and they stay.
+    # The rules exist now and stay.
     store.save(held(OTHER))
     with pytest.raises(CorruptStateError, match=r"firewall\.json is damaged \("):
         sync_ruleset(store, dry=False)

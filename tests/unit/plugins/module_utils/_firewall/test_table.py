@@ -1,4 +1,4 @@
-"""The firewall table with the processes faked: what nft lists, and what is made of it."""
+"""The firewall table with fake processes: listings of nft and the changes that follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.change im
 
 @pytest.fixture(autouse=True)
 def kernel() -> None:
-    """Take the place of the one without a kernel: processes are faked here."""
+    """Replace the fixture of the fake network: processes are faked here."""
 
 
 LISTING = """\
@@ -45,7 +45,7 @@ MISSING = "Error: No such file or directory\nlist table inet backendai\n        
 
 
 class Host:
-    """What the processes of a host say, by the program that is run, and what they were given."""
+    """Output of the processes of a host, by program, and their input."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -64,14 +64,14 @@ def result_of(out: str = "", err: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def host(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> Host:
-    """Let ``nft`` and ``unshare``, which lists what is wanted, answer like this."""
+    """Set the results of ``nft`` and of ``unshare``, which lists the desired table."""
     result = Host(**{"unshare": result_of(LISTING), **answers})
     monkeypatch.setattr(subprocess, "run", result)
     return result
 
 
 def drift(monkeypatch: pytest.MonkeyPatch, *edits: tuple[str, str]) -> list[Change]:
-    """Return the changes where the table is as wanted but for some text in it."""
+    """Return the changes for a table with some text replaced."""
     result = LISTING
     for old, new in edits:
         assert old in result

@@ -1,4 +1,4 @@
-"""A new firewall is tried, and stays only if the operator still gets in."""
+"""A new firewall is on trial until it is confirmed over a new connection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NO_SSH = f"this connection does not use SSH, {UNPROVEN}"
 
 
 class Host:
-    """The uptime of a host, and the ways back that were prepared: each a nonce and after how many seconds."""
+    """The uptime of a host, and its scheduled rollbacks: a nonce and a delay in seconds each."""
 
     def __init__(self, uptime: Uptime) -> None:
         self.uptime = uptime
@@ -60,7 +60,7 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    """Return the host, which has two interfaces."""
+    """Return a host with two interfaces."""
     monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
     with uptime_of_numbers(tmp_path) as uptime:
         yield Host(uptime)
@@ -73,7 +73,7 @@ def tried(
 
 
 def confirmed(store: Store, host: Host, firewall: Firewall | None) -> None:
-    """Let a firewall hold that is confirmed."""
+    """Apply and confirm a firewall."""
     confirm(store, tried(store, host, firewall).nonce, LATER, unproven=False)
     host.timers.clear()
 

@@ -1,4 +1,4 @@
-"""The way back from rules that lock out: a timer of systemd, else a process of its own."""
+"""The rollback timer: a systemd timer, or a background process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONCE = "0123456789abcdef" * 2
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the program that is installed on a host with systemd."""
+    """Return the installed program of a host with systemd."""
     path = tmp_path / "restore.pyz"
     path.touch()
     monkeypatch.setattr(trial, "PROGRAM", path)
@@ -31,12 +31,12 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Return the commands that were run and ended well."""
+    """Return the commands that were run and succeeded."""
     commands: list[list[str]] = []
 
     def run(command: list[str], *, check: bool, capture_output: bool, text: bool) -> None:
         assert check, "a timer that was not started is a failure"
-        assert (capture_output, text) == (True, True), "what it says is for the operator"
+        assert (capture_output, text) == (True, True), "its output is part of the error"
         commands.append(command)
 
     monkeypatch.setattr(subprocess, "run", run)
@@ -44,7 +44,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def detached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[], None], str]]:
-    """Return what is to be done in a process of its own, each with the file that it keeps open."""
+    """Return the actions of background processes, each with the file that it keeps open."""
     processes: list[tuple[Callable[[], None], str]] = []
     monkeypatch.setattr(
         trial, "daemonize", lambda act, keep: processes.append((act, os.readlink(f"/proc/self/fd/{keep}")))
@@ -53,7 +53,7 @@ def detached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[], None], 
 
 
 def command(program: Path) -> list[str]:
-    """Return what ends the trial."""
+    """Return the command that rolls back the trial."""
     arguments = ["--state-path", "/state", "--docker-host", "unix:///engine.sock", "--withdraw", NONCE]
     return [sys.executable, str(program), *arguments]
 

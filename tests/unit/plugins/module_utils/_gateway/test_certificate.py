@@ -1,4 +1,4 @@
-"""Certificates that a gateway makes are kept for as long as they are good, and given ones take their place."""
+"""Self-signed certificates are kept until renewal, and given ones replace them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def parts(pem: str) -> tuple[str, str]:
-    """Return the certificate and the key that one file holds."""
+    """Return the certificate and the key in one file."""
     place = pem.index("-----BEGIN PRIVATE")
     return pem[:place], pem[place:]
 

@@ -1,4 +1,4 @@
-"""The maps of the HAProxy that runs, with a stand-in for its admin socket."""
+"""The maps of a running HAProxy, with a fake admin socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APPS, SSH = Path("/maps/apps.map"), Path("/maps/ssh.map")
 
 @pytest.fixture
 def admin(tmp_path: Path) -> Iterator[AdminSocket]:
-    """A HAProxy that has two maps."""
+    """Return a HAProxy with two maps."""
     running = AdminSocket(
         tmp_path / "socket", {str(APPS): [("one/web", "a@1@::1"), ("two/web", "b@2@::1")], str(SSH): []}
     )

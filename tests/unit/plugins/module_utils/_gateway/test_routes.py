@@ -1,4 +1,4 @@
-"""Routes: what is refused, to whom a name or an endpoint belongs, which ports and links sessions get."""
+"""Routes: invalid ones, owners of names and endpoints, ports and links of sessions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASKED = {
 
 
 def route(number: int, **changes: Any) -> Route:
-    """Return the route of a session with an app and an sshd at endpoints of its own."""
+    """Return the route of a session with an app and an sshd at its own endpoints."""
     built = Route(
         IDS[number],
         f"session-{number}",

@@ -1,4 +1,4 @@
-"""A gateway's files, its HAProxy and its table follow from its routes, whatever they were before."""
+"""Files, HAProxy maps and the table of a gateway follow its routes, from any state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens are signed as RFC 7515 and 7518 say."""
+"""Tokens are signed according to RFC 7515 and 7518."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def decoded(part: str) -> bytes:
 
 
 def verify(token: str, public: str) -> dict[str, Any]:
-    """Return the claims of a token; raise :class:`InvalidSignature` where another key has signed it."""
+    """Return the claims of a token; raise :class:`InvalidSignature` for another key."""
     head, body, signature = token.split(".")
     assert json.loads(decoded(head)) == {"alg": "ES256", "typ": "JWT"}
     numbers = decoded(signature)
@@ -46,7 +46,7 @@ def test_a_token_is_signed_with_the_key_of_the_gateway(tmp_path: Path) -> None:
     make_token_key(tmp_path / "key")
     make_token_key(tmp_path / "other")
     claims = claims_of("id-1", "train-llm", 1000, 60)
-    # Numbers of a signature may begin with zeros, which have to stay.
+    # Numbers of a signature can have leading zeros, which must be kept.
     for _time in range(20):
         assert verify(sign(tmp_path / "key", claims), public_key(tmp_path / "key")) == {
             "iss": "backendai-gateway",

@@ -1,4 +1,4 @@
-"""From what outsiders heard to one report, and to the lines that people read."""
+"""The exposure report, and its text, from the results of probe hosts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batch(target: ProbedHost, ports: str = "1-65535") -> ProbeBatch:
 
 
 def probed(target: ProbedHost, *answers: dict[str, Any], **changes: Any) -> ProbeResult:
-    """Return what user1 found of a host of its segment."""
+    """Return the result of user1 for a host of its segment."""
     ways = {address: WAYS[address] for address in target.addresses}
     return ProbeResult("user1", batch(target), answers, **{"next_hops": ways, "on_link": True, **changes})
 

@@ -1,4 +1,4 @@
-"""The apps of main1, as they are asked for and as the environment tells them."""
+"""The apps of main1, in the request and in the environment."""
 
 from __future__ import annotations
 

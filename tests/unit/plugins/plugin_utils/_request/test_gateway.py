@@ -1,4 +1,4 @@
-"""What a gateway is: its variables, and the names that stand for it."""
+"""The variables of a gateway, and its host names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULTS = yaml.safe_load((Path(__file__).parents[5] / "roles/gateway/defaults/m
 
 
 def parsed(**changes: Any) -> Gateway:
-    """Return the gateway of these variables, given without their prefix."""
+    """Return the gateway of these variables, which have no prefix."""
     return parse_gateway({**DEFAULTS, **{f"gateway_{key}": value for key, value in changes.items()}}, "gateway1")
 
 

@@ -1,4 +1,4 @@
-"""Folders of agents in containers: what may be mounted, and what would hide the session's own."""
+"""Mounts of agents' folders: valid ones, and those that would hide folders of the session."""
 
 from __future__ import annotations
 

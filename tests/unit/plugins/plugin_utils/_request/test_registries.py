@@ -1,4 +1,4 @@
-"""The registries that images come from, and what may be said of their passwords."""
+"""Credentials of image registries, and passwords that must not be shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READER = {"username": "reader", "password": "hunter2"}
 
 
 def parsed(value: Any) -> tuple[dict[str, Credential], str]:
-    """Return the credentials and what is wrong with them."""
+    """Return the credentials and the problems."""
     problems = ValidationErrors()
     return parse_registries(problems, value), str(problems)
 

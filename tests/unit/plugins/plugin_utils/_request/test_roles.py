@@ -1,4 +1,4 @@
-"""Roles of a session: what they inherit, and what contradicts itself."""
+"""Roles of a session: inherited defaults and contradictions."""
 
 from __future__ import annotations
 

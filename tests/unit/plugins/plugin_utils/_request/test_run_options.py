@@ -1,4 +1,4 @@
-"""How one run goes about it: its options, and the pools of networks."""
+"""Options of one run, and the pools of networks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POOL_RULE = "must be an IPv4 network such as 10.128.0.0/9"
 
 
 def parsed(**changes: Any) -> tuple[RunOptions, str]:
-    """Return the options of a run with these changes and what is wrong with them."""
+    """Return the options of a run with these changes, and the problems."""
     problems, values = options(**changes)
     return parse_run(problems, values), str(problems)
 

@@ -1,4 +1,4 @@
-"""What a user may ask: every refusal with its sentence, every coercion with its value."""
+"""The request for a session: every error with its message, every conversion with its value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONS = ", ".join(specification())
 
 
 def run_of(needs_session: bool, **changes: Any) -> tuple[RunOptions, str]:
-    """Return the options of a run that makes no session, and what is wrong with them."""
+    """Return the options of a run without a new session, and the problems."""
     problems = ValidationErrors()
     about_a_session = [field.name for field in dataclasses.fields(SessionSpec)]
     values = parse_options(problems, variables(**changes), about_a_session)
@@ -150,11 +150,11 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        # Options that nobody knows.
+        # Unknown options.
         ({"clustersize": 4}, "session_clustersize is not an option of a session; did you mean session_cluster_size?"),
         ({"image_name": "x"}, "session_image_name is not an option of a session; did you mean session_image?"),
         ({"zzz": 1}, f"session_zzz is not an option of a session; allowed are {OPTIONS}."),
-        # What is required.
+        # Required options.
         ({"name": None}, "session_name is required."),
         ({"image": None}, "session_image is required."),
         ({"name": 1234}, "session_name: 1234 must be a line of text."),

@@ -1,4 +1,4 @@
-"""What a user says who asks for a token."""
+"""The request for a token."""
 
 from __future__ import annotations
 
