@@ -43,11 +43,11 @@ Fault = tuple[str, str, str]
 
 @dataclasses.dataclass
 class Run:
-    """A run that starts sessions. ``faults`` says which step of which session fails, or is refused, on an agent.
+    """A run that starts sessions. ``faults`` are the steps of sessions that fail, or are refused, on an agent.
 
-    ``lost`` are the tasks, by step and agent, that come to nothing: ``unreachable``, or ``failed`` without a word about
-    sessions. ``turns`` is for how many turns an agent pulls. ``one_by_one`` are agents that see what those before them
-    did in the same task. ``forks`` is how many agents work at the same time.
+    ``lost`` are the tasks, by step and agent, without a result: ``unreachable``, or ``failed`` without results of
+    sessions. ``turns`` is the number of turns for which an agent pulls. ``one_by_one`` are agents that see the effects
+    of earlier ones in the same task. ``forks`` is the number of agents that work concurrently.
     """
 
     sessions: list[dict[str, Any]]

@@ -140,7 +140,7 @@ def _start_probe(sock: socket.socket, target: ScanTarget) -> int:
     if code or target.protocol == "tcp":
         return code
     ipv6 = is_ipv6(target.address)
-    echo = bytes([_ECHO_REQUEST_V6, 0, 0, 0]) + _tag() if ipv6 else echo_request(8)
+    echo = bytes([_ECHO_REQUEST_V6, 0, 0, 0]) + _echo_id() if ipv6 else echo_request(8)
     try:
         sock.send(echo if target.protocol == "icmp" else _DATAGRAM)
     except OSError as error:
@@ -175,10 +175,10 @@ def _read_state(sock: socket.socket, target: ScanTarget, hosts: Collection[objec
 def _is_echo(received: bytes, target: ScanTarget) -> bool:
     if not is_ipv6(target.address):
         return is_reply(received)
-    return received[:1] == bytes([_ECHO_REPLY_V6]) and received[4:8] == _tag()
+    return received[:1] == bytes([_ECHO_REPLY_V6]) and received[4:8] == _echo_id()
 
 
-def _tag() -> bytes:
+def _echo_id() -> bytes:
     return struct.pack("!HH", os.getpid() & 0xFFFF, 1)
 
 

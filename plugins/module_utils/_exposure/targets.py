@@ -29,7 +29,7 @@ def of_agent(docker_host: str, wireguard_port: int) -> dict[str, Any]:
     except DockerUnavailableError as error:
         containers, unread = [], f"its containers are not known: {as_phrase(error)}"
     return {
-        "addresses": _kinds({AGENT: own, BRIDGE: bridges, CONTAINER: containers}),
+        "addresses": _map_owners({AGENT: own, BRIDGE: bridges, CONTAINER: containers}),
         "udp_ports": sorted({*tunnel_ports(), wireguard_port}),
         "expected": {},
         "unread": unread,
@@ -48,14 +48,14 @@ def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
         routes, unread = [], f"its routes are not known: {as_phrase(error)}"
     ssh = {str(route.ssh_port): SSH_MEANS.format(name=route.name) for route in routes if route.ssh_port is not None}
     return {
-        "addresses": _kinds({GATEWAY: own, BRIDGE: bridges}),
+        "addresses": _map_owners({GATEWAY: own, BRIDGE: bridges}),
         "udp_ports": tunnel_ports(),
         "expected": {**ssh, str(https_port): HTTPS_MEANS},
         "unread": unread,
     }
 
 
-def _kinds(addresses: dict[str, list[str]]) -> dict[str, str]:
+def _map_owners(addresses: dict[str, list[str]]) -> dict[str, str]:
     """Return the owner of each address, the first one of several."""
     kinds: dict[str, str] = {}
     for kind, kind_addresses in addresses.items():

@@ -45,14 +45,14 @@ class Finding:
 def audit(around: NetworkExposure, others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     """Return the exposures of an agent. ``others`` are addresses by host, for ``managers`` and ``users``."""
     return [
-        *_public(around.addresses),
-        *_shared(around.networks, others),
-        *(_engine(address, port) for address, port in around.engine if port not in SWARM_PORTS),
-        *_unfiltered(around),
+        *_audit_public_addresses(around.addresses),
+        *_audit_shared_networks(around.networks, others),
+        *(_audit_docker_socket(address, port) for address, port in around.engine if port not in SWARM_PORTS),
+        *_audit_ipv6(around),
     ]
 
 
-def _public(addresses: Iterable[str]) -> list[Finding]:
+def _audit_public_addresses(addresses: Iterable[str]) -> list[Finding]:
     public = [address for address in addresses if ip_address(address).is_global]
     if not public:
         return []
@@ -60,10 +60,10 @@ def _public(addresses: Iterable[str]) -> list[Finding]:
     return [Finding("public_address", f"{problem} network that only managers and gateways reach from outside")]
 
 
-def _shared(networks: Sequence[str], others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+def _audit_shared_networks(networks: Sequence[str], others: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     ranges = [ip_network(network) for network in networks]
     hosts_by_group = {
-        group: [f"{host} ({address})" for host, address in hosts.items() if _in_any(address, ranges)]
+        group: [f"{host} ({address})" for host, address in hosts.items() if _is_in_any(address, ranges)]
         for group, hosts in others.items()
     }
     sharing = " and ".join(f"{group} {', '.join(hosts)}" for group, hosts in hosts_by_group.items() if hosts)
@@ -74,7 +74,7 @@ def _shared(networks: Sequence[str], others: Mapping[str, Mapping[str, str]]) ->
     return [Finding("shared_network", f"{sharing} share {where}: {advice}")]
 
 
-def _engine(address: str, port: int) -> Finding:
+def _audit_docker_socket(address: str, port: int) -> Finding:
     place = f"{bracketed(address)}:{port}"
     if ip_address(address).is_loopback:
         consequence = "every user of this host, and every container that shares its network, can become root there"
@@ -85,14 +85,14 @@ def _engine(address: str, port: int) -> Finding:
     )
 
 
-def _unfiltered(around: NetworkExposure) -> list[Finding]:
+def _audit_ipv6(around: NetworkExposure) -> list[Finding]:
     if around.filtered6 or not around.local_ipv6:
         return []
     problem = f"IPv6 is up on {', '.join(around.local_ipv6)} and no rule drops incoming IPv6"
     return [Finding("ipv6", f"{problem}: filter it, or disable it (net.ipv6.conf.all.disable_ipv6)")]
 
 
-def _in_any(address: str, ranges: Iterable[Any]) -> bool:
+def _is_in_any(address: str, ranges: Iterable[Any]) -> bool:
     return any(ip_address(address) in network for network in ranges)
 
 

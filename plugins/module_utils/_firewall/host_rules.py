@@ -58,12 +58,12 @@ def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> Firew
         forward="        # Containers are reachable from outside only through published ports.\n"
         "        iifname @external_ifaces oifname @external_ifaces return\n"
         "        iifname @external_ifaces ct direction original ct status ! dnat goto drop_routed\n",
-        chain=_chain(firewall.allow),
+        chain=_render_chain(firewall.allow),
     )
 
 
-def _chain(allow: Iterable[AllowRule]) -> str:
-    allowed = "".join(f"        {line} return\n" for rule in allow for line in _lines(rule))
+def _render_chain(allow: Iterable[AllowRule]) -> str:
+    allowed = "".join(f"        {line} return\n" for rule in allow for line in _render_conditions(rule))
     return f"""
     # Host firewall: allowed incoming traffic; everything else is dropped.
     chain host_firewall {{
@@ -95,7 +95,7 @@ def _chain(allow: Iterable[AllowRule]) -> str:
 """
 
 
-def _lines(rule: AllowRule) -> list[str]:
+def _render_conditions(rule: AllowRule) -> list[str]:
     """Return the conditions of the nft rules for an allow rule, one for each address family of its sources."""
     ports = f" {rule.protocol} dport {{ {', '.join(rule.ports)} }}" if rule.ports else ""
     sources = [

@@ -71,13 +71,13 @@ def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], c
             "firewall_ssh_sources is empty, and this connection has no client address: list the addresses of the hosts"
             " that operators use, or no login would be possible"
         )
-    ports = _ports(problems, "firewall_ssh_ports", options.get("ssh_ports") or ())
+    ports = _parse_ports(problems, "firewall_ssh_ports", options.get("ssh_ports") or ())
     firewall = Firewall(
         ssh_sources=ssh_sources,
         gateways=networks(problems, "firewall_gateways", options.get("gateways") or ()),
         agents=networks(problems, "firewall_agents", options.get("agents") or ()),
         ssh_ports=ports or tuple(int(port) for port in connection[3:4]) or (22,),
-        allow=_allowances(problems, options.get("allow") or ()),
+        allow=_parse_allow_rules(problems, options.get("allow") or ()),
         interfaces=tuple(sorted({*string_list(problems, "firewall_interfaces", options.get("interfaces") or ())})),
     )
     if problems:
@@ -96,11 +96,11 @@ def parse_timeout(value: Any) -> int:
 
 def networks(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
     """Return addresses and networks as networks without overlaps, IPv4 first."""
-    parsed = [_network(problems, option, entry) for entry in string_list(problems, option, value) if entry]
+    parsed = [_parse_network(problems, option, entry) for entry in string_list(problems, option, value) if entry]
     return collapse(str(network) for network in parsed if network is not None)
 
 
-def _network(
+def _parse_network(
     problems: ValidationErrors, option: str, value: str
 ) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     try:
@@ -114,11 +114,11 @@ _WITH_HOST_BITS = "is a network with host bits: it must be the network's own add
 _NO_NETWORK = "must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24"
 
 
-def _allowances(problems: ValidationErrors, value: Any) -> tuple[AllowRule, ...]:
+def _parse_allow_rules(problems: ValidationErrors, value: Any) -> tuple[AllowRule, ...]:
     rules = []
     for where, entry in list_of_mappings(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
         protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "tcp"), PROTOCOLS)
-        ports = _port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
+        ports = _parse_port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
         sources = networks(problems, f"{where}.sources", entry.get("sources") or ())
         if protocol == "any" and (ports or not sources):
             problems.add(f"{where}: protocol any requires sources and has no ports")
@@ -128,12 +128,12 @@ def _allowances(problems: ValidationErrors, value: Any) -> tuple[AllowRule, ...]
     return tuple(rules)
 
 
-def _ports(problems: ValidationErrors, option: str, value: Any) -> tuple[int, ...]:
+def _parse_ports(problems: ValidationErrors, option: str, value: Any) -> tuple[int, ...]:
     listed = string_list(problems, option, [value] if isinstance(value, int) else value)
     return tuple(sorted({integer(problems, option, port, 1, 65535) for port in listed if port}))
 
 
-def _port_ranges(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
+def _parse_port_ranges(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
     """Return ports and port ranges without overlaps, such as ``22`` and ``9100-9199``."""
     listed = ",".join(filter(None, string_list(problems, option, [value] if isinstance(value, int) else value)))
     try:

@@ -98,7 +98,7 @@ def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Co
     senders: dict[str, set[tuple[str, ...]]] = {}
     for plan, agent in listed:
         for peer in peers(plan, agent):
-            match_set, *rest = _peer_match(peer, plan.underlays[agent], routed)
+            match_set, *rest = _match_peer(peer, plan.underlays[agent], routed)
             for prefix, service in _peer_services(plan, agent):
                 senders.setdefault(f"{prefix}{match_set}", set()).add((peer.address, *rest, *service))
     return IsolationPolicy(
@@ -136,19 +136,19 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: 
         "published6": [" . ".join(published) for published in isolation.published if is_ipv6(published[0])],
         "gateways4": filter_family(gateways, 4),
         "gateways6": filter_family(gateways, 6),
-        "external_ifaces": _quoted(outer),
+        "external_ifaces": _quote(outer),
         **{match_set: [" . ".join(sender) for sender in matches] for match_set, matches in isolation.peers.items()},
         **rules.elements,
     }
     dynamic_sets = {"external_ifaces": "type ifname"} if outer or firewall else {}
     types = {**_SETS, **dynamic_sets, **rules.sets}
-    sets = "".join(_set(name, kind, elements.get(name, [])) for name, kind in types.items())
-    drop_chains = "".join(_drop_chain(name, reason) for name, reason in _DROPS.items())
-    body = f"{sets}{drop_chains}{_chains(rules, outer)}"
+    sets = "".join(_render_set(name, kind, elements.get(name, [])) for name, kind in types.items())
+    drop_chains = "".join(_render_drop_chain(name, reason) for name, reason in _DROPS.items())
+    body = f"{sets}{drop_chains}{_render_chains(rules, outer)}"
     return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{body}}}\n"
 
 
-def _chains(firewall: FirewallRules, outer: Collection[str]) -> str:
+def _render_chains(firewall: FirewallRules, outer: Collection[str]) -> str:
     """Return the chains of the table, with the rules of the host firewall."""
     return f"""
     # After connection tracking (-200) and before Docker's DNAT (-100): destinations are still the original ones.
@@ -234,7 +234,7 @@ def _anti_spoofing_rules(outer: Collection[str]) -> str:
     """
     if not outer:
         return ""
-    mismatch = f"fib saddr oifname != {{ {', '.join(_quoted(outer))} }} goto drop_forged"
+    mismatch = f"fib saddr oifname != {{ {', '.join(_quote(outer))} }} goto drop_forged"
     return f"""\
         # Anti-spoofing: source addresses that are routed inside are invalid here, or they could pass as replies.
         iifname @external_ifaces ip saddr != 0.0.0.0 {mismatch}
@@ -242,7 +242,7 @@ def _anti_spoofing_rules(outer: Collection[str]) -> str:
 """
 
 
-def _quoted(names: Iterable[str]) -> list[str]:
+def _quote(names: Iterable[str]) -> list[str]:
     return [f'"{name}"' for name in names]
 
 
@@ -262,7 +262,7 @@ def _wireguard_ports(plan: SessionPlan, agent: str) -> list[int]:
     return [int(underlay.endpoint.rpartition(":")[2])] if underlay and underlay.endpoint else []
 
 
-def _peer_match(peer: Underlay, underlay: Underlay, routed: Collection[str]) -> tuple[str, ...]:
+def _match_peer(peer: Underlay, underlay: Underlay, routed: Collection[str]) -> tuple[str, ...]:
     """Return the set that matches a peer, and its elements beside the address and the service."""
     family = "6" if is_ipv6(peer.address) else "4"
     if underlay.public_key:
@@ -273,12 +273,12 @@ def _peer_match(peer: Underlay, underlay: Underlay, routed: Collection[str]) -> 
     return (f"routed{family}",)
 
 
-def _drop_chain(name: str, reason: str) -> str:
+def _render_drop_chain(name: str, reason: str) -> str:
     """Return a chain that logs under its own prefix, counts and drops."""
     log = f'limit rate {LOG_RATE} burst 5 packets log prefix "{TABLE} {name}: "'
     return f"    # {reason[0].upper()}{reason[1:]}.\n    chain {name} {{\n        {log}\n        counter drop\n    }}\n"
 
 
-def _set(name: str, kind: str, elements: Iterable[str]) -> str:
+def _render_set(name: str, kind: str, elements: Iterable[str]) -> str:
     listed = ", ".join(elements)
     return f"    set {name} {{ {kind}; {f'elements = {{ {listed} }}' if listed else ''} }}\n"

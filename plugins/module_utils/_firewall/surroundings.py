@@ -40,24 +40,24 @@ def read_exposure(underlay_address: str) -> NetworkExposure:
     outward = [link for link in links if any(entry["local"] in addresses for entry in link["addr_info"])]
     return NetworkExposure(
         addresses=tuple(addresses),
-        networks=_networks(links, underlay),
+        networks=_underlay_networks(links, underlay),
         engine=tuple(docker_listeners()),
         local_ipv6=tuple(
             link["ifname"] for link in outward if any(entry["family"] == "inet6" for entry in link["addr_info"])
         ),
-        filtered6=filters_ipv6(_ruleset(), TABLE, CHAIN),
+        filtered6=filters_ipv6(_read_ruleset(), TABLE, CHAIN),
     )
 
 
 def docker_listeners(processes: Path = PROC) -> list[tuple[str, int]]:
     """Return the addresses and TCP ports at which the Docker engine of this host accepts connections."""
-    engines = [entry for entry in processes.glob("[0-9]*") if _name(entry) == ENGINE]
+    engines = [entry for entry in processes.glob("[0-9]*") if _process_name(entry) == ENGINE]
     inodes = {inode for engine in engines for inode in _socket_inodes(engine / "fd")}
     listening = (socket for socket in sockets("tcp", processes) if socket.listening and socket.inode in inodes)
     return sorted({(socket.address, socket.port) for socket in listening})
 
 
-def _networks(links: list[dict[str, Any]], underlay: Underlay | None) -> tuple[str, ...]:
+def _underlay_networks(links: list[dict[str, Any]], underlay: Underlay | None) -> tuple[str, ...]:
     """Return the networks of the underlay's interface, without link-local ones, which every host is in."""
     underlay_links = [link for link in links if underlay and link["ifname"] == underlay.interface]
     entries = [entry for link in underlay_links for entry in link["addr_info"] if entry["scope"] == "global"]
@@ -66,7 +66,7 @@ def _networks(links: list[dict[str, Any]], underlay: Underlay | None) -> tuple[s
     )
 
 
-def _name(process: Path) -> str:
+def _process_name(process: Path) -> str:
     with contextlib.suppress(OSError):
         return (process / "comm").read_text().strip()
     return ""
@@ -81,7 +81,7 @@ def _socket_inodes(folder: Path) -> Iterator[str]:
                 yield target[len("socket:[") : -1]
 
 
-def _ruleset() -> dict[str, Any]:
+def _read_ruleset() -> dict[str, Any]:
     """Return all rules of this host; none if ``nft`` is missing or fails."""
     with contextlib.suppress(FileNotFoundError):
         result = subprocess.run(["nft", "-j", "list", "ruleset"], capture_output=True, text=True, check=False)
@@ -100,14 +100,18 @@ _WARNING = (
 
 def other_firewalls() -> list[str]:
     """Return a warning for each of ufw and firewalld that is active on this host."""
-    return [_WARNING.format(name=name) for name, active in (("ufw", _ufw()), ("firewalld", _firewalld())) if active]
+    return [
+        _WARNING.format(name=name)
+        for name, active in (("ufw", _is_ufw_enabled()), ("firewalld", _is_firewalld_active()))
+        if active
+    ]
 
 
-def _ufw() -> bool:
+def _is_ufw_enabled() -> bool:
     return UFW.is_file() and re.search(r"^ENABLED=yes$", UFW.read_text(), re.MULTILINE) is not None
 
 
-def _firewalld() -> bool:
+def _is_firewalld_active() -> bool:
     try:
         result = subprocess.run(["systemctl", "is-active", "--quiet", "firewalld.service"], check=False)
     except FileNotFoundError:

@@ -31,7 +31,7 @@ def sync_ruleset(store: Store, *, dry: bool, except_id: str = "", trial_over: bo
     """
     with store.isolation_lock():
         _readable, damaged = store.load_all()
-        state = _state(store, dry=dry)
+        state = _read_state(store, dry=dry)
         ruleset = render_ruleset(store, state.active(), except_id)
         keep = damaged and not trial_over and AGENTS_TABLE.read()
         changes = [] if keep else AGENTS_TABLE.plan(ruleset)
@@ -45,7 +45,7 @@ def sync_ruleset(store: Store, *, dry: bool, except_id: str = "", trial_over: bo
         return [*changes, *(step.change for step in filtering)]
 
 
-def _state(store: Store, *, dry: bool) -> FirewallState:
+def _read_state(store: Store, *, dry: bool) -> FirewallState:
     """Return the stored firewall. If it cannot be read, apply at least the isolation of sessions, and raise."""
     try:
         return FirewallState(store)
@@ -60,13 +60,13 @@ def render_ruleset(store: Store, firewall: Firewall | None, except_id: str = "")
     readable, _damaged = store.load_all()
     slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != except_id]
     addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
-    isolation = build_isolation_policy(slices, {address for address in addresses if _routed(address)})
+    isolation = build_isolation_policy(slices, {address for address in addresses if _is_routed(address)})
     # The device of WireGuard is listed even while it is missing, so that the rules do not change when it returns.
     own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()
     return render(isolation, firewall, sorted({*external_interfaces(), *own_device}))
 
 
-def _routed(address: str) -> bool:
+def _is_routed(address: str) -> bool:
     """Return whether a peer is behind a router; without a route to it, the stricter rule applies."""
     try:
         return not on_link(address)

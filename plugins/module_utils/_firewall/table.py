@@ -40,7 +40,7 @@ class Table:
 
     def read(self) -> str:
         """Return the table of this host as listed by ``nft``; empty if there is none."""
-        result = self._run(self._list)
+        result = self._run(self._list_command)
         if result.returncode and "No such file or directory" not in result.stderr:
             raise _nft_error(result)
         return result.stdout
@@ -73,12 +73,12 @@ class Table:
         return f"table inet {self.name}"
 
     @property
-    def _list(self) -> list[str]:
+    def _list_command(self) -> list[str]:
         return ["nft", "--stateless", "list", *str(self).split()]
 
     def _list_in_namespace(self, ruleset: str) -> str:
         return self._run_checked(
-            ["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list)}"], ruleset
+            ["unshare", "--net", "sh", "-c", f"{' '.join(_LOAD)} && {' '.join(self._list_command)}"], ruleset
         )
 
     def _run_checked(self, command: Sequence[str], text: str) -> str:

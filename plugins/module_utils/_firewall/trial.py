@@ -133,13 +133,13 @@ def schedule_rollback(state_path: str, docker_host: str, nonce: str, seconds: in
     if not SYSTEMD.is_dir():
         # The process must not inherit files of the SSH connection, which would stay open until they are closed.
         nothing = os.open(os.devnull, os.O_RDONLY)
-        daemonize(lambda: _later(seconds, command), nothing)
+        daemonize(lambda: _run_later(seconds, command), nothing)
         os.close(nothing)
         return
     timer = [f"--unit=backendai-firewall-{nonce[:8]}", f"--on-active={seconds}", "--timer-property=AccuracySec=100ms"]
     subprocess.run(["systemd-run", "--quiet", *timer, *command], check=True, capture_output=True, text=True)
 
 
-def _later(seconds: int, command: list[str]) -> None:
+def _run_later(seconds: int, command: list[str]) -> None:
     time.sleep(seconds)
     os.execv(command[0], command)

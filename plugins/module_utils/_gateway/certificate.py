@@ -76,7 +76,7 @@ def facts_of(pem: str) -> CertificateFacts | None:
         for attribute in certificate.subject.get_attributes_for_oid(crypto.oid.NameOID.ORGANIZATION_NAME)
     ]
     return CertificateFacts(
-        names=_names(certificate),
+        names=_read_names(certificate),
         expires_at=int(moment(certificate, "not_valid_after")),
         self_signed=organizations == [ISSUER] and certificate.issuer == certificate.subject,
         fingerprint=certificate.fingerprint(crypto.hashes.SHA256()).hex(),
@@ -125,7 +125,7 @@ def day(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d")
 
 
-def _names(certificate: crypto.x509.Certificate) -> list[str]:
+def _read_names(certificate: crypto.x509.Certificate) -> list[str]:
     x509 = crypto.x509
     try:
         alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

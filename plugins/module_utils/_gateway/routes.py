@@ -82,7 +82,9 @@ class Route:
 def parse_routes(value: Any) -> list[Route]:
     """Return the routes of the option ``routes``; raises :class:`ValidationError` with a sentence for each problem."""
     problems = ValidationErrors()
-    routes = [_route(problems, where, entry) for where, entry in list_of_mappings(problems, "routes", value, _KEYS)]
+    routes = [
+        _parse_route(problems, where, entry) for where, entry in list_of_mappings(problems, "routes", value, _KEYS)
+    ]
     for field, values in (
         ("id", [route.id for route in routes]),
         ("name", [route.name for route in routes]),
@@ -112,7 +114,7 @@ def merge_routes(
         if not purge and route.id not in requested_ids and route.id not in ended and route.name not in names
     ]
     ports = {route.id: route.ssh_port for route in existing.values() if route.ssh_port is not None}
-    return _with_ports([*retained, *requested], ports, gateway)
+    return _assign_ports([*retained, *requested], ports, gateway)
 
 
 def haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
@@ -121,12 +123,12 @@ def haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
     for route in sorted(routes, key=lambda entry: entry.name):
         for app in _http_apps(route):
             target = f"{route.name}/{app.name}"
-            maps[APPS][target] = _place(route, app.endpoint)
+            maps[APPS][target] = _format_target(route, app.endpoint)
             host = app_hostname(route.name, app.name, gateway)
             if host:
                 maps[HOSTS][host] = target
         if route.ssh and route.ssh_port is not None:
-            maps[SSH][str(route.ssh_port)] = _place(route, route.ssh)
+            maps[SSH][str(route.ssh_port)] = _format_target(route, route.ssh)
     return maps
 
 
@@ -145,7 +147,9 @@ def app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
         "id": route.id,
         "name": route.name,
         "ssh": {"host": gateway.hostname, "port": route.ssh_port} if route.ssh else None,
-        "apps": [{"name": app.name, "protocol": app.protocol, "url": _url(route, app, gateway)} for app in route.apps],
+        "apps": [
+            {"name": app.name, "protocol": app.protocol, "url": _app_url(route, app, gateway)} for app in route.apps
+        ],
     }
 
 
@@ -154,27 +158,27 @@ _APP_KEYS = ("name", "protocol", "address", "port")
 _SSH_KEYS = ("address", "port")
 
 
-def _route(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Route:
+def _parse_route(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Route:
     session_id = parse_session_id(problems, f"{where}.id", entry.get("id"))
     if not entry.get("id"):
         problems.add(f"{where}.id is required")
     name = parse_session_name(problems, f"{where}.name", entry.get("name"))
     listed = list_of_mappings(problems, f"{where}.apps", entry.get("apps") or [], _APP_KEYS)
-    apps = tuple(_app(problems, place, app) for place, app in listed)
+    apps = tuple(_parse_app(problems, place, app) for place, app in listed)
     for duplicate in sorted({app.name for app in apps if [other.name for other in apps].count(app.name) > 1}):
         problems.add_invalid(f"{where}.apps", duplicate, "is the name of more than one app")
     ssh_entries = list_of_mappings(problems, f"{where}.ssh", [entry["ssh"]] if entry.get("ssh") else [], _SSH_KEYS)
-    ssh = [_endpoint(problems, f"{where}.ssh", ssh_entry) for _place, ssh_entry in ssh_entries]
+    ssh = [_parse_endpoint(problems, f"{where}.ssh", ssh_entry) for _place, ssh_entry in ssh_entries]
     return Route(session_id, name, apps, ssh[0] if ssh else None)
 
 
-def _app(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> RoutedApp:
+def _parse_app(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> RoutedApp:
     name = parse_app_name(problems, f"{where}.name", entry.get("name"))
     protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "http"), _PROTOCOLS)
-    return RoutedApp(name, protocol, _endpoint(problems, where, entry))
+    return RoutedApp(name, protocol, _parse_endpoint(problems, where, entry))
 
 
-def _endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Endpoint:
+def _parse_endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) -> Endpoint:
     address = string(problems, f"{where}.address", entry.get("address"))
     port = integer(problems, f"{where}.port", entry.get("port"), 1, 65535)
     if address and not is_address(address):
@@ -182,7 +186,7 @@ def _endpoint(problems: ValidationErrors, where: str, entry: Mapping[str, Any]) 
     return Endpoint(str(ipaddress.ip_address(address)) if is_address(address) else "", port)
 
 
-def _with_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:
+def _assign_ports(routes: Sequence[Route], ports: Mapping[str, int], gateway: Gateway) -> dict[str, Route]:
     """Return the routes with a port for each sshd; a session keeps its current one in ``ports``."""
     first, last = gateway.first_ssh_port, gateway.last_ssh_port
     kept = {route.id: ports[route.id] for route in routes if route.ssh and first <= ports.get(route.id, 0) <= last}
@@ -201,11 +205,11 @@ def _http_apps(route: Route) -> list[RoutedApp]:
     return [app for app in route.apps if app.protocol == "http"]
 
 
-def _place(route: Route, endpoint: Endpoint) -> str:
+def _format_target(route: Route, endpoint: Endpoint) -> str:
     return f"{route.id}@{endpoint.port}@{endpoint.address}"
 
 
-def _url(route: Route, app: RoutedApp, gateway: Gateway) -> str | None:
+def _app_url(route: Route, app: RoutedApp, gateway: Gateway) -> str | None:
     if app not in _http_apps(route):
         return None
     host = app_hostname(route.name, app.name, gateway)

@@ -66,7 +66,7 @@ class GatewayStore:
 
     def routes(self) -> dict[str, Route]:
         """Return all routes by session id. Raises :class:`GatewayError` for a file that cannot be read."""
-        return {route.id: route for route in map(_route, sorted(self._routes.glob("*.json")))}
+        return {route.id: route for route in map(_load_route, sorted(self._routes.glob("*.json")))}
 
     def files_of(self, routes: dict[str, Route]) -> list[DesiredFile]:
         """Return the files of these routes, and removals of stale files."""
@@ -82,7 +82,7 @@ class GatewayStore:
         )
 
 
-def _route(path: Path) -> Route:
+def _load_route(path: Path) -> Route:
     try:
         return from_plain(Route, load_state(path.read_text()), "the route")
     except ValueError as error:

@@ -32,7 +32,7 @@ COORDINATE_BYTES = 32
 def public_key(path: Path) -> str:
     """Return the public key of the private key in a file, as PEM. Raises :class:`GatewayError` without one."""
     forms = crypto.serialization
-    pem = _load(path).public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
+    pem = _load_key(path).public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
     return str(pem.decode())
 
 
@@ -52,7 +52,7 @@ def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *
         raise ValueError(f"ttl: {seconds} must be a whole number from {MIN_TTL} to {MOST_SECONDS}")
     with store.lock():
         gateway = store.gateway()
-        route = _find(store, name, session_id)
+        route = _find_route(store, name, session_id)
     claims = claims_of(route.id, route.name, int(time.time()), seconds)
     session = {"id": route.id, "name": route.name}
     issued = {"session": session, "links": app_links(route, gateway), "expires_at": claims["exp"]}
@@ -67,14 +67,14 @@ def claims_of(session_id: str, name: str, issued_at: int, seconds: int) -> dict[
 
 def sign(path: Path, claims: Mapping[str, Any]) -> str:
     """Return the claims as a token, signed with the key in a file. Raises :class:`GatewayError`."""
-    key = _load(path)
-    body = f"{_encoded({'alg': 'ES256', 'typ': 'JWT'})}.{_encoded(claims)}"
+    key = _load_key(path)
+    body = f"{_encode({'alg': 'ES256', 'typ': 'JWT'})}.{_encode(claims)}"
     signed = key.sign(body.encode(), crypto.ec.ECDSA(crypto.hashes.SHA256()))
     numbers = crypto.utils.decode_dss_signature(signed)
-    return f"{body}.{_base64(b''.join(number.to_bytes(COORDINATE_BYTES, 'big') for number in numbers))}"
+    return f"{body}.{_encode_base64(b''.join(number.to_bytes(COORDINATE_BYTES, 'big') for number in numbers))}"
 
 
-def _find(store: GatewayStore, name: str, session_id: str) -> Route:
+def _find_route(store: GatewayStore, name: str, session_id: str) -> Route:
     matches = [
         route
         for route in store.routes().values()
@@ -86,7 +86,7 @@ def _find(store: GatewayStore, name: str, session_id: str) -> Route:
     return matches[0]
 
 
-def _load(path: Path) -> Any:
+def _load_key(path: Path) -> Any:
     crypto.require()
     try:
         return crypto.serialization.load_pem_private_key(path.read_bytes(), None)
@@ -100,9 +100,9 @@ def _load(path: Path) -> Any:
         ) from error
 
 
-def _encoded(data: Mapping[str, Any]) -> str:
-    return _base64(json.dumps(data, separators=(",", ":")).encode())
+def _encode(data: Mapping[str, Any]) -> str:
+    return _encode_base64(json.dumps(data, separators=(",", ":")).encode())
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -84,14 +84,16 @@ def build_exposure_report(
     """Return the report as plain data. ``ok``: the scan is complete, and only expected ports are open."""
     by_name = {target.name: target for target in targets}
     answers_by_key = _merge_answers(probed)
-    findings = [finding for key, ports in answers_by_key.items() for finding in _findings(by_name[key[1]], key, ports)]
-    not_proven = _inconclusive(targets, outsiders, probed)
+    findings = [
+        finding for key, ports in answers_by_key.items() for finding in _build_findings(by_name[key[1]], key, ports)
+    ]
+    not_proven = _build_inconclusive(targets, outsiders, probed)
     return {
         "ok": not findings and not not_proven,
         "outsiders": list(outsiders),
-        "tried": _coverage(by_name, probed),
+        "tried": _build_coverage(by_name, probed),
         "findings": findings,
-        "expected": [port for target in targets for port in _expected(target, answers_by_key)],
+        "expected": [port for target in targets for port in _build_expected(target, answers_by_key)],
         "inconclusive": not_proven,
     }
 
@@ -129,7 +131,7 @@ def _merge_answers(probed: Iterable[ProbeResult]) -> dict[Key, port_ranges.Range
     }
 
 
-def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[dict[str, Any]]:
+def _build_findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[dict[str, Any]]:
     """Return the findings: every answer of an agent, and every open port of a gateway that is not expected.
 
     Each open port is a separate finding; ports of another state are one finding for each address.
@@ -160,7 +162,7 @@ def _findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> list[d
     ]
 
 
-def _coverage(targets: Mapping[str, ProbedHost], probed: Iterable[ProbeResult]) -> list[dict[str, Any]]:
+def _build_coverage(targets: Mapping[str, ProbedHost], probed: Iterable[ProbeResult]) -> list[dict[str, Any]]:
     """Return each scanned address of each probe host, with all ports and protocols."""
     entries: dict[tuple[str, str, str], dict[str, Any]] = {}
     for result in probed:
@@ -188,7 +190,7 @@ def _merge_ranges(first: str, second: str) -> str:
     return port_ranges.format_ranges(port_ranges.parse_ranges(",".join(texts))) if texts else ""
 
 
-def _expected(target: ProbedHost, answers_by_key: Mapping[Key, port_ranges.Ranges]) -> list[dict[str, Any]]:
+def _build_expected(target: ProbedHost, answers_by_key: Mapping[Key, port_ranges.Ranges]) -> list[dict[str, Any]]:
     """Return the ports that may be open, and whether a probe host found them open."""
     open_ports = {
         port
@@ -202,7 +204,7 @@ def _expected(target: ProbedHost, answers_by_key: Mapping[Key, port_ranges.Range
     ]
 
 
-def _inconclusive(
+def _build_inconclusive(
     targets: Iterable[ProbedHost], outsiders: Sequence[str], probed: Sequence[ProbeResult]
 ) -> list[dict[str, Any]]:
     """Return the checks without a result, and addresses that were not scanned although they were reachable."""

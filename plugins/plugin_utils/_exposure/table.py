@@ -19,10 +19,10 @@ def render_report(report: Mapping[str, Any]) -> list[str]:
     """Return the whole report: table, findings, expected ports, inconclusive checks."""
     return [
         *render_matrix(report["tried"], report["findings"], report["expected"]),
-        *(_finding(finding) for finding in report["findings"]),
-        *(_expected(port) for port in report["expected"]),
-        *(_inconclusive(entry) for entry in report["inconclusive"]),
-        *([_summary(report)] if report["ok"] else []),
+        *(_format_finding(finding) for finding in report["findings"]),
+        *(_format_expected(port) for port in report["expected"]),
+        *(_format_inconclusive(entry) for entry in report["inconclusive"]),
+        *([_format_summary(report)] if report["ok"] else []),
     ]
 
 
@@ -33,12 +33,12 @@ def render_matrix(
     rows = [["from", "to", "address", "kind", "next hop", "tcp ports", "tcp", "udp", "icmp"]]
     for entry in tried:
         where = [entry["outsider"], entry["target"], entry["address"], entry["kind"], entry["next_hop"] or "-"]
-        cells = [_cell(entry, protocol, findings, expected) for protocol in ("tcp", "udp", "icmp")]
-        rows.append([*where, _short(entry["ports"]), *cells])
+        cells = [_format_cell(entry, protocol, findings, expected) for protocol in ("tcp", "udp", "icmp")]
+        rows.append([*where, _shorten(entry["ports"]), *cells])
     return render_table(rows) if len(rows) > 1 else []
 
 
-def _cell(
+def _format_cell(
     entry: Mapping[str, Any],
     protocol: str,
     findings: Sequence[Mapping[str, Any]],
@@ -47,7 +47,7 @@ def _cell(
     if protocol not in entry["protocols"]:
         return "?"
     place = (entry["outsider"], entry["target"], entry["address"], protocol)
-    matching = [finding for finding in findings if _place(finding) == place]
+    matching = [finding for finding in findings if _finding_key(finding) == place]
     cells = []
     for state in dict.fromkeys(finding["state"] for finding in matching):
         ports = [finding["ports"] for finding in matching if finding["state"] == state]
@@ -58,33 +58,33 @@ def _cell(
     return ", ".join([*cells, *([f"{due} as expected"] if due else [])]) or "-"
 
 
-def _place(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def _finding_key(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return finding["outsider"], finding["target"], finding["address"], finding["protocol"]
 
 
-def _finding(finding: Mapping[str, Any]) -> str:
-    port = f"{finding['protocol']} {_short(finding['ports'])}".strip()
+def _format_finding(finding: Mapping[str, Any]) -> str:
+    port = f"{finding['protocol']} {_shorten(finding['ports'])}".strip()
     place = f"{finding['outsider']} -> {finding['target']} ({finding['address']})"
     return f"{place} {port} {finding['state']}: {finding['description']}."
 
 
-def _expected(port: Mapping[str, Any]) -> str:
+def _format_expected(port: Mapping[str, Any]) -> str:
     state = "open, as expected" if port["open"] else "not open, but expected to be"
     return f"{port['target']} {port['protocol']} {port['port']} ({port['description']}): {state}."
 
 
-def _inconclusive(entry: Mapping[str, Any]) -> str:
+def _format_inconclusive(entry: Mapping[str, Any]) -> str:
     place = f"{entry['target']} ({entry['address']})" if entry["address"] else entry["target"]
     source = f"{entry['outsider']} -> " if entry["outsider"] else ""
     return f"inconclusive: {source}{place}: {entry['why']}."
 
 
-def _summary(report: Mapping[str, Any]) -> str:
+def _format_summary(report: Mapping[str, Any]) -> str:
     addresses = {(entry["target"], entry["address"]) for entry in report["tried"]}
     return f"Only the gateway answers {', '.join(report['outsiders'])}, at {len(addresses)} addresses."
 
 
-def _short(ports: str) -> str:
+def _shorten(ports: str) -> str:
     """Return a list of ports, cut after the last that fits."""
     if len(ports) <= _SHOWN_PORTS:
         return ports

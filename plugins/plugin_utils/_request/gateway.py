@@ -58,8 +58,8 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     address = optional_string(problems, "gateway_address", variables.get("gateway_address"))
     if address and not is_address(address):
         problems.add_invalid("gateway_address", address, "must be an IPv4 or IPv6 address")
-    public_name = _name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
-    domain = _name(problems, "gateway_domain", variables.get("gateway_domain"))
+    public_name = _parse_name(problems, "gateway_hostname", variables.get("gateway_hostname") or hostname)
+    domain = _parse_name(problems, "gateway_domain", variables.get("gateway_domain"))
     https_port = integer(problems, "gateway_https_port", variables.get("gateway_https_port"), 1, 65535)
     ssh_ports = variables.get("gateway_ssh_ports")
     first, last = number_range(problems, "gateway_ssh_ports", ssh_ports, 1024, 65535, "31001-32000")
@@ -79,7 +79,7 @@ def parse_gateway(variables: Mapping[str, Any], hostname: str) -> Gateway:
     return Gateway(public_name, domain, https_port, first, last)
 
 
-def _name(problems: ValidationErrors, option: str, value: Any) -> str:
+def _parse_name(problems: ValidationErrors, option: str, value: Any) -> str:
     name = optional_string(problems, option, value).lower()
     if not name or _NAME.fullmatch(name) or (option == "gateway_hostname" and is_address(name)):
         return name

@@ -26,7 +26,7 @@ def parse_mounts(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]
     mounts = []
     for index, entry in enumerate(entries):
         where = f"session_mounts[{index}]"
-        source, target = (_path(problems, f"{where}.{key}", entry[key].strip()) for key in ("source", "target"))
+        source, target = (_parse_path(problems, f"{where}.{key}", entry[key].strip()) for key in ("source", "target"))
         hidden = [path for path in (HOME, *RESERVED, *PATHS_WRITTEN_AT_START) if _shadows(target, path)]
         if target.startswith("/") and hidden:
             problems.add_invalid(f"{where}.target", target, f"would hide {hidden[0]}")
@@ -39,7 +39,7 @@ def parse_mounts(problems: ValidationErrors, entries: Sequence[Mapping[str, Any]
     return tuple(mounts)
 
 
-def _path(problems: ValidationErrors, option: str, value: str) -> str:
+def _parse_path(problems: ValidationErrors, option: str, value: str) -> str:
     """Return a normalized path: ``..`` could hide a folder, and ``:`` is the separator of bind options."""
     path = value.rstrip("/") or value[:1]
     if path and (path != posixpath.normpath(path) or not path.startswith("/") or path.startswith("//") or ":" in path):

@@ -27,20 +27,20 @@ def parse_registries(problems: ValidationErrors, value: Any) -> dict[str, Creden
     for host, entry in mapping(problems, OPTION, value, WHAT).items():
         if not _HOST.fullmatch(host):
             problems.add(f"{OPTION}: {host!r} is not a registry host, such as registry.example.com:5000")
-        credentials[_normalize_host(host)] = _credential(problems, f"{OPTION}.{host}", entry)
+        credentials[_normalize_host(host)] = _parse_credential(problems, f"{OPTION}.{host}", entry)
     return credentials
 
 
-def _credential(problems: ValidationErrors, where: str, value: Any) -> Credential:
+def _parse_credential(problems: ValidationErrors, where: str, value: Any) -> Credential:
     if not isinstance(value, Mapping):
         problems.add(f"{where} must be a mapping of {' and '.join(KEYS)}")
         return Credential("", "")
     for key in sorted(set(map(str, value)) - set(KEYS)):
         problems.add(f"{where}.{key} is not known; allowed are {', '.join(KEYS)}")
-    return Credential(*(_line(problems, f"{where}.{key}", value.get(key)) for key in KEYS))
+    return Credential(*(_parse_line(problems, f"{where}.{key}", value.get(key)) for key in KEYS))
 
 
-def _line(problems: ValidationErrors, where: str, value: Any) -> str:
+def _parse_line(problems: ValidationErrors, where: str, value: Any) -> str:
     if isinstance(value, (str, int)) and not isinstance(value, bool) and re.fullmatch(r"[^\r\n\0]+", str(value)):
         return str(value)
     problems.add(f"{where} must be one line of text")

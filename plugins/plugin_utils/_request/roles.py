@@ -50,7 +50,7 @@ def parse_roles(
     Defaults come from the session: its ``image``, each of its ``slots``, each variable of its ``env``.
     """
     entries = mapping(problems, "session_roles", value)
-    roles = [_role(problems, name, entries[name], image, slots, env, most) for name in _main_first(entries)]
+    roles = [_parse_role(problems, name, entries[name], image, slots, env, most) for name in _main_first(entries)]
     if entries and MAIN not in entries:
         problems.add(f"session_roles has no {MAIN!r}: every session needs one container of that role")
     if any(role.name == MAIN and role.replicas != 1 for role in roles):
@@ -65,7 +65,7 @@ def _main_first(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name != MAIN)
 
 
-def _role(
+def _parse_role(
     problems: ValidationErrors,
     name: str,
     value: Any,

@@ -95,7 +95,7 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
         "resources": slots,
         "env": env,
         "roles": roles,
-        "cluster_size": _size(problems, values["cluster_size"], roles),
+        "cluster_size": _resolve_size(problems, values["cluster_size"], roles),
         "mounts": parse_mounts(problems, values["mounts"]),
         "apps": parse_apps(problems, values["apps"]),
     }
@@ -111,7 +111,7 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     return spec
 
 
-def _size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:
+def _resolve_size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:
     """Return the number of containers: the sum of the roles, or the requested size without roles."""
     total = sum(role.replicas for role in roles)
     if roles and requested not in (1, total):
@@ -160,7 +160,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
         elif option in ("command", "bootstrap_script", "apps"):
             phrases.append(f"session_{option}")
         elif option == "roles":
-            roles = [_by_name(side) for side in (old, new)]
+            roles = [_index_by_name(side) for side in (old, new)]
             names = sorted(name for name in {*roles[0], *roles[1]} if roles[0].get(name) != roles[1].get(name))
             phrases.append(f"session_roles ({', '.join(names) or 'their order'})")
         else:
@@ -168,7 +168,7 @@ def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
     return phrases
 
 
-def _by_name(roles: Any) -> dict[str, Any]:
+def _index_by_name(roles: Any) -> dict[str, Any]:
     listed = roles if isinstance(roles, list) else []
     return {str(role["name"]): role for role in listed if isinstance(role, dict) and "name" in role}
 

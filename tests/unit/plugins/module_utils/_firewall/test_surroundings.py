@@ -110,7 +110,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (surroundings, host_survey):
         monkeypatch.setattr(module, "show", show)
     monkeypatch.setattr(surroundings, "docker_listeners", lambda: [("0.0.0.0", 2375)])
-    monkeypatch.setattr(surroundings, "_ruleset", dict)
+    monkeypatch.setattr(surroundings, "_read_ruleset", dict)
 
 
 @pytest.mark.usefixtures("host")
@@ -136,12 +136,12 @@ def test_rules_are_read_from_nft(
     code: int, printed: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: subprocess.CompletedProcess([], code, printed, ""))
-    assert surroundings._ruleset() == expected
+    assert surroundings._read_ruleset() == expected
 
 
 def test_without_nft_there_are_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert surroundings._ruleset() == {}
+    assert surroundings._read_ruleset() == {}
 
 
 def test_the_audited_chain_is_in_the_ruleset_of_a_firewall() -> None:
