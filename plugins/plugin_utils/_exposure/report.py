@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._exposure.model import (
+    BATCH_SECONDS,
     CLOSED,
     GATEWAY,
     ICMP_ERROR,
     OPEN,
     PROBE_TIMEOUT,
-    BATCH_SECONDS,
     ProbeBatch,
     ProbedHost,
 )
