@@ -17,7 +17,7 @@ from ..module_utils._model.addressing import is_address
 from ..module_utils._model.plain_data import from_plain, to_plain
 from ..module_utils._model.port_ranges import parse_ranges
 from ..module_utils._model.validation import ValidationErrors
-from ..plugin_utils._exposure.report import ProbeResult, build_exposure_report, error_of, split_into_batches
+from ..plugin_utils._exposure.report import ProbeResult, build_exposure_report, split_into_batches, summarize_error
 from ..plugin_utils._exposure.table import render_report
 from ..plugin_utils._report.record import as_json
 from ..plugin_utils.agent_results import why_silent
@@ -59,7 +59,7 @@ class ActionModule(ControlAction):
         self.write(str(args.get("path") or ""), as_json(report))
         for line in render_report(report):
             self._display.display(line)
-        error = error_of(report)
+        error = summarize_error(report)
         if error:
             raise AnsibleActionFail(error)
         return {"report": report}

@@ -78,7 +78,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._firewall.policy import parse_firewall, parse_timeout
-from ..module_utils._firewall.surroundings import other_firewalls
+from ..module_utils._firewall.surroundings import detect_firewalls
 from ..module_utils._firewall.trial import apply_with_rollback, confirm, schedule_rollback
 from ..module_utils._host.store import Store
 from ..module_utils._model.change import as_diff
@@ -121,7 +121,7 @@ def apply_rules(module: AnsibleModule) -> dict[str, Any]:
     def start_timer(nonce: str, until: int) -> None:
         schedule_rollback(params["state_path"], params["docker_host"], nonce, until)
 
-    for sentence in other_firewalls():
+    for sentence in detect_firewalls():
         module.warn(sentence)
     if wanted and not asked.get("ssh_sources") and not known:
         module.warn(_ALONE.format(address=", ".join(wanted.ssh_sources)))

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from ..module_utils._gateway import crypto
-from ..module_utils._gateway.certificate import day, moment
+from ..module_utils._gateway.certificate import format_date, read_timestamp
 from ..module_utils._model.validation import ValidationError
 
 CERTIFICATE, KEY = "gateway_certificate", "gateway_certificate_key"
@@ -36,11 +36,11 @@ def read_pair(certificate: str, key: str) -> tuple[str, str]:
         raise _describe_unusable(KEY, key, reason) from None
     except ValueError:
         raise _describe_unusable(KEY, key, "holds no private key in PEM form") from None
-    begins_at, expires_at = (moment(parsed, field) for field in ("not_valid_before", "not_valid_after"))
+    begins_at, expires_at = (read_timestamp(parsed, field) for field in ("not_valid_before", "not_valid_after"))
     if expires_at <= time.time():
-        raise _describe_unusable(CERTIFICATE, certificate, f"has expired on {day(expires_at)}")
+        raise _describe_unusable(CERTIFICATE, certificate, f"has expired on {format_date(expires_at)}")
     if begins_at > time.time():
-        raise _describe_unusable(CERTIFICATE, certificate, f"is not valid before {day(begins_at)}")
+        raise _describe_unusable(CERTIFICATE, certificate, f"is not valid before {format_date(begins_at)}")
     if _public(private) != _public(parsed):
         raise _describe_unusable(KEY, key, "does not fit the certificate")
     return pem.decode(), key_pem.decode()

@@ -16,7 +16,7 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
 from ..module_utils._model.validation import ValidationErrors
-from ._request.value_types import decoded, misfit
+from ._request.value_types import decode_value, find_type_error
 from .host_program import COLLECTION
 
 SPECIFICATION = COLLECTION / "roles" / "session" / "meta" / "argument_specs.yml"
@@ -71,13 +71,13 @@ def _as_given(option: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(problems: ValidationErrors, where: str, option: Mapping[str, Any], given: Any) -> Any:
     """Return a value in its option's type; ``None`` for one with a problem, which is noted."""
-    value = decoded(option, given, SEPARATORS.get(where, ","))
+    value = decode_value(option, given, SEPARATORS.get(where, ","))
     if value is None:
         if option.get("default") == "" and not option.get("no_log"):
             return ""
         problems.add(f"{where} is required")
         return None
-    reason = misfit(option, value)
+    reason = find_type_error(option, value)
     if reason and option.get("no_log"):
         problems.add(f"{where} {reason}")
     elif reason:

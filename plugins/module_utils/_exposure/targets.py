@@ -21,27 +21,27 @@ from .model import AGENT, BRIDGE, CONTAINER, GATEWAY
 SSH_MEANS, HTTPS_MEANS = "SSH of the session {name}", "HTTPS of sessions' apps"
 
 
-def of_agent(docker_host: str, wireguard_port: int) -> dict[str, Any]:
+def collect_agent_targets(docker_host: str, wireguard_port: int) -> dict[str, Any]:
     """Return the scan targets of an agent; ``unread`` is why its containers are missing."""
-    own, bridges = host_addresses()
+    own, bridges = read_host_addresses()
     try:
         containers, unread = container_addresses(connect(docker_host)), ""
     except DockerUnavailableError as error:
         containers, unread = [], f"its containers are not known: {as_phrase(error)}"
     return {
         "addresses": _map_owners({AGENT: own, BRIDGE: bridges, CONTAINER: containers}),
-        "udp_ports": sorted({*tunnel_ports(), wireguard_port}),
+        "udp_ports": sorted({*read_tunnel_ports(), wireguard_port}),
         "expected": {},
         "unread": unread,
     }
 
 
-def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
+def collect_gateway_targets(state_path: str, https_port: int) -> dict[str, Any]:
     """Return the scan targets of a gateway; ``expected`` are the ports that are open for users, as strings.
 
     ``unread`` is why those of sessions are missing.
     """
-    own, bridges = host_addresses()
+    own, bridges = read_host_addresses()
     try:
         routes, unread = list(GatewayStore(state_path).routes().values()), ""
     except GatewayError as error:
@@ -49,7 +49,7 @@ def of_gateway(state_path: str, https_port: int) -> dict[str, Any]:
     ssh = {str(route.ssh_port): SSH_MEANS.format(name=route.name) for route in routes if route.ssh_port is not None}
     return {
         "addresses": _map_owners({GATEWAY: own, BRIDGE: bridges}),
-        "udp_ports": tunnel_ports(),
+        "udp_ports": read_tunnel_ports(),
         "expected": {**ssh, str(https_port): HTTPS_MEANS},
         "unread": unread,
     }
@@ -63,7 +63,7 @@ def _map_owners(addresses: dict[str, list[str]]) -> dict[str, str]:
     return kinds
 
 
-def host_addresses() -> tuple[list[str], list[str]]:
+def read_host_addresses() -> tuple[list[str], list[str]]:
     """Return the addresses of this host, link-local ones too, and those of the bridges behind it.
 
     Link-local addresses are those of interfaces that have another address of the host.
@@ -77,7 +77,7 @@ def host_addresses() -> tuple[list[str], list[str]]:
     return [*addresses, *sorted(local)], sorted(behind)
 
 
-def tunnel_ports() -> list[int]:
+def read_tunnel_ports() -> list[int]:
     """Return the UDP ports of all VXLAN links of this host."""
     links = show("ip", "-j", "-d", "link", "show", "type", "vxlan")
     return sorted({link["linkinfo"]["info_data"]["port"] for link in links if "port" in link["linkinfo"]["info_data"]})

@@ -27,7 +27,7 @@ class FirewallRules:
     chain: str
 
 
-def firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> FirewallRules:
+def build_firewall_rules(firewall: Firewall | None, wireguard: Iterable[int]) -> FirewallRules:
     """Return the parts of the table for a firewall; empty without one.
 
     ``wireguard`` are the UDP ports of WireGuard.

@@ -52,7 +52,7 @@ def filter_family(addresses: Iterable[str], family: int) -> list[str]:
 PROTOCOLS = ("tcp", "udp", "any")
 
 # Limits of firewall_confirm_timeout, in seconds.
-MIN_CONFIRM_SECONDS, LONGEST_TRIAL = 5, 3600
+MIN_CONFIRM_SECONDS, MAX_CONFIRM_SECONDS = 5, 3600
 
 
 def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], connection: Sequence[str]) -> Firewall:
@@ -63,9 +63,9 @@ def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], c
     sentence for each problem.
     """
     problems = ValidationErrors()
-    ssh_sources = networks(problems, "firewall_ssh_sources", options.get("ssh_sources") or ())
+    ssh_sources = parse_networks(problems, "firewall_ssh_sources", options.get("ssh_sources") or ())
     if not ssh_sources:
-        ssh_sources = networks(problems, "firewall_ssh_sources", [*default_sources, *connection[:1]])
+        ssh_sources = parse_networks(problems, "firewall_ssh_sources", [*default_sources, *connection[:1]])
     if not ssh_sources and not problems:
         problems.add(
             "firewall_ssh_sources is empty, and this connection has no client address: list the addresses of the hosts"
@@ -74,8 +74,8 @@ def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], c
     ports = _parse_ports(problems, "firewall_ssh_ports", options.get("ssh_ports") or ())
     firewall = Firewall(
         ssh_sources=ssh_sources,
-        gateways=networks(problems, "firewall_gateways", options.get("gateways") or ()),
-        agents=networks(problems, "firewall_agents", options.get("agents") or ()),
+        gateways=parse_networks(problems, "firewall_gateways", options.get("gateways") or ()),
+        agents=parse_networks(problems, "firewall_agents", options.get("agents") or ()),
         ssh_ports=ports or tuple(int(port) for port in connection[3:4]) or (22,),
         allow=_parse_allow_rules(problems, options.get("allow") or ()),
         interfaces=tuple(sorted({*string_list(problems, "firewall_interfaces", options.get("interfaces") or ())})),
@@ -88,13 +88,13 @@ def parse_firewall(options: Mapping[str, Any], default_sources: Sequence[str], c
 def parse_timeout(value: Any) -> int:
     """Return ``firewall_confirm_timeout``, in seconds; raises :class:`ValidationError`."""
     problems = ValidationErrors()
-    seconds = integer(problems, "firewall_confirm_timeout", value, MIN_CONFIRM_SECONDS, LONGEST_TRIAL)
+    seconds = integer(problems, "firewall_confirm_timeout", value, MIN_CONFIRM_SECONDS, MAX_CONFIRM_SECONDS)
     if problems:
         raise ValidationError(str(problems))
     return seconds
 
 
-def networks(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
+def parse_networks(problems: ValidationErrors, option: str, value: Any) -> tuple[str, ...]:
     """Return addresses and networks as networks without overlaps, IPv4 first."""
     parsed = [_parse_network(problems, option, entry) for entry in string_list(problems, option, value) if entry]
     return collapse(str(network) for network in parsed if network is not None)
@@ -119,7 +119,7 @@ def _parse_allow_rules(problems: ValidationErrors, value: Any) -> tuple[AllowRul
     for where, entry in list_of_mappings(problems, "firewall_allow", value, ("protocol", "ports", "sources")):
         protocol = choice(problems, f"{where}.protocol", entry.get("protocol", "tcp"), PROTOCOLS)
         ports = _parse_port_ranges(problems, f"{where}.ports", entry.get("ports") or ())
-        sources = networks(problems, f"{where}.sources", entry.get("sources") or ())
+        sources = parse_networks(problems, f"{where}.sources", entry.get("sources") or ())
         if protocol == "any" and (ports or not sources):
             problems.add(f"{where}: protocol any requires sources and has no ports")
         if protocol != "any" and not ports:

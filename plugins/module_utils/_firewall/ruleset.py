@@ -16,7 +16,7 @@ from .._model.addressing import collapse, is_ipv6
 from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, Underlay
 from .._model.plan import SessionPlan
 from .._wireguard.mesh import DEVICE, NETWORK
-from .host_rules import FirewallRules, firewall_rules
+from .host_rules import FirewallRules, build_firewall_rules
 from .policy import Firewall, filter_family
 from .table import TABLE
 
@@ -97,7 +97,7 @@ def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Co
     addresses |= {underlay.address for plan, _agent in listed for underlay in plan.underlays.values()}
     senders: dict[str, set[tuple[str, ...]]] = {}
     for plan, agent in listed:
-        for peer in peers(plan, agent):
+        for peer in list_peers(plan, agent):
             match_set, *rest = _match_peer(peer, plan.underlays[agent], routed)
             for prefix, service in _peer_services(plan, agent):
                 senders.setdefault(f"{prefix}{match_set}", set()).add((peer.address, *rest, *service))
@@ -115,7 +115,7 @@ def build_isolation_policy(slices: Iterable[tuple[SessionPlan, str]], routed: Co
     )
 
 
-def peers(plan: SessionPlan, agent: str) -> list[Underlay]:
+def list_peers(plan: SessionPlan, agent: str) -> list[Underlay]:
     """Return the underlays of the other agents of a session, which send to ``agent``."""
     return [underlay for name, underlay in plan.underlays.items() if name != agent]
 
@@ -125,7 +125,7 @@ def render(isolation: IsolationPolicy, firewall: Firewall | None = None, outer: 
 
     ``firewall`` is the host firewall, ``outer`` are the interfaces that lead to other hosts, not to containers.
     """
-    rules = firewall_rules(firewall, isolation.wireguard_ports)
+    rules = build_firewall_rules(firewall, isolation.wireguard_ports)
     gateways = collapse([*isolation.gateways, *(firewall.gateways if firewall else ())])
     elements = {
         "agents": isolation.agents,

@@ -41,7 +41,7 @@ def read_exposure(underlay_address: str) -> NetworkExposure:
     return NetworkExposure(
         addresses=tuple(addresses),
         networks=_underlay_networks(links, underlay),
-        engine=tuple(docker_listeners()),
+        engine=tuple(find_docker_listeners()),
         local_ipv6=tuple(
             link["ifname"] for link in outward if any(entry["family"] == "inet6" for entry in link["addr_info"])
         ),
@@ -49,7 +49,7 @@ def read_exposure(underlay_address: str) -> NetworkExposure:
     )
 
 
-def docker_listeners(processes: Path = PROC) -> list[tuple[str, int]]:
+def find_docker_listeners(processes: Path = PROC) -> list[tuple[str, int]]:
     """Return the addresses and TCP ports at which the Docker engine of this host accepts connections."""
     engines = [entry for entry in processes.glob("[0-9]*") if _process_name(entry) == ENGINE]
     inodes = {inode for engine in engines for inode in _socket_inodes(engine / "fd")}
@@ -98,7 +98,7 @@ _WARNING = (
 )
 
 
-def other_firewalls() -> list[str]:
+def detect_firewalls() -> list[str]:
     """Return a warning for each of ufw and firewalld that is active on this host."""
     return [
         _WARNING.format(name=name)

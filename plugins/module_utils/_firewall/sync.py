@@ -14,7 +14,7 @@ from .._network.iproute import LinkState, NetworkError, apply_operations
 from .._wireguard.key import read_public_key
 from .._wireguard.mesh import DEVICE
 from .policy import Firewall
-from .ruleset import DEFAULT_BRIDGE, build_isolation_policy, peers, render
+from .ruleset import DEFAULT_BRIDGE, build_isolation_policy, list_peers, render
 from .state import FirewallState
 from .table import AGENTS_TABLE
 
@@ -59,7 +59,7 @@ def render_ruleset(store: Store, firewall: Firewall | None, except_id: str = "")
     """Return the text of the table for all stored sessions but ``except_id``, with this firewall."""
     readable, _damaged = store.load_all()
     slices = [(entry.plan, entry.agent) for entry in readable if entry.plan.id != except_id]
-    addresses = {peer.address for plan, agent in slices for peer in peers(plan, agent)}
+    addresses = {peer.address for plan, agent in slices for peer in list_peers(plan, agent)}
     isolation = build_isolation_policy(slices, {address for address in addresses if _is_routed(address)})
     # The device of WireGuard is listed even while it is missing, so that the rules do not change when it returns.
     own_device = {DEVICE} if read_public_key(store.wireguard_folder) else set()

@@ -48,12 +48,12 @@ def install_certificate(
     """
     crypto.require()
     before = path.read_text() if path.exists() else ""
-    current = facts_of(before)
+    current = parse_certificate(before)
     if pem_pair:
         content = "".join(f"{part.strip()}\n" for part in pem_pair)
     else:
         content = before if current and _is_current(current, names, now) else make_self_signed(names, now)
-    facts = facts_of(content)
+    facts = parse_certificate(content)
     if facts is None:
         raise GatewayError("certificate: holds no certificate in PEM form")
     drifted = plan_files([DesiredFile(path, content, secret=True)])
@@ -65,7 +65,7 @@ def install_certificate(
     return [dataclasses.replace(change, subject=subject) for _file, change in drifted], facts
 
 
-def facts_of(pem: str) -> CertificateFacts | None:
+def parse_certificate(pem: str) -> CertificateFacts | None:
     """Return the facts of the first certificate in PEM text; ``None`` without one."""
     try:
         certificate = crypto.x509.load_pem_x509_certificate(pem.encode())
@@ -77,7 +77,7 @@ def facts_of(pem: str) -> CertificateFacts | None:
     ]
     return CertificateFacts(
         names=_read_names(certificate),
-        expires_at=int(moment(certificate, "not_valid_after")),
+        expires_at=int(read_timestamp(certificate, "not_valid_after")),
         self_signed=organizations == [ISSUER] and certificate.issuer == certificate.subject,
         fingerprint=certificate.fingerprint(crypto.hashes.SHA256()).hex(),
     )
@@ -113,14 +113,14 @@ def make_self_signed(names: Sequence[str], now: float) -> str:
     return (certificate.public_bytes(forms.Encoding.PEM) + private).decode()
 
 
-def moment(certificate: Any, field: str) -> float:
+def read_timestamp(certificate: Any, field: str) -> float:
     """Return ``not_valid_before`` or ``not_valid_after`` in seconds since the epoch."""
     # Since version 42, cryptography warns of times without a zone.
     aware = getattr(certificate, f"{field}_utc", None)
     return float((aware or getattr(certificate, field).replace(tzinfo=datetime.timezone.utc)).timestamp())
 
 
-def day(seconds: float) -> str:
+def format_date(seconds: float) -> str:
     """Return the date of a time in seconds since the epoch, in UTC."""
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d")
 
@@ -145,5 +145,5 @@ def _is_current(facts: CertificateFacts, names: Sequence[str], now: float) -> bo
 def _describe(facts: CertificateFacts | None) -> str:
     if facts is None:
         return "(no certificate)"
-    origin = "self-signed" if facts.self_signed else "given"
-    return f"for {', '.join(facts.names)} until {day(facts.expires_at)}, {origin}, SHA-256 {facts.fingerprint[:16]}"
+    origin, expiry = "self-signed" if facts.self_signed else "given", format_date(facts.expires_at)
+    return f"for {', '.join(facts.names)} until {expiry}, {origin}, SHA-256 {facts.fingerprint[:16]}"

@@ -69,7 +69,7 @@ class Route:
         """All endpoints of the session."""
         return [*([self.ssh] if self.ssh else []), *(app.endpoint for app in self.apps)]
 
-    def without_sessions(self, taken: Collection[Endpoint]) -> Route:
+    def without_endpoints(self, taken: Collection[Endpoint]) -> Route:
         """Return the route without endpoints that now belong to other sessions."""
         return dataclasses.replace(
             self,
@@ -109,7 +109,7 @@ def merge_routes(
     names = {route.name for route in requested}
     taken = {endpoint for route in requested for endpoint in route.endpoints}
     retained = [
-        route.without_sessions(taken)
+        route.without_endpoints(taken)
         for route in existing.values()
         if not purge and route.id not in requested_ids and route.id not in ended and route.name not in names
     ]
@@ -117,7 +117,7 @@ def merge_routes(
     return _assign_ports([*retained, *requested], ports, gateway)
 
 
-def haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
+def build_haproxy_maps(routes: Iterable[Route], gateway: Gateway) -> dict[str, Map]:
     """Return the maps of HAProxy by file name: ``ID@PORT@ADDRESS`` by app and by SSH port, and apps by host name."""
     maps: dict[str, Map] = {APPS: {}, HOSTS: {}, SSH: {}}
     for route in sorted(routes, key=lambda entry: entry.name):
@@ -138,7 +138,7 @@ def app_hostname(session: str, app: str, gateway: Gateway) -> str:
     return f"{label}.{gateway.domain}" if gateway.domain and "--" not in app and len(label) <= _MAX_LABEL else ""
 
 
-def app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
+def build_app_links(route: Route, gateway: Gateway) -> dict[str, Any]:
     """Return the links of a session: ``id``, ``name``, ``ssh`` with ``host`` and ``port``, and the ``url`` of apps.
 
     An app without HTTP has no URL: users reach it through SSH port forwarding.

@@ -15,13 +15,13 @@ from .._host.files import DesiredFile, plan_files, write_files
 from .._model.change import Change
 from .haproxy import Haproxy, HaproxyNotRunningError, MapChange
 from .model import Gateway
-from .routes import Map, Route, app_links, haproxy_maps, merge_routes
+from .routes import Map, Route, build_app_links, build_haproxy_maps, merge_routes
 from .store import GatewayStore
 
 GATEWAYS_TABLE = Table("backendai_gateway", "provision_gateways")
 
 
-def table_of(ports: Iterable[int], gateway: Gateway) -> str:
+def render_gateway_table(ports: Iterable[int], gateway: Gateway) -> str:
     """Return an ``nft`` file for a table that allows new connections only at these ports of the SSH port range.
 
     Loading it replaces the table atomically.
@@ -79,9 +79,11 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
     with store.lock():
         gateway = store.gateway()
         routes = merge_routes(store.routes(), request.routes, request.ended, request.purge, gateway)
-        maps = haproxy_maps(routes.values(), gateway)
-        table = table_of((route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway)
-        files = plan_files([*store.files_of(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
+        maps = build_haproxy_maps(routes.values(), gateway)
+        table = render_gateway_table(
+            (route.ssh_port for route in routes.values() if route.ssh_port is not None), gateway
+        )
+        files = plan_files([*store.plan_route_files(routes), *_map_files(store, maps), DesiredFile(store.table, table)])
         table_changes = GATEWAYS_TABLE.plan(table)
         running = _plan_running_maps(store, haproxy, maps)
         if not dry:
@@ -90,7 +92,7 @@ def apply_routes(store: GatewayStore, haproxy: Haproxy, request: RoutesRequest, 
                 GATEWAYS_TABLE.apply(table)
             haproxy.apply([map_change for map_change, _change in running or []])
     changes = [*(change for _file, change in files), *table_changes, *(change for _map, change in running or [])]
-    links = [app_links(routes[route.id], gateway) for route in request.routes]
+    links = [build_app_links(routes[route.id], gateway) for route in request.routes]
     return RoutesResult(changes, links, [NOT_RUNNING] if running is None and routes else [])
 
 

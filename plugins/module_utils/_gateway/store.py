@@ -68,7 +68,7 @@ class GatewayStore:
         """Return all routes by session id. Raises :class:`GatewayError` for a file that cannot be read."""
         return {route.id: route for route in map(_load_route, sorted(self._routes.glob("*.json")))}
 
-    def files_of(self, routes: dict[str, Route]) -> list[DesiredFile]:
+    def plan_route_files(self, routes: dict[str, Route]) -> list[DesiredFile]:
         """Return the files of these routes, and removals of stale files."""
         files = {
             self._routes / f"{route.id}.json": dump_state(to_plain(route), indent=1) + "\n" for route in routes.values()

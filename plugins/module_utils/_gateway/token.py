@@ -19,10 +19,10 @@ from typing import Any
 from .._model.files import write_atomically
 from . import crypto
 from .model import GatewayError
-from .routes import Route, app_links
+from .routes import Route, build_app_links
 from .store import GatewayStore
 
-MIN_TTL, MOST_SECONDS = 60, 30 * 86400
+MIN_TTL, MAX_TTL = 60, 30 * 86400
 ISSUER = "backendai-gateway"
 
 # Bytes of each of the two numbers of a signature (RFC 7518, section 3.4).
@@ -48,18 +48,18 @@ def issue_token(store: GatewayStore, name: str, session_id: str, seconds: int, *
 
     Raises :class:`GatewayError` without such a session, and ValueError for an invalid lifetime.
     """
-    if not MIN_TTL <= seconds <= MOST_SECONDS:
-        raise ValueError(f"ttl: {seconds} must be a whole number from {MIN_TTL} to {MOST_SECONDS}")
+    if not MIN_TTL <= seconds <= MAX_TTL:
+        raise ValueError(f"ttl: {seconds} must be a whole number from {MIN_TTL} to {MAX_TTL}")
     with store.lock():
         gateway = store.gateway()
         route = _find_route(store, name, session_id)
-    claims = claims_of(route.id, route.name, int(time.time()), seconds)
+    claims = build_claims(route.id, route.name, int(time.time()), seconds)
     session = {"id": route.id, "name": route.name}
-    issued = {"session": session, "links": app_links(route, gateway), "expires_at": claims["exp"]}
+    issued = {"session": session, "links": build_app_links(route, gateway), "expires_at": claims["exp"]}
     return issued if dry else {**issued, "token": sign(store.key, claims)}
 
 
-def claims_of(session_id: str, name: str, issued_at: int, seconds: int) -> dict[str, Any]:
+def build_claims(session_id: str, name: str, issued_at: int, seconds: int) -> dict[str, Any]:
     """Return the claims of a token: it grants access to one session until it expires."""
     expires_at = issued_at + seconds
     return {"iss": ISSUER, "sub": session_id, "session": name, "iat": issued_at, "exp": expires_at}

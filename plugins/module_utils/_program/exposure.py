@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._exposure.prober import ProbeRequest, probe_host
-from .._exposure.targets import of_agent, of_gateway
+from .._exposure.targets import collect_agent_targets, collect_gateway_targets
 from .._model.addressing import is_address
 from .._model.port_ranges import parse_ranges
 
@@ -23,8 +23,8 @@ def targets(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:
     reading any of these.
     """
     if options["kind"] == "gateway":
-        return of_gateway(options["state_path"], options["https_port"])
-    return of_agent(options["docker_host"], options["wireguard_port"])
+        return collect_gateway_targets(options["state_path"], options["https_port"])
+    return collect_agent_targets(options["docker_host"], options["wireguard_port"])
 
 
 def probe(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def build_exposure_report(
     }
 
 
-def error_of(report: Mapping[str, Any]) -> str | None:
+def summarize_error(report: Mapping[str, Any]) -> str | None:
     """Return one sentence about the findings; ``None`` if the report is ok."""
     if report["ok"]:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...module_utils._model.quantity import parse_slot
 from ...module_utils._model.validation import ValidationErrors
-from .value_types import decoded
+from .value_types import decode_value
 
 DEFAULT_RESOURCES = {"cpu": 1, "mem": 1 << 30}
 MIN_MEMORY = 16 << 20
@@ -23,19 +23,21 @@ _UID_GID_VARIABLES = {"LOCAL_USER_ID": "session_uid", "LOCAL_GROUP_ID": "session
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def mapping(problems: ValidationErrors, option: str, value: Any, description: str = "a mapping") -> dict[str, Any]:
+def parse_mapping(
+    problems: ValidationErrors, option: str, value: Any, description: str = "a mapping"
+) -> dict[str, Any]:
     """Return ``value``, or the JSON text in it, as a mapping. Problems do not show it, because it may be secret."""
-    decoded_value = decoded({"type": "dict"}, value)
+    decoded_value = decode_value({"type": "dict"}, value)
     if isinstance(decoded_value, Mapping):
         return {str(key): entry for key, entry in decoded_value.items()}
     problems.add(f"{option} must be {description}")
     return {}
 
 
-def resources(problems: ValidationErrors, option: str, value: Any) -> dict[str, int]:
+def parse_resources(problems: ValidationErrors, option: str, value: Any) -> dict[str, int]:
     """Return the slots of one container; ``cpu`` and ``mem`` have defaults, slots of amount zero are removed."""
     slots = dict(DEFAULT_RESOURCES)
-    for slot, amount in mapping(problems, option, value).items():
+    for slot, amount in parse_mapping(problems, option, value).items():
         if not _SLOT.fullmatch(slot):
             problems.add(f"{option}: {slot!r} is not the name of a slot, such as cpu, mem, shmem or cuda.device")
             continue
@@ -50,10 +52,10 @@ def resources(problems: ValidationErrors, option: str, value: Any) -> dict[str, 
     return {slot: amount for slot, amount in slots.items() if amount}
 
 
-def environment(problems: ValidationErrors, option: str, value: Any) -> dict[str, str]:
+def parse_environment(problems: ValidationErrors, option: str, value: Any) -> dict[str, str]:
     """Return environment variables as text; names that the session sets are rejected."""
     variables = {}
-    for key, content in mapping(problems, option, value).items():
+    for key, content in parse_mapping(problems, option, value).items():
         if not _ENV_NAME.fullmatch(key):
             problems.add(f"{option}: {key!r} is not the name of an environment variable")
         elif key.startswith("BACKENDAI_"):

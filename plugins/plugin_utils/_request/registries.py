@@ -12,7 +12,7 @@ from typing import Any
 
 from ...module_utils._model.images import Credential, _normalize_host
 from ...module_utils._model.validation import ValidationErrors
-from .containers import mapping
+from .containers import parse_mapping
 
 OPTION = "session_registries"
 KEYS = ("username", "password")
@@ -24,7 +24,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-
 def parse_registries(problems: ValidationErrors, value: Any) -> dict[str, Credential]:
     """Return the credentials by registry; problems contain the path of a wrong value, never the value."""
     credentials = {}
-    for host, entry in mapping(problems, OPTION, value, WHAT).items():
+    for host, entry in parse_mapping(problems, OPTION, value, WHAT).items():
         if not _HOST.fullmatch(host):
             problems.add(f"{OPTION}: {host!r} is not a registry host, such as registry.example.com:5000")
         credentials[_normalize_host(host)] = _parse_credential(problems, f"{OPTION}.{host}", entry)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...module_utils._model.session import MAIN, MAIN1, SUB
 from ...module_utils._model.validation import ValidationErrors, integer, optional_string
-from .containers import environment, mapping, resources
+from .containers import parse_environment, parse_mapping, parse_resources
 
 ROLE_OPTIONS = ("replicas", "image", "resources", "env")
 
@@ -36,7 +36,7 @@ class Role:
         return cls(**data)
 
 
-def default_roles(size: int, image: str, slots: Mapping[str, int], env: Mapping[str, str]) -> tuple[Role, ...]:
+def build_default_roles(size: int, image: str, slots: Mapping[str, int], env: Mapping[str, str]) -> tuple[Role, ...]:
     """Return the roles of a session with ``size`` identical containers: one ``main``, the others ``sub``."""
     counts = {MAIN: 1, SUB: size - 1}
     return tuple(Role(name, count, image, dict(slots), dict(env)) for name, count in counts.items() if count)
@@ -49,7 +49,7 @@ def parse_roles(
 
     Defaults come from the session: its ``image``, each of its ``slots``, each variable of its ``env``.
     """
-    entries = mapping(problems, "session_roles", value)
+    entries = parse_mapping(problems, "session_roles", value)
     roles = [_parse_role(problems, name, entries[name], image, slots, env, most) for name in _main_first(entries)]
     if entries and MAIN not in entries:
         problems.add(f"session_roles has no {MAIN!r}: every session needs one container of that role")
@@ -77,16 +77,16 @@ def _parse_role(
     where = f"session_roles.{name}"
     if not _ROLE.fullmatch(name):
         problems.add(f"{where}: a role name has 1 to 32 characters a-z and 0-9, and begins and ends with a letter")
-    shape = mapping(problems, where, {} if value is None else value)
+    shape = parse_mapping(problems, where, {} if value is None else value)
     if "apps" in shape:
         problems.add(f"{where}.apps: only {MAIN1} has apps; list them in session_apps")
     for key in sorted(set(shape) - {*ROLE_OPTIONS, "apps"}):
         problems.add(f"{where}.{key} is not known; allowed are {', '.join(ROLE_OPTIONS)}")
-    own_slots = mapping(problems, f"{where}.resources", shape.get("resources") or {})
+    own_slots = parse_mapping(problems, f"{where}.resources", shape.get("resources") or {})
     return Role(
         name=name,
         replicas=integer(problems, f"{where}.replicas", shape.get("replicas", 1), 1, most),
         image=optional_string(problems, f"{where}.image", shape.get("image")) or image,
-        resources=resources(problems, f"{where}.resources", {**slots, **own_slots}),
-        env={**env, **environment(problems, f"{where}.env", shape.get("env") or {})},
+        resources=parse_resources(problems, f"{where}.resources", {**slots, **own_slots}),
+        env={**env, **parse_environment(problems, f"{where}.env", shape.get("env") or {})},
     )

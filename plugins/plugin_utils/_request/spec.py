@@ -14,9 +14,9 @@ from typing import Any
 from ...module_utils._model.session import ALL, App, Mount
 from ...module_utils._model.validation import ValidationError, ValidationErrors, integer, parse_session_name
 from .apps import parse_apps
-from .containers import environment, resources
+from .containers import parse_environment, parse_resources
 from .mounts import parse_mounts
-from .roles import Role, default_roles, parse_roles
+from .roles import Role, build_default_roles, parse_roles
 
 MAX_CLUSTER_SIZE = 1024
 MAX_ID = (1 << 31) - 1
@@ -68,7 +68,7 @@ class SessionSpec:
     @property
     def effective_roles(self) -> tuple[Role, ...]:
         """The roles of all containers in rank order, requested or derived from the size."""
-        return self.roles or default_roles(self.cluster_size, self.image, self.resources, self.env)
+        return self.roles or build_default_roles(self.cluster_size, self.image, self.resources, self.env)
 
     @property
     def images(self) -> list[str]:
@@ -83,8 +83,8 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     without problems. Options that are ``None`` have been rejected before.
     """
     image = (values["image"] or "").strip()
-    slots = resources(problems, "session_resources", values["resources"])
-    env = environment(problems, "session_env", values["env"])
+    slots = parse_resources(problems, "session_resources", values["resources"])
+    env = parse_environment(problems, "session_env", values["env"])
     roles = parse_roles(problems, values["roles"], image, slots, env, MAX_CLUSTER_SIZE)
     if values["name"] is not None:
         parse_session_name(problems, "session_name", values["name"])

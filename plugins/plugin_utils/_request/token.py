@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._gateway.token import MIN_TTL, MOST_SECONDS
+from ...module_utils._gateway.token import MAX_TTL, MIN_TTL
 from ...module_utils._model.validation import ValidationErrors, integer, parse_session_id, parse_session_name, string
 
 
@@ -28,6 +28,6 @@ def parse_token_request(problems: ValidationErrors, args: Mapping[str, Any]) -> 
     """Return the request from the options of ``gateway_token``; problems contain the names of variables."""
     session_id = parse_session_id(problems, "session_id", args.get("session_id"))
     name = parse_session_name(problems, "session_name", args.get("name")) if args.get("name") or not session_id else ""
-    seconds = integer(problems, "session_token_ttl", args.get("ttl", 3600), MIN_TTL, MOST_SECONDS)
+    seconds = integer(problems, "session_token_ttl", args.get("ttl", 3600), MIN_TTL, MAX_TTL)
     path = string(problems, "session_token_path", args.get("path") or None)
     return TokenRequest(name, session_id, seconds, path)

@@ -19,7 +19,7 @@ _BOOLEANS = ("true", "yes", "on", "1", "false", "no", "off", "0")
 _INTEGER = re.compile(r"-?\d{1,18}")
 
 
-def decoded(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
+def decode_value(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
     """Return the mapping or list in a string, as passed by ``-e name=value``.
 
     The string is JSON, or for lists of texts also separated by ``separator``; any other value is returned unchanged.
@@ -36,7 +36,7 @@ def decoded(option: Mapping[str, Any], value: Any, separator: str = ",") -> Any:
     return split if option.get("elements") == "str" else value
 
 
-def misfit(option: Mapping[str, Any], value: Any) -> str:
+def find_type_error(option: Mapping[str, Any], value: Any) -> str:
     """Return the requirement of an option's type that a value violates; empty if it is valid."""
     kind = option.get("type", "str")
     if kind == "int":
@@ -49,10 +49,10 @@ def misfit(option: Mapping[str, Any], value: Any) -> str:
     if kind == "list":
         listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         return "" if listed else f"must be a list of {'mappings' if option['elements'] == 'dict' else 'texts'}"
-    return _misfit_text(option, value)
+    return _find_text_error(option, value)
 
 
-def _misfit_text(option: Mapping[str, Any], value: Any) -> str:
+def _find_text_error(option: Mapping[str, Any], value: Any) -> str:
     if option.get("no_log"):
         fits = isinstance(value, str) and "\0" not in value
         return "" if fits else "must be the text of a shell script"

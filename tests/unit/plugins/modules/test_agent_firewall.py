@@ -83,7 +83,7 @@ def store(
     monkeypatch.setattr(processes, "PROC", tmp_path / "proc")
     monkeypatch.setenv("SSH_CONNECTION", CONNECTION)
     monkeypatch.setattr(trying, "interfaces", lambda: {"lo", "eth0"})
-    monkeypatch.setattr(agent_firewall, "other_firewalls", list)
+    monkeypatch.setattr(agent_firewall, "detect_firewalls", list)
     return Store(str(tmp_path))
 
 
@@ -177,7 +177,7 @@ def test_other_firewalls_are_a_warning(tried: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, sentence: warned.append(sentence))
     tried(inventory_managers=["192.0.2.7"], check_mode=check_mode)
     assert warned == []
-    monkeypatch.setattr(agent_firewall, "other_firewalls", lambda: ["ufw is at work.", "firewalld is at work."])
+    monkeypatch.setattr(agent_firewall, "detect_firewalls", lambda: ["ufw is at work.", "firewalld is at work."])
     tried(inventory_managers=["192.0.2.7"], check_mode=check_mode)
     assert warned == ["ufw is at work.", "firewalld is at work."]
 

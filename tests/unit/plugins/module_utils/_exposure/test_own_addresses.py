@@ -27,7 +27,7 @@ LINKS: list[dict[str, Any]] = [
 def test_host_addresses_exclude_those_behind_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (targets, host):
         monkeypatch.setattr(module, "show", lambda *_words: LINKS)
-    own_list, behind = targets.host_addresses()
+    own_list, behind = targets.read_host_addresses()
     assert own_list == ["192.0.2.1", "fd00::1", "fe80::1", "fe80::2"]
     assert behind == ["172.17.0.1", "172.19.0.1"]
 
@@ -35,4 +35,4 @@ def test_host_addresses_exclude_those_behind_the_host(monkeypatch: pytest.Monkey
 def test_tunnel_ports_are_unique(monkeypatch: pytest.MonkeyPatch) -> None:
     links = [{"linkinfo": {"info_data": data}} for data in ({"port": 4790}, {"port": 4789}, {"port": 4789}, {})]
     monkeypatch.setattr(targets, "show", lambda *_words: links)
-    assert targets.tunnel_ports() == [4789, 4790]
+    assert targets.read_tunnel_ports() == [4789, 4790]

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.host_rules import (
     FirewallRules,
-    firewall_rules,
+    build_firewall_rules,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
@@ -24,7 +24,7 @@ MINE = Firewall(
 
 
 def rules(firewall: Firewall = MINE, *wireguard: int) -> FirewallRules:
-    return firewall_rules(firewall, wireguard)
+    return build_firewall_rules(firewall, wireguard)
 
 
 def chain(name: str, text: str) -> list[str]:
@@ -44,7 +44,7 @@ def allowing(*allow: AllowRule) -> list[str]:
 
 
 def test_without_a_firewall_no_rules_are_added() -> None:
-    assert firewall_rules(None, [51820]) == FirewallRules({}, {}, "", "", "")
+    assert build_firewall_rules(None, [51820]) == FirewallRules({}, {}, "", "", "")
 
 
 def test_each_source_has_a_set_for_each_family() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import surroundings as others
-from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import other_firewalls
+from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import detect_firewalls
 
 BESIDE = (
     "{} is active on this host: its rules apply in addition to those of the role firewall, and packets that it drops"
@@ -60,5 +60,5 @@ def test_active_firewalls_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ufw: str | None, firewalld: int | None, result: list[str]
 ) -> None:
     commands = host(monkeypatch, tmp_path, ufw, firewalld)
-    assert other_firewalls() == [BESIDE.format(name) for name in result]
+    assert detect_firewalls() == [BESIDE.format(name) for name in result]
     assert commands == [["systemctl", "is-active", "--quiet", "firewalld.service"]]

@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall import
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.ruleset import IsolationPolicy, render
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.surroundings import (
-    docker_listeners,
+    find_docker_listeners,
     read_exposure,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._network import host as host_survey
@@ -71,21 +71,21 @@ def processes(tmp_path: Path) -> Path:
 
 
 def test_docker_listeners_are_found_by_socket_inodes(processes: Path) -> None:
-    assert docker_listeners(processes) == [("127.0.0.1", 2375), ("fd00::1", 2375)]
+    assert find_docker_listeners(processes) == [("127.0.0.1", 2375), ("fd00::1", 2375)]
 
 
 def test_without_docker_or_ipv6_there_are_no_listeners(processes: Path) -> None:
     (processes / "net" / "tcp6").unlink()
-    assert docker_listeners(processes) == [("127.0.0.1", 2375)]
+    assert find_docker_listeners(processes) == [("127.0.0.1", 2375)]
     (processes / "7" / "comm").write_text("dockerd-rootless\n")
-    assert docker_listeners(processes) == []
+    assert find_docker_listeners(processes) == []
 
 
 def test_an_exited_docker_process_has_no_sockets(processes: Path) -> None:
     for handle in (processes / "7" / "fd").iterdir():
         handle.unlink()
     (processes / "7" / "fd").rmdir()
-    assert docker_listeners(processes) == []
+    assert find_docker_listeners(processes) == []
 
 
 def test_a_real_socket_of_this_host_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,8 @@ def test_a_real_socket_of_this_host_is_found(monkeypatch: pytest.MonkeyPatch) ->
         socket.create_server(("::1", 0), family=socket.AF_INET6) as six,
     ):
         expected = {("127.0.0.1", four.getsockname()[1]), ("::1", six.getsockname()[1])}
-        assert expected <= set(docker_listeners())
-    assert not expected & set(docker_listeners())
+        assert expected <= set(find_docker_listeners())
+    assert not expected & set(find_docker_listeners())
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (surroundings, host_survey):
         monkeypatch.setattr(module, "show", show)
-    monkeypatch.setattr(surroundings, "docker_listeners", lambda: [("0.0.0.0", 2375)])
+    monkeypatch.setattr(surroundings, "find_docker_listeners", lambda: [("0.0.0.0", 2375)])
     monkeypatch.setattr(surroundings, "_read_ruleset", dict)
 
 

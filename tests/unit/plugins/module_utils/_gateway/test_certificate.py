@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import (
-    facts_of,
     install_certificate,
     make_self_signed,
+    parse_certificate,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 
@@ -35,7 +35,7 @@ def parts(pem: str) -> tuple[str, str]:
 
 
 def test_a_self_signed_certificate_has_names_and_issuer() -> None:
-    facts = facts_of(make_self_signed(NAMES, NOW))
+    facts = parse_certificate(make_self_signed(NAMES, NOW))
     assert facts is not None
     assert (sorted(facts.names), facts.self_signed) == (sorted(NAMES), True)
     assert 396 * DAY < facts.expires_at - NOW < 397 * DAY
@@ -43,7 +43,7 @@ def test_a_self_signed_certificate_has_names_and_issuer() -> None:
 
 def test_a_long_name_is_valid() -> None:
     long = f"{'a' * 60}.{'b' * 60}.example.org"
-    facts = facts_of(make_self_signed([long], NOW))
+    facts = parse_certificate(make_self_signed([long], NOW))
     assert facts is not None
     assert facts.names == [long]
 

@@ -18,8 +18,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes 
     Route,
     RoutedApp,
     app_hostname,
-    app_links,
-    haproxy_maps,
+    build_app_links,
+    build_haproxy_maps,
     merge_routes,
     parse_routes,
 )
@@ -166,7 +166,7 @@ def test_map_entries_contain_session_and_endpoint() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
     six = RoutedApp("six", "http", Endpoint("2001:db8::1", 30009))
     built = route(1, ssh_port=31002, apps=(*route(1).apps, db, six))
-    assert haproxy_maps([built, route(2, ssh=None, apps=())], GATEWAY) == {
+    assert build_haproxy_maps([built, route(2, ssh=None, apps=())], GATEWAY) == {
         APPS: {
             "session-1/web": f"{IDS[1]}@30002@192.0.2.11",
             "session-1/six": f"{IDS[1]}@30009@2001:db8::1",
@@ -174,7 +174,7 @@ def test_map_entries_contain_session_and_endpoint() -> None:
         HOSTS: {},
         SSH: {"31002": f"{IDS[1]}@30003@192.0.2.11"},
     }
-    assert haproxy_maps([built], NAMED)[HOSTS] == {
+    assert build_haproxy_maps([built], NAMED)[HOSTS] == {
         "session-1--web.apps.example.org": "session-1/web",
         "session-1--six.apps.example.org": "session-1/six",
     }
@@ -197,7 +197,7 @@ def test_an_app_has_a_host_name_if_valid_and_unambiguous(session: str, app: str,
 def test_links_contain_ssh_and_app_urls() -> None:
     db = RoutedApp("db", "tcp", Endpoint("192.0.2.11", 1))
     built = route(1, ssh_port=31002, apps=(*route(1).apps, db))
-    links = app_links(built, GATEWAY)
+    links = build_app_links(built, GATEWAY)
     assert links == {
         "id": IDS[1],
         "name": "session-1",
@@ -207,7 +207,7 @@ def test_links_contain_ssh_and_app_urls() -> None:
             {"name": "db", "protocol": "tcp", "url": None},
         ],
     }
-    assert app_links(built, NAMED)["apps"][0]["url"] == "https://session-1--web.apps.example.org:8443/"
+    assert build_app_links(built, NAMED)["apps"][0]["url"] == "https://session-1--web.apps.example.org:8443/"
     long = dataclasses.replace(built, name="a" * 64)
-    assert app_links(long, NAMED)["apps"][0]["url"] == f"https://door.example.org:8443/s/{'a' * 64}/web/"
-    assert app_links(route(1, ssh=None), GATEWAY)["ssh"] is None
+    assert build_app_links(long, NAMED)["apps"][0]["url"] == f"https://door.example.org:8443/s/{'a' * 64}/web/"
+    assert build_app_links(route(1, ssh=None), GATEWAY)["ssh"] is None

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import crypto
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import GatewayError
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import (
-    claims_of,
+    build_claims,
     make_token_key,
     public_key,
     sign,
@@ -45,7 +45,7 @@ def verify(token: str, public: str) -> dict[str, Any]:
 def test_a_token_is_signed_with_the_key_of_the_gateway(tmp_path: Path) -> None:
     make_token_key(tmp_path / "key")
     make_token_key(tmp_path / "other")
-    claims = claims_of("id-1", "train-llm", 1000, 60)
+    claims = build_claims("id-1", "train-llm", 1000, 60)
     # Numbers of a signature can have leading zeros, which must be kept.
     for _time in range(20):
         assert verify(sign(tmp_path / "key", claims), public_key(tmp_path / "key")) == {

@@ -12,8 +12,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.port_rang
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.report import (
     ProbeResult,
     build_exposure_report,
-    error_of,
     split_into_batches,
+    summarize_error,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.table import render_matrix, render_report
 
@@ -76,7 +76,7 @@ def test_targets_and_batches_survive_json() -> None:
 def test_a_scan_without_answers_is_ok() -> None:
     built = report(probed(AGENT))
     assert built["ok"] is True
-    assert (built["findings"], built["inconclusive"], error_of(built)) == ([], [], None)
+    assert (built["findings"], built["inconclusive"], summarize_error(built)) == ([], [], None)
     assert built["tried"][1] == {
         "outsider": "user1",
         "target": "agent1",
@@ -116,7 +116,7 @@ def test_every_answer_of_an_agent_is_a_finding() -> None:
         ("192.0.2.1", "icmp", None, "", "open"),
         ("172.18.0.2", "tcp", None, "1-65535", "answered"),
     ]
-    assert error_of(built) == ("isolation check failed: probe hosts get an answer from 2 addresses of agent1.")
+    assert summarize_error(built) == ("isolation check failed: probe hosts get an answer from 2 addresses of agent1.")
     assert render_report(built)[1:] == [
         "user1  agent1  192.0.2.1   agent      -          1-65535    2 open, 65533 closed  1 closed  open",
         "user1  agent1  172.18.0.2  container  192.0.2.1  1-65535    65535 answered        -         -",
@@ -190,7 +190,7 @@ def test_an_unread_host_is_inconclusive() -> None:
     built = report(probed(unread), targets=(unread,))
     assert doubts(built) == [(None, None, "it cannot be asked")]
     assert (built["ok"], render_report(built)[-1]) == (False, "inconclusive: agent1: it cannot be asked.")
-    assert error_of(built) == "isolation check failed: 1 check was inconclusive."
+    assert summarize_error(built) == "isolation check failed: 1 check was inconclusive."
 
 
 def test_a_failed_probe_host_is_inconclusive_once() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, default_roles
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import Role, build_default_roles
 from tests.unit.builders import GIB, IMAGE, refusal, spec
 
 MAIN_ALONE: dict[str, Any] = {"main": {}}
@@ -141,6 +141,6 @@ def test_a_missing_image_is_reported_once_with_any_roles() -> None:
 
 
 def test_identical_containers_are_one_main_and_subs() -> None:
-    assert default_roles(1, IMAGE, {"cpu": 1}, {}) == (Role("main", 1, IMAGE, {"cpu": 1}, {}),)
-    assert [(role.name, role.replicas) for role in default_roles(4, IMAGE, {}, {})] == [("main", 1), ("sub", 3)]
-    assert spec(cluster_size=3).effective_roles == default_roles(3, IMAGE, {"cpu": 1, "mem": GIB}, {})
+    assert build_default_roles(1, IMAGE, {"cpu": 1}, {}) == (Role("main", 1, IMAGE, {"cpu": 1}, {}),)
+    assert [(role.name, role.replicas) for role in build_default_roles(4, IMAGE, {}, {})] == [("main", 1), ("sub", 3)]
+    assert spec(cluster_size=3).effective_roles == build_default_roles(3, IMAGE, {"cpu": 1, "mem": GIB}, {})

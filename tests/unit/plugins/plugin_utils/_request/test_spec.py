@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import DEFAULT_RESOURCES, resources
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import (
+    DEFAULT_RESOURCES,
+    parse_resources,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions, parse_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     SessionSpec,
@@ -43,7 +46,7 @@ def mount(**changes: Any) -> dict[str, Any]:
 
 
 def test_defaults_of_the_role_are_what_the_code_expects() -> None:
-    assert resources(ValidationErrors(), "session_resources", DEFAULTS["session_resources"]) == DEFAULT_RESOURCES
+    assert parse_resources(ValidationErrors(), "session_resources", DEFAULTS["session_resources"]) == DEFAULT_RESOURCES
 
 
 @pytest.mark.parametrize("parsed_value", [SessionSpec, RunOptions])
