@@ -68,7 +68,7 @@ class ProbeResult:
     ``failed`` is why the batch was not scanned at all.
     """
 
-    outsider: str
+    probe_host: str
     batch: ProbeBatch
     answers: Sequence[Mapping[str, Any]] = ()
     next_hops: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -79,7 +79,7 @@ class ProbeResult:
 
 
 def build_exposure_report(
-    targets: Sequence[ProbedHost], outsiders: Sequence[str], probed: Sequence[ProbeResult]
+    targets: Sequence[ProbedHost], probe_hosts: Sequence[str], probed: Sequence[ProbeResult]
 ) -> dict[str, Any]:
     """Return the report as plain data. ``ok``: the scan is complete, and only expected ports are open."""
     by_name = {target.name: target for target in targets}
@@ -87,14 +87,14 @@ def build_exposure_report(
     findings = [
         finding for key, ports in answers_by_key.items() for finding in _build_findings(by_name[key[1]], key, ports)
     ]
-    not_proven = _build_inconclusive(targets, outsiders, probed)
+    inconclusive = _build_inconclusive(targets, probe_hosts, probed)
     return {
-        "ok": not findings and not not_proven,
-        "outsiders": list(outsiders),
+        "ok": not findings and not inconclusive,
+        "outsiders": list(probe_hosts),
         "tried": _build_coverage(by_name, probed),
         "findings": findings,
         "expected": [port for target in targets for port in _build_expected(target, answers_by_key)],
-        "inconclusive": not_proven,
+        "inconclusive": inconclusive,
     }
 
 
@@ -123,7 +123,7 @@ def _merge_answers(probed: Iterable[ProbeResult]) -> dict[Key, port_ranges.Range
     texts: dict[Key, list[str]] = {}
     for result in probed:
         for answer in result.answers:
-            key = (result.outsider, result.batch.target, answer["address"], answer["protocol"], answer["state"])
+            key = (result.probe_host, result.batch.target, answer["address"], answer["protocol"], answer["state"])
             texts.setdefault(key, []).append(answer["ports"])
     return {
         key: port_ranges.parse_ranges(",".join(filter(None, lists))) if any(lists) else ()
@@ -136,10 +136,10 @@ def _build_findings(target: ProbedHost, key: Key, ports: port_ranges.Ranges) -> 
 
     Each open port is a separate finding; ports of another state are one finding for each address.
     """
-    outsider, name, address, protocol, state = key
+    probe_host, name, address, protocol, state = key
     if target.kind == GATEWAY and (state != OPEN or protocol == "icmp"):
         return []
-    finding = {"outsider": outsider, "target": name, "address": address, "protocol": protocol}
+    finding = {"outsider": probe_host, "target": name, "address": address, "protocol": protocol}
     if protocol == "icmp":
         return [{**finding, "port": None, "ports": "", "state": state, "description": "it answers pings"}]
     if state == OPEN:
@@ -168,10 +168,10 @@ def _build_coverage(targets: Mapping[str, ProbedHost], probed: Iterable[ProbeRes
     for result in probed:
         target, batch = targets[result.batch.target], result.batch
         for address in (address for address in batch.addresses if address in result.next_hops):
-            key = (result.outsider, target.name, address)
+            key = (result.probe_host, target.name, address)
             kind, via = target.addresses[address], result.next_hops[address] or None
             new = {
-                "outsider": result.outsider,
+                "outsider": result.probe_host,
                 "target": target.name,
                 "address": address,
                 "kind": kind,
@@ -205,20 +205,22 @@ def _build_expected(target: ProbedHost, answers_by_key: Mapping[Key, port_ranges
 
 
 def _build_inconclusive(
-    targets: Iterable[ProbedHost], outsiders: Sequence[str], probed: Sequence[ProbeResult]
+    targets: Iterable[ProbedHost], probe_hosts: Sequence[str], probed: Sequence[ProbeResult]
 ) -> list[dict[str, Any]]:
     """Return the checks without a result, and addresses that were not scanned although they were reachable."""
     entries = []
     for target in targets:
         results = [result for result in probed if result.batch.target == target.name]
-        idle = [name for name in outsiders if not any(result.outsider == name for result in results)]
+        idle = [name for name in probe_hosts if not any(result.probe_host == name for result in results)]
         entries += [_inconclusive_entry(target, target.unread)] if target.unread else []
-        entries += [_inconclusive_entry(target, "nothing was scanned", outsider=name) for name in idle]
+        entries += [_inconclusive_entry(target, "nothing was scanned", probe_host=name) for name in idle]
         entries += [
-            _inconclusive_entry(target, result.failed, outsider=result.outsider) for result in results if result.failed
+            _inconclusive_entry(target, result.failed, probe_host=result.probe_host)
+            for result in results
+            if result.failed
         ]
         entries += [
-            _inconclusive_entry(target, UNRESOLVED, address, result.outsider)
+            _inconclusive_entry(target, UNRESOLVED, address, result.probe_host)
             for result in results
             for address in result.unresolved
         ]
@@ -228,7 +230,7 @@ def _build_inconclusive(
             target.addresses[address] == target.kind for address in tried
         )
         missing = [
-            (result.outsider, address, reason)
+            (result.probe_host, address, reason)
             for result in results
             if strict
             for address, reason in result.missing.items()
@@ -242,9 +244,9 @@ def _build_inconclusive(
 
 
 def _inconclusive_entry(
-    target: ProbedHost, reason: str, address: str | None = None, outsider: str | None = None
+    target: ProbedHost, reason: str, address: str | None = None, probe_host: str | None = None
 ) -> dict[str, Any]:
-    return {"outsider": outsider, "target": target.name, "address": address, "why": reason}
+    return {"outsider": probe_host, "target": target.name, "address": address, "why": reason}
 
 
 def _format_count(number: int, singular: str, plural: str) -> str:

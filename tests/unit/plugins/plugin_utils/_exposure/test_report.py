@@ -41,9 +41,9 @@ def answer(address: str, protocol: str, state: str, ports: str = "") -> dict[str
 
 
 def report(
-    *results: ProbeResult, targets: tuple[ProbedHost, ...] = (AGENT,), outsiders: tuple[str, ...] = ("user1",)
+    *results: ProbeResult, targets: tuple[ProbedHost, ...] = (AGENT,), probe_hosts: tuple[str, ...] = ("user1",)
 ) -> Any:
-    return build_exposure_report(targets, outsiders, results)
+    return build_exposure_report(targets, probe_hosts, results)
 
 
 def test_a_scan_is_split_into_batches_of_a_minute() -> None:
@@ -223,8 +223,8 @@ def test_an_address_unreachable_on_link_is_inconclusive() -> None:
 
 def test_an_address_scanned_by_another_probe_host_is_conclusive() -> None:
     short = probed(AGENT, next_hops={"192.0.2.1": ""}, missing={"172.18.0.2": "taken"})
-    other = dataclasses.replace(probed(AGENT), outsider="user2")
-    assert report(short, other, outsiders=("user1", "user2"))["ok"] is True
+    other = dataclasses.replace(probed(AGENT), probe_host="user2")
+    assert report(short, other, probe_hosts=("user1", "user2"))["ok"] is True
 
 
 def test_behind_a_router_only_the_host_itself_must_be_scanned() -> None:
