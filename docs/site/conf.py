@@ -18,7 +18,15 @@ project_copyright = "backendai.cluster contributors"
 
 extensions = ["myst_parser", "sphinx_antsibull_ext"]
 root_doc = "index"
-include_patterns = ["index.md", "*.md", "CHANGELOG.rst", "docs/*.md", "playbooks/*.md", "roles/*/README.md", "reference/*.rst"]
+include_patterns = [
+    "index.md",
+    "*.md",
+    "CHANGELOG.rst",
+    "docs/*.md",
+    "playbooks/*.md",
+    "roles/*/README.md",
+    "reference/*.rst",
+]
 nitpicky = True
 show_warning_types = True
 # Anchors as GitHub makes them, so that a link works in both places.

@@ -141,9 +141,9 @@ def test_second_run_and_check_mode_report_no_change(four: StartedSession) -> Non
 def test_different_request_under_the_same_name_is_refused(four: StartedSession) -> None:
     refused = four.create_again(cluster_size=2, env={**ENVIRONMENT, "GREETING": "a-secret-greeting"})
     assert refused.code != 0
-    assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.said
-    assert "session_cluster_size (is 4, requested 2)" in refused.said
-    assert "session_env (GREETING)" in refused.said
+    assert f"session_name: '{four.record['name']}' is taken by a session (RUNNING)" in refused.text
+    assert "session_cluster_size (is 4, requested 2)" in refused.text
+    assert "session_env (GREETING)" in refused.text
     assert "a-secret-greeting" not in refused.output
     assert "hello world" not in refused.output
     assert refused.record["status"] == "ERROR"

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import sync
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
-from ansible_collections.backendai.cluster.plugins.module_utils._session.survey import HostCapabilities
+from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import HostCapabilities
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork, patched_network
 

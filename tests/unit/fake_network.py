@@ -49,9 +49,9 @@ class FakeNetwork:
     def apply_table(self, ruleset: str) -> None:
         self.table = ruleset
 
-    def plan_ports(self, ports: Iterator[VethInterface]) -> Ports:
-        self.plugged = list(ports)
-        return Ports([], self.unplugged)
+    def plan_veths(self, veths: Iterator[VethInterface]) -> InterfacePlan:
+        self.plugged = list(veths)
+        return InterfacePlan([], self.unplugged)
 
 
 @contextmanager

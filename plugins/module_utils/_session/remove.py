@@ -50,7 +50,7 @@ def remove_slice(client: docker.APIClient, store: Store, session_id: str, *, dry
     changes += networks.remove_networks(client, session_id)
     changes += overlay.remove_overlays(client, session_id)
     sync_ruleset(store, dry=False, except_id=session_id)
-    sync_wireguard_peers(store, dry=False, gone=session_id)
+    sync_wireguard_peers(store, dry=False, excluded=session_id)
     if store.remove(session_id):
         changes.append(Change(f"session {session.plan.name if session else session_id}", "held", None))
     return changes

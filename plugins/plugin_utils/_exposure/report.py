@@ -43,7 +43,7 @@ def split_into_batches(targets: Iterable[ProbedHost], ports: port_ranges.Ranges,
     """
     probes_per_batch = max(1, int(rate * BATCH_SECONDS / PROBE_TIMEOUT))
     parts = port_ranges.chunks(ports, probes_per_batch)
-    addresses_per_batch = max(1, probes_per_batch // max(1, port_ranges.count(ports)))
+    addresses_per_batch = max(1, probes_per_batch // max(1, port_ranges.count_ports(ports)))
     batches = []
     for target in targets:
         listed = list(target.addresses)

@@ -51,7 +51,7 @@ def _format_cell(
     cells = []
     for state in dict.fromkeys(finding["state"] for finding in matching):
         ports = [finding["ports"] for finding in matching if finding["state"] == state]
-        number = sum(port_ranges.count(port_ranges.parse_ranges(text)) for text in ports if text)
+        number = sum(port_ranges.count_ports(port_ranges.parse_ranges(text)) for text in ports if text)
         cells.append(f"{number} {state}" if number else state)
     fine = protocol == "tcp" and entry["kind"] == "gateway"
     due = sum(1 for port in expected if fine and port["target"] == entry["target"] and port["open"])

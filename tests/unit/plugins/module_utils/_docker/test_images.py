@@ -23,7 +23,7 @@ from tests.unit.fake_docker import FakeDocker
 CONTENT = {"Id": "sha256:1", "Config": {"Env": []}}
 
 
-def found(name: str = IMAGE, **inspected: Any) -> Image:
+def inspect(name: str = IMAGE, **inspected: Any) -> Image:
     client: Any = FakeDocker({name: {**CONTENT, **inspected}})
     image = find_image(client, name)
     assert image is not None
@@ -43,7 +43,7 @@ def pull(
 # ---- inspection
 
 
-def test_an_image_that_the_engine_lacks_is_none() -> None:
+def test_missing_image_is_none() -> None:
     client: Any = FakeDocker({})
     assert find_image(client, IMAGE) is None
 
@@ -106,7 +106,7 @@ def test_image_argv_is_its_entrypoint_with_its_command(
         ("lab/python@sha256:abc", "lab/python@sha256:abc"),
     ],
 )
-def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
+def test_exactly_the_requested_image_is_pulled(name: str, pulled: str) -> None:
     engine = FakeDocker({})
     engine.registry = {pulled: CONTENT}
     pull(engine, name)
@@ -114,7 +114,7 @@ def test_exactly_the_named_image_is_pulled(name: str, pulled: str) -> None:
     assert inspect(name).id == "sha256:1"
 
 
-def test_a_name_without_a_tag_is_the_latest() -> None:
+def test_name_without_a_tag_is_pulled_as_latest() -> None:
     engine = FakeDocker({})
     engine.registry = {"registry:5000/python:latest": CONTENT}
     with pytest.raises(ImagePullError, match="without an error message"):
@@ -124,21 +124,21 @@ def test_a_name_without_a_tag_is_the_latest() -> None:
 
 
 @pytest.mark.parametrize(("name", "tagged"), [(IMAGE, "lab/python:1"), ("lab/python", "lab/python:latest")])
-def test_what_is_pulled_by_its_digest_gets_the_name(name: str, tagged: str) -> None:
+def test_image_pulled_by_digest_is_tagged_with_its_name(name: str, tagged: str) -> None:
     engine = FakeDocker({})
     engine.registry = {"lab/python@sha256:a": CONTENT}
     pull(engine, name, "lab/python@sha256:a")
     assert engine.calls == ["pull lab/python@sha256:a", f"tag lab/python@sha256:a {tagged}"]
 
 
-def test_the_registry_is_told_who_reads() -> None:
+def test_registry_credentials_are_sent() -> None:
     engine = FakeDocker({})
     engine.registry = {IMAGE: CONTENT}
     pull(engine, credential=Credential("reader", "hunter2"))
     assert engine.calls == [f"pull {IMAGE} as {{'username': 'reader', 'password': 'hunter2'}}"]
 
 
-def test_all_that_the_engine_says_is_heard() -> None:
+def test_all_lines_of_the_engine_are_passed_on() -> None:
     engine = FakeDocker({})
     lines = [{"status": "Pulling from lab/python", "id": "1"}, {"status": "Pull complete", "id": "a"}]
     engine.registry = {IMAGE: {"lines": lines, **CONTENT}}
@@ -146,7 +146,7 @@ def test_all_that_the_engine_says_is_heard() -> None:
 
 
 class Refusing(FakeDocker):
-    """An engine that does not even begin."""
+    """An engine that rejects every pull."""
 
     def __init__(self, error: APIError) -> None:
         super().__init__({})
@@ -156,9 +156,9 @@ class Refusing(FakeDocker):
         raise self.error
 
 
-def streaming(said: str) -> FakeDocker:
+def streaming(error: str) -> FakeDocker:
     engine = FakeDocker({})
-    engine.registry = {IMAGE: {"error": said, "lines": [{"status": "Pulling"}]}}
+    engine.registry = {IMAGE: {"error": error, "lines": [{"status": "Pulling"}]}}
     return engine
 
 
@@ -173,8 +173,8 @@ def streaming(said: str) -> FakeDocker:
     ],
     ids=["while it streams", "disk full", "by the engine", "on the way", "unknown"],
 )
-def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: FakeDocker, reason: str) -> None:
-    with pytest.raises(ImagePullError) as refused:
+def test_pull_error_is_one_sentence(engine: FakeDocker, reason: str) -> None:
+    with pytest.raises(ImagePullError) as raised:
         pull(engine)
     sentence = f"session_image: 'lab/python:1' is not on this host and cannot be pulled ({reason}"
     assert str(raised.value).startswith(sentence)
@@ -182,16 +182,16 @@ def test_an_image_that_cannot_be_pulled_is_one_sentence(engine: FakeDocker, reas
     assert "\n" not in str(raised.value)
 
 
-def test_what_other_agents_have_and_the_registry_does_not_is_named() -> None:
-    with pytest.raises(ImagePullError) as refused:
+def test_pull_error_contains_the_reference_of_other_agents() -> None:
+    with pytest.raises(ImagePullError) as raised:
         pull(FakeDocker({}), reference="lab/python@sha256:a")
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "session_image: 'lab/python:1' is not on this host and cannot be pulled as 'lab/python@sha256:a', which other"
         " agents have (manifest for lab/python@sha256:a not found)"
     )
 
 
-def test_a_pull_that_breaks_off_without_a_word_is_no_success() -> None:
+def test_pull_that_stops_without_an_error_message_fails() -> None:
     engine = FakeDocker({})
     engine.registry = {IMAGE: {}}
     with pytest.raises(ImagePullError, match=r"cannot be pulled \(the engine stopped without an error message\)$"):

@@ -16,10 +16,12 @@ PATH = "/var/log/backendai/jupyter.log"
 
 
 def printed(*messages: bytes) -> Any:
-    """Return an engine whose one container, ``c``, printed these, at second 0, 1, 2 …"""
+    """Return an engine whose only container, ``c``, printed these messages at second 0, 1, 2 …"""
     engine = FakeDocker()
-    timed = [(f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), one) for second, one in enumerate(messages)]
-    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timed})
+    timestamped = [
+        (f"2026-03-01T02:59:{second:02}.000000000Z ".encode(), message) for second, message in enumerate(messages)
+    ]
+    engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Log": timestamped})
     return engine
 
 
@@ -33,7 +35,7 @@ def archived(content: bytes, *, size: int | None = None, kind: bytes = tarfile.R
 
 
 def wrote(archive: bytes | Exception, path: str = PATH) -> Any:
-    """Return an engine whose one container, ``c``, has that file."""
+    """Return an engine whose only container, ``c``, has that file."""
     engine = FakeDocker()
     engine.made.append({"Id": "c", "Labels": {}, "State": "exited", "Files": {path: archive}})
     return engine

@@ -20,10 +20,10 @@ FOREIGN = {"Id": "f", "Name": "bridge", "Labels": {}, "IPAM": {"Config": [{"Subn
 
 @pytest.fixture
 def engine() -> Any:
-    """Return an engine with a network that is not ours."""
-    made = FakeDocker()
-    made.joined.append(FOREIGN)
-    return made
+    """Return an engine with an unmanaged network."""
+    engine = FakeDocker()
+    engine.joined.append(FOREIGN)
+    return engine
 
 
 def test_missing_network_is_a_change(engine: Any) -> None:

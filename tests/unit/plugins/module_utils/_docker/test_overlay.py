@@ -36,12 +36,12 @@ class Clock:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the engine of a manager, where time passes only in sleep."""
-    made: Any = FakeDocker()
-    made.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
-    made.clock = Clock()
-    monkeypatch.setattr(overlay, "time", made.clock)
-    return made
+    """Return the engine of a manager, with a clock that advances only in ``sleep``."""
+    engine: Any = FakeDocker()
+    engine.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
+    engine.clock = Clock()
+    monkeypatch.setattr(overlay, "time", engine.clock)
+    return engine
 
 
 def refusing(engine: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, until: float) -> None:

@@ -34,9 +34,9 @@ NODES = [
 @pytest.fixture
 def engine() -> Any:
     """Return the engine of a manager."""
-    made = FakeDocker()
-    made.swarm, made.nodes_there = MANAGER, NODES
-    return made
+    engine = FakeDocker()
+    engine.swarm, engine.nodes_there = MANAGER, NODES
+    return engine
 
 
 def test_swarm_manager_reports_ready_nodes_and_port(engine: Any) -> None:

@@ -22,15 +22,17 @@ def room_for(agent: AgentFacts, request_of_one: dict[str, int]) -> int:
 
 
 @given(agent_descriptions, st.lists(resource_requests, min_size=1, max_size=5))
-def test_containers_fit_together_when_each_rule_is_kept(
-    described: list[dict[str, int]], asked: list[dict[str, int]]
+def test_containers_fit_together_if_every_limit_is_met(
+    described: list[dict[str, int]], requests: list[dict[str, int]]
 ) -> None:
     for agent in build_agents(described, allocated={"cpu": 1}):
-        assert fits(agent, asked) == can_hold(agent, asked)
+        assert fits(agent, requests) == can_hold(agent, requests)
 
 
 @given(agent_descriptions, resource_requests)
-def test_room_is_the_most_that_fit_together(described: list[dict[str, int]], request_of_one: dict[str, int]) -> None:
+def test_capacity_is_the_largest_number_that_fits(
+    described: list[dict[str, int]], request_of_one: dict[str, int]
+) -> None:
     for agent in build_agents(described):
         room = room_for(agent, request_of_one)
         assert can_hold(agent, [request_of_one] * room)

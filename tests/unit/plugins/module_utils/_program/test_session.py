@@ -37,11 +37,11 @@ def store(agent: dict[str, Any]) -> Store:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDocker]:
-    """Return the engine of the agent, which answers."""
-    made = FakeDocker()
-    monkeypatch.setattr(session, "connect", lambda address: made if address == NOWHERE else None)
+    """Return the running engine of the agent."""
+    engine = FakeDocker()
+    monkeypatch.setattr(session, "connect", lambda address: engine if address == NOWHERE else None)
     with patched_network():
-        yield made
+        yield engine
 
 
 CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
@@ -107,7 +107,7 @@ def test_missing_container_has_ended(agent: dict[str, Any], check_mode: bool) ->
     assert result_of("wait", options, check_mode=check_mode) == {"ended": True, "exit_code": None}
 
 
-def test_waiting_is_for_as_long_as_is_asked(
+def test_wait_uses_the_requested_timeout(
     agent: dict[str, Any], engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait(client: FakeDocker, session_id: str, seconds: float) -> tuple[bool, int | None]:
@@ -141,8 +141,8 @@ def test_every_part_of_that_name_or_id_is_verified(
     selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def verify(client: FakeDocker, there: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
-        assert (client, there.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
+    def verify(client: FakeDocker, agent_store: Store, of: LocalSession, seconds: int) -> dict[str, Any]:
+        assert (client, agent_store.folder(SESSION_ID)) == (engine, store.folder(SESSION_ID))
         return {"verified": of.plan.name, "seconds": seconds}
 
     store.save(held(BATCH))
@@ -161,7 +161,7 @@ def test_logs_of_every_part_of_that_name_or_id_are_read(
     selector: dict[str, str],
     check_mode: bool,
 ) -> None:
-    def logs_of(client: FakeDocker, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
+    def read_logs(client: FakeDocker, of: LocalSession, kernel: str, lines: int) -> dict[str, Any]:
         assert client is engine
         return {"asked": [of.plan.name, kernel, lines]}
 

@@ -37,14 +37,14 @@ def run(store: Store, *arguments: str) -> int:
 
 
 def stop_main1(engine: FakeDocker) -> None:
-    """Let the container be there, and not run."""
+    """Add a stopped container."""
     bears = {labels.OWNER: labels.OWNER_VALUE, labels.SESSION_ID: SESSION_ID, labels.HOSTNAME: "main1"}
     engine.made.append({"Id": "id-main1", "Names": ["/main1"], "Labels": bears, "State": "exited"})
 
 
 @pytest.fixture(autouse=True)
 def connected(monkeypatch: pytest.MonkeyPatch, engine: FakeDocker) -> None:
-    """Let the program reach the engine of lists."""
+    """Connect the program to the fake engine."""
     monkeypatch.setattr(unit, "connect", lambda address: engine if address == ADDRESS else None)
 
 
@@ -60,7 +60,7 @@ def test_changes_are_logged_once(store: Store, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("arguments", [[], ["--start"]], ids=["heal", "boot"])
-def test_containers_start_at_boot_alone(store: Store, engine: FakeDocker, arguments: list[str]) -> None:
+def test_containers_are_started_only_at_boot(store: Store, engine: FakeDocker, arguments: list[str]) -> None:
     store.save(held(MADE))
     stop_main1(engine)
     assert run(store, *arguments) == 0
@@ -173,7 +173,7 @@ def rules(firewall: Firewall | None) -> str:
 
 
 @pytest.mark.usefixtures("alone")
-def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
+def test_rules_option_applies_only_the_rules(
     store: Store, kernel: FakeNetwork, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.save(held(MADE))
@@ -186,7 +186,7 @@ def test_rules_alone_are_put_right_where_nothing_else_is_wanted(
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_trial_that_nobody_confirmed_is_ended_by_its_nonce(
+def test_unconfirmed_trial_is_rolled_back_by_its_nonce(
     store: Store, kernel: FakeNetwork, uptime: Uptime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.save(held(MADE))
@@ -240,7 +240,7 @@ def test_unreadable_firewall_state_is_logged(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--start"], ["--rules"]], ids=["heal", "boot", "rules"])
-def test_a_firewall_that_cannot_be_read_leaves_no_session_unguarded(
+def test_corrupt_firewall_state_still_isolates_sessions(
     store: Store, kernel: FakeNetwork, engine: FakeDocker, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     store.save(held(MADE))

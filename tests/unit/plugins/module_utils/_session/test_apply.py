@@ -85,7 +85,7 @@ EVERYTHING = [
 ]
 
 
-def test_a_claimed_slice_is_made_from_the_ground_up(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
+def test_claimed_slice_is_created(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE, expires_at=9e12))
     assert subjects(apply(engine, store), store) == EVERYTHING
     assert engine.calls[0] == "create network backendai-train-llm"
@@ -96,7 +96,7 @@ def test_a_claimed_slice_is_made_from_the_ground_up(engine: FakeDocker, store: S
         assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == list(FILES)
 
 
-def test_a_slice_that_is_true_is_left_alone(engine: FakeDocker, store: Store) -> None:
+def test_healthy_slice_is_not_changed(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
     engine.calls.clear()
@@ -116,7 +116,7 @@ def test_a_slice_that_is_true_is_left_alone(engine: FakeDocker, store: Store) ->
         ("link", [f"link {MADE.network and MADE.network.link}"]),
     ],
 )
-def test_what_drifted_is_repaired_and_nothing_else(
+def test_only_drift_is_repaired(
     engine: FakeDocker, store: Store, kernel: FakeNetwork, hurt: str, repaired: list[str]
 ) -> None:
     store.save(held(MADE))
@@ -133,8 +133,8 @@ def test_what_drifted_is_repaired_and_nothing_else(
     assert apply(engine, store) == []
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["exited", "removed"])
-def test_a_command_that_was_started_never_runs_a_second_time(engine: FakeDocker, store: Store, there: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False], ids=["exited", "removed"])
+def test_started_command_never_runs_again(engine: FakeDocker, store: Store, exists: bool) -> None:
     store.save(held(MADE))
     apply(engine, store)
     store.start_marker(SESSION_ID).touch()
@@ -146,7 +146,7 @@ def test_a_command_that_was_started_never_runs_a_second_time(engine: FakeDocker,
     assert subjects(apply(engine, store), store) == ["container backendai-train-llm-sub1"]
 
 
-def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(engine: FakeDocker, store: Store) -> None:
+def test_changed_network_is_recreated_with_its_containers(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE))
     apply(engine, store)
     engine.joined[0]["Labels"][labels.DIGEST] = "another"
@@ -161,7 +161,7 @@ def test_a_network_that_was_made_differently_is_made_anew_with_its_containers(en
 
 
 @pytest.mark.parametrize("claimed_before", [True, False], ids=["claimed", "not claimed"])
-def test_check_mode_tells_everything_and_touches_nothing(
+def test_check_mode_returns_all_changes_and_applies_none(
     engine: FakeDocker, store: Store, kernel: FakeNetwork, claimed_before: bool
 ) -> None:
     if claimed_before:
@@ -172,13 +172,13 @@ def test_check_mode_tells_everything_and_touches_nothing(
     assert not store.kernel_folder(SESSION_ID, "main1").exists()
 
 
-def test_no_change_of_a_slice_shows_a_secret(engine: FakeDocker, store: Store) -> None:
+def test_changes_contain_no_secret(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE))
     assert "hunter2" not in str(apply(engine, store))
     assert "hunter3" not in str(apply(engine, store, environments={"main1": {"TOKEN": "hunter3"}, "sub1": {}}))
 
 
-def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(store: Store) -> None:
+def test_missing_image_fails_before_anything_is_created(store: Store) -> None:
     engine = FakeDocker({})
     store.save(held(MADE, expires_at=9e12))
     with pytest.raises(ImagePullError) as refused:
@@ -201,7 +201,7 @@ def test_an_image_that_is_not_there_stops_the_slice_before_anything_is_made(stor
     ],
     ids=["removed", "taken over"],
 )
-def test_a_run_without_a_claim_changes_nothing(
+def test_run_without_claim_changes_nothing(
     engine: FakeDocker, store: Store, state: dict[str, Any] | None, sentence: str
 ) -> None:
     if state:
@@ -231,7 +231,7 @@ def test_a_run_without_a_claim_changes_nothing(
         "rollback of what an earlier run committed",
     ],
 )
-def test_only_an_end_removes_what_the_run_did_not_claim(
+def test_only_termination_removes_sessions_of_other_runs(
     engine: Any, store: Store, kernel: FakeNetwork, state: dict[str, Any], nonce: str | None, removed: bool
 ) -> None:
     store.save(held(MADE, expires_at=9e12))
@@ -243,9 +243,7 @@ def test_only_an_end_removes_what_the_run_did_not_claim(
     assert (not engine.made and not engine.joined and not kernel.links) is removed
 
 
-def test_an_end_leaves_nothing_and_may_be_repeated(
-    engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path
-) -> None:
+def test_removal_is_complete_and_repeatable(engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path) -> None:
     store.save(held(MADE))
     apply(engine, store)
     changes = remove_claimed(engine, store, SESSION_ID, None, dry=False)
@@ -260,7 +258,7 @@ def test_an_end_leaves_nothing_and_may_be_repeated(
     assert remove_claimed(engine, store, SESSION_ID, None, dry=False) == []
 
 
-def test_an_end_whose_rules_cannot_be_changed_can_be_repeated(
+def test_removal_is_repeatable_after_a_firewall_error(
     engine: Any, store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(held(MADE))
@@ -281,7 +279,7 @@ def test_an_end_whose_rules_cannot_be_changed_can_be_repeated(
     assert MADE.network.bridge not in kernel.table
 
 
-def test_an_end_removes_the_link_although_the_folder_was_lost(
+def test_removal_without_session_folder_removes_the_link(
     engine: Any, store: Store, kernel: FakeNetwork, tmp_path: Path
 ) -> None:
     store.save(held(MADE))
@@ -374,7 +372,7 @@ def test_infiniband_folder_and_nodes_are_passed_to_containers(store: Store) -> N
     assert device_files == {"main1": "/dev/fuse\n/dev/infiniband/uverbs0\n", "sub1": "/dev/infiniband/uverbs0\n"}
 
 
-def test_containers_get_what_their_agent_can_give(
+def test_containers_get_the_host_capabilities(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "read_host", lambda _client: HOST)
@@ -409,9 +407,7 @@ def test_each_container_has_the_image_and_the_resources_of_its_kernel(store: Sto
 
 
 @pytest.mark.parametrize("dry", [False, True], ids=["run", "check mode"])
-def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
-    engine: FakeDocker, store: Store, dry: bool
-) -> None:
+def test_image_mismatch_between_agents_fails(engine: FakeDocker, store: Store, dry: bool) -> None:
     store.save(held(MADE, expires_at=9e12))
     client: Any = engine
     # The image that this agent has now counts, not the one it reported earlier.
@@ -427,17 +423,17 @@ def test_nothing_is_made_where_another_agent_has_other_bits_of_an_image(
     assert (engine.calls, [path.name for path in store.folder(SESSION_ID).iterdir()]) == ([], ["session.json"])
 
 
-def test_an_image_that_check_mode_would_pull_differs_from_none(store: Store) -> None:
+def test_missing_image_is_no_mismatch_in_check_mode(store: Store) -> None:
     client: Any = FakeDocker({})
-    said = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
+    reported = {"agent2": {IMAGE: ImageIdentity("sha256:2", "sha256:2")}}
     store.save(held(MADE, expires_at=9e12))
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", reported)
     assert apply_claimed(client, store, request, dry=True)
 
 
 def test_every_image_of_a_slice_is_looked_up_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"Id": "sha256:1", "Config": {"Env": []}}
-    engine = FakeDocker({IMAGE: known, "lab/busybox:1": known})
+    image = {"Id": "sha256:1", "Config": {"Env": []}}
+    engine = FakeDocker({IMAGE: image, "lab/busybox:1": image})
     looked_up: list[str] = []
     inspect = engine.inspect_image
 
@@ -541,7 +537,7 @@ SIZE_2 = {
 }
 
 
-def test_a_start_is_waited_for_without_the_lock_and_leaves_time_to_prove_the_session(
+def test_waiting_for_a_start_holds_no_lock_and_renews_the_claim(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def waited(_client: object, names: list[str], until: float) -> None:
@@ -558,7 +554,7 @@ def test_a_start_is_waited_for_without_the_lock_and_leaves_time_to_prove_the_ses
     assert stored.expires_at > time.time() + 50
 
 
-def test_a_session_that_was_ended_while_its_containers_started_is_no_longer_this_runs(
+def test_session_removed_during_its_start_loses_the_claim(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "await_ready", lambda _client, _names, _until: store.remove(SESSION_ID))
@@ -571,13 +567,13 @@ WAYS = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001), PublishedPort("web"
 
 
 def ports_of(engine: FakeDocker) -> dict[str, Any]:
-    """Return what containers publish, by hostname."""
-    return {one["hostname"]: one["host_config"]["port_bindings"] for one in engine.asked if "hostname" in one}
+    """Return the published ports by hostname."""
+    return {call["hostname"]: call["host_config"]["port_bindings"] for call in engine.asked if "hostname" in call}
 
 
-def test_main1_alone_publishes_its_ports(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
-    made = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
-    store.save(held(made, expires_at=9e12))
+def test_only_main1_publishes_ports(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
+    published_plan = dataclasses.replace(MADE, published=WAYS, gateways=("198.51.100.7",))
+    store.save(held(published_plan, expires_at=9e12))
     client: Any = engine
     apply_claimed(
         client, store, ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"), dry=False

@@ -53,7 +53,7 @@ def test_stopped_and_missing_containers_are_named(engine: Any, store: Store, sli
     ]
 
 
-def test_a_container_that_lost_an_interface_is_named(
+def test_container_with_a_lost_interface_is_named(
     engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork
 ) -> None:
     kernel.unplugged = {"sub1": "cluster0"}
@@ -70,9 +70,7 @@ def test_changed_interfaces_are_named(
     assert find_drift(engine, store, slice_here) == [detached]
 
 
-def test_a_link_that_is_gone_is_named_as_a_repair_would(
-    engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork
-) -> None:
+def test_missing_link_is_named(engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork) -> None:
     kernel.links.clear()
     assert find_drift(engine, store, slice_here) == [
         step.change for step in plan_links(MADE, "agent1", iproute.LinkState())
@@ -80,7 +78,7 @@ def test_a_link_that_is_gone_is_named_as_a_repair_would(
     assert kernel.links == set()
 
 
-def test_rules_that_are_gone_are_named_and_stay_so(
+def test_missing_rules_are_named_and_not_repaired(
     engine: Any, store: Store, slice_here: LocalSession, kernel: FakeNetwork
 ) -> None:
     kernel.table = ""

@@ -44,7 +44,7 @@ def apply(engine: FakeDocker, store: Store) -> list[str]:
 
 
 def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list[str]:
-    """Claim the session on agent1 with these facts, and return whose keys were made."""
+    """Claim the session on agent1 with these facts, and return the hostnames of the created keys."""
     client: Any = FakeDocker()
     monkeypatch.setattr(claiming, "collect_facts", lambda *_reading: agent_facts("agent1", **facts))
     monkeypatch.setattr(claiming.machine, "numa_nodes", lambda cpus: dict.fromkeys(cpus, 0))
@@ -53,7 +53,7 @@ def claimed(store: Store, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> list
     return sorted(claim(client, store, settings, ClaimRequest(MADE, {}, "agent1", "nonce-1", 600), dry=False).keys)
 
 
-def test_a_slice_is_files_rules_and_containers_without_any_link(
+def test_slice_has_files_rules_and_containers_but_no_links(
     engine: FakeDocker, store: Store, kernel: FakeNetwork
 ) -> None:
     store.save(held(MADE, expires_at=9e12))
@@ -72,7 +72,7 @@ def test_a_slice_is_files_rules_and_containers_without_any_link(
     assert kernel.plugged == []
 
 
-def test_containers_are_on_the_agents_network_alone_under_their_own_names(engine: FakeDocker, store: Store) -> None:
+def test_containers_use_only_the_host_network_with_their_hostnames(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     assert sorted(call["hostname"] for call in engine.asked) == ["main1", "sub1"]
@@ -83,7 +83,7 @@ def test_containers_are_on_the_agents_network_alone_under_their_own_names(engine
     assert [call for call in engine.calls if call.startswith("connect")] == []
 
 
-def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine: FakeDocker, store: Store) -> None:
+def test_no_ports_are_published_on_the_host_network(engine: FakeDocker, store: Store) -> None:
     ways = (PublishedPort("ssh", "tcp", FIRST, "192.0.2.1", FIRST),)
     published_plan = dataclasses.replace(MADE, published=ways, gateways=("198.51.100.7",))
     store.save(held(published_plan, expires_at=9e12))
@@ -94,7 +94,7 @@ def test_on_the_agents_network_nothing_has_to_be_translated_for_gateways(engine:
     assert [(call["ports"], call["host_config"]["port_bindings"]) for call in engine.asked] == [([], {})] * 2
 
 
-def test_the_firewall_lets_the_other_agents_in(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
+def test_firewall_accepts_the_other_agents(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     assert f"elements = {{ {', '.join(map(str, sorted((FIRST, SECOND))))} }}" in kernel.table

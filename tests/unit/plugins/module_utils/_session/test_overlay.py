@@ -38,16 +38,16 @@ REMOVED = Change(f"overlay {NAME}", f"id-{NAME}"[:12], None)
 @pytest.fixture
 def engine() -> FakeDocker:
     """Return the engine of the manager."""
-    made = FakeDocker()
-    made.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
-    return made
+    engine = FakeDocker()
+    engine.swarm = {"LocalNodeState": "active", "ControlAvailable": True}
+    return engine
 
 
 def make(engine: Any, store: Store, nonce: str = "nonce-1", *, dry: bool = False) -> list[Change]:
     return make_overlay(engine, store, MADE, nonce, dry=dry)
 
 
-def test_a_manager_makes_the_overlay_once(engine: FakeDocker, store: Store) -> None:
+def test_manager_creates_the_overlay_once(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     assert make(engine, store) == MISSING
     assert make(engine, store) == []
@@ -63,13 +63,13 @@ def test_only_the_manager_reports_overlay_drift(engine: Any, store: Store) -> No
     assert overlay_drift(engine, held(MADE)) == []
 
 
-def test_check_mode_says_what_would_be_made(engine: FakeDocker, store: Store) -> None:
+def test_check_mode_returns_the_change(engine: FakeDocker, store: Store) -> None:
     assert make(engine, store, dry=True) == MISSING
     assert engine.calls == []
 
 
 @pytest.mark.parametrize("claimed", [True, False], ids=["by another run", "not at all"])
-def test_without_a_claim_nothing_is_made(engine: FakeDocker, store: Store, claimed: bool) -> None:
+def test_without_a_claim_nothing_is_created(engine: FakeDocker, store: Store, claimed: bool) -> None:
     if claimed:
         store.save(held(MADE, expires_at=9e12))
     with pytest.raises(ClaimLostError):
@@ -77,7 +77,7 @@ def test_without_a_claim_nothing_is_made(engine: FakeDocker, store: Store, claim
     assert engine.calls == []
 
 
-def test_an_overlay_that_was_made_differently_is_made_anew(engine: FakeDocker, store: Store) -> None:
+def test_changed_overlay_is_recreated(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE))
     make(engine, store)
     engine.joined[0]["Labels"]["ai.backend.digest"] = "another"
@@ -103,7 +103,7 @@ def applied(engine: Any, store: Store, agent: str) -> list[str]:
     return [change.subject for change in changes if not change.subject.startswith("file ")]
 
 
-def test_an_agents_slice_attaches_containers_and_makes_no_network(
+def test_slice_attaches_containers_and_creates_no_network(
     engine: FakeDocker, store: Store, kernel: FakeNetwork
 ) -> None:
     store.save(held(MADE, "agent2"))
@@ -117,7 +117,7 @@ def test_an_agents_slice_attaches_containers_and_makes_no_network(
     assert applied(engine, store, "agent2") == []
 
 
-def test_a_manager_without_a_container_has_a_slice_of_nothing(engine: FakeDocker, store: Store) -> None:
+def test_manager_without_containers_has_an_empty_slice(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE, "agent1"))
     assert applied(engine, store, "agent1") == ["firewall table inet backendai"]
     assert engine.made == []

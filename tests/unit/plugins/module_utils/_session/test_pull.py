@@ -31,7 +31,7 @@ Acts = list[Callable[[], None]]
 
 
 class Slow(FakeDocker):
-    """An engine whose pull says how far it is, and goes on when it is told to."""
+    """An engine whose pull reports progress, and continues on request."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -55,7 +55,7 @@ def engine() -> FakeDocker:
 
 @pytest.fixture(autouse=True)
 def acts(engine: FakeDocker, monkeypatch: pytest.MonkeyPatch) -> Acts:
-    """Return what is started in the background: nothing of it runs by itself."""
+    """Return the functions of background processes, which do not run by themselves."""
     started: Acts = []
     monkeypatch.setattr(pulling, "connect", lambda _address: engine)
     monkeypatch.setattr(pulling, "daemonize", lambda act, _keep: started.append(act))
@@ -82,22 +82,20 @@ def file_of(store: Store, kind: str) -> Path:
 # ---- the status
 
 
-def test_an_image_that_is_there_is_not_pulled(store: Store, acts: Acts) -> None:
-    assert seen(FakeDocker(), store) == HERE
+def test_present_image_is_not_pulled(store: Store, acts: Acts) -> None:
+    assert pull_status(FakeDocker(), store) == HERE
     assert acts == []
 
 
-def test_an_image_that_is_missing_is_pulled_in_the_background(engine: FakeDocker, store: Store, acts: Acts) -> None:
-    assert seen(engine, store) == PullStatus(None, Progress(), started=True)
+def test_missing_image_is_pulled_in_the_background(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    assert pull_status(engine, store) == PullStatus(None, Progress(), started=True)
     (work,) = acts
     work()
     assert engine.calls == [f"pull {IMAGE}"]
     assert pull_status(engine, store) == HERE
 
 
-def test_what_another_agent_has_is_pulled_with_the_password_of_its_registry(
-    engine: FakeDocker, store: Store, acts: Acts
-) -> None:
+def test_digest_is_pulled_with_the_registry_password(engine: FakeDocker, store: Store, acts: Acts) -> None:
     engine.registry = {"lab/python@sha256:a": {**CONTENT, "RepoDigests": ["lab/python@sha256:a"]}}
     pull = Pull(IMAGE, "lab/python@sha256:a", Credential("reader", "hunter2"))
     pull_status(engine, store, pull=pull)
@@ -110,8 +108,8 @@ def test_what_another_agent_has_is_pulled_with_the_password_of_its_registry(
     assert "hunter2" not in "".join(path.read_text() for path in store.folder(SESSION_ID).rglob("*.*"))
 
 
-def test_a_pull_that_is_under_way_is_not_started_again(engine: FakeDocker, store: Store, acts: Acts) -> None:
-    seen(engine, store)
+def test_running_pull_is_not_started_again(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    pull_status(engine, store)
     handle = os.open(file_of(store, "lock"), os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     # A later run takes the session over.
@@ -125,7 +123,7 @@ def test_a_pull_that_is_under_way_is_not_started_again(engine: FakeDocker, store
 
 
 def test_two_images_of_a_session_are_two_pulls(engine: FakeDocker, store: Store, acts: Acts) -> None:
-    seen(engine, store)
+    pull_status(engine, store)
     handle = os.open(file_of(store, "lock"), os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     assert pull_status(engine, store, pull=Pull("other:1", "other:1")).started
@@ -133,9 +131,7 @@ def test_two_images_of_a_session_are_two_pulls(engine: FakeDocker, store: Store,
     os.close(handle)
 
 
-def test_what_the_registry_refuses_is_told_once_and_then_tried_again(
-    engine: FakeDocker, store: Store, acts: Acts
-) -> None:
+def test_registry_error_is_raised_once_and_then_retried(engine: FakeDocker, store: Store, acts: Acts) -> None:
     engine.registry = {IMAGE: {"error": "unauthorized"}}
     pull_status(engine, store)
     acts[0]()
@@ -145,7 +141,7 @@ def test_what_the_registry_refuses_is_told_once_and_then_tried_again(
     assert pull_status(engine, store).started
 
 
-def test_whatever_goes_wrong_is_told(
+def test_unexpected_error_is_stored(
     engine: FakeDocker, store: Store, acts: Acts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_what: Any, **_how: Any) -> Any:
@@ -159,17 +155,15 @@ def test_whatever_goes_wrong_is_told(
     assert str(refused.value) == FAILED.format("the engine went away")
 
 
-def test_a_process_that_ended_without_a_word_was_killed(engine: FakeDocker, store: Store) -> None:
-    seen(engine, store)
+def test_process_that_ended_without_a_result_was_killed(engine: FakeDocker, store: Store) -> None:
+    pull_status(engine, store)
     with pytest.raises(ImagePullError) as refused:
         pull_status(engine, store)
     assert str(refused.value) == FAILED.format("the pulling process was killed")
 
 
 @pytest.mark.parametrize("failed", [None, "unauthorized"], ids=["killed", "failed"])
-def test_how_the_pull_of_an_earlier_run_ended_says_nothing_about_this_one(
-    engine: FakeDocker, store: Store, acts: Acts, failed: str | None
-) -> None:
+def test_failure_of_an_earlier_run_is_ignored(engine: FakeDocker, store: Store, acts: Acts, failed: str | None) -> None:
     engine.registry = {IMAGE: {"error": failed}}
     pull_status(engine, store)
     if failed:
@@ -177,15 +171,15 @@ def test_how_the_pull_of_an_earlier_run_ended_says_nothing_about_this_one(
     assert pull_status(engine, store, claim(store, nonce="nonce-2")).started
 
 
-def test_an_image_that_was_removed_after_its_pull_is_pulled_again(engine: FakeDocker, store: Store, acts: Acts) -> None:
-    seen(engine, store)
+def test_image_removed_after_its_pull_is_pulled_again(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    pull_status(engine, store)
     acts[0]()
     engine.images.clear()
     assert pull_status(engine, store).started
 
 
-def test_what_is_noted_is_for_root_alone(engine: FakeDocker, store: Store) -> None:
-    seen(engine, store)
+def test_state_is_readable_by_root_alone(engine: FakeDocker, store: Store) -> None:
+    pull_status(engine, store)
     folder = store.folder(SESSION_ID) / "pulls"
     assert {path.name.partition(".")[2]: path.stat().st_mode & 0o777 for path in (*folder.iterdir(), folder)} == {
         "json": 0o600,
@@ -256,7 +250,7 @@ def test_pull_continues_for_a_later_run(slow: Slow, store: Store, acts: Acts) ->
     assert pull_status(slow, store, claim(store, nonce="nonce-2")) == HERE
 
 
-def test_a_real_process_holds_the_lock_until_it_has_ended(
+def test_real_process_holds_the_lock_until_it_ends(
     engine: FakeDocker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()

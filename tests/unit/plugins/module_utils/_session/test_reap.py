@@ -40,7 +40,7 @@ REMOVED = [Change(MAIN1, "running", None), Change(SUB1, "running", None), Change
 
 
 class Mortal(FakeDocker):
-    """An engine whose containers end, and that may refuse to start one."""
+    """An engine with containers that end, and that may refuse to start one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,7 +253,7 @@ def test_claim_renewed_meanwhile_is_kept(
     assert store.session(SESSION_ID) == held(MADE, **state)
 
 
-def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: Store, kernel: FakeNetwork) -> None:
+def test_dead_containers_are_restarted_after_their_link(engine: Any, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(MADE))
     engine.run(MADE, "main1")
     engine.run(MADE, "sub1", state="exited")
@@ -265,7 +265,7 @@ def test_what_died_is_started_again_once_its_link_is_true(engine: Any, store: St
     assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult([], {})
 
 
-def test_a_session_of_one_is_restarted_without_a_link(engine: Any, store: Store, kernel: FakeNetwork) -> None:
+def test_single_container_session_is_restarted_without_a_link(engine: Any, store: Store, kernel: FakeNetwork) -> None:
     store.save(held(plan({"agent1": 1})))
     engine.run(MADE, "main1", state="created")
     assert run_reap(engine, store, restart=(SESSION_ID,)) == ReapResult(
@@ -302,7 +302,7 @@ def test_engine_error_on_start_is_reported(engine: Any, store: Store) -> None:
     )
 
 
-def test_nothing_is_started_on_a_link_that_cannot_be_made(
+def test_no_container_starts_if_its_link_fails(
     engine: Any, store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def batch(_tool: str, _lines: list[str], _pid: int | None = None) -> None:
@@ -368,8 +368,8 @@ def test_unexpected_error_is_raised(engine: Any, store: Store, monkeypatch: pyte
         run_reap(engine, store, restart=(SESSION_ID,))
 
 
-def test_check_mode_tells_everything_and_touches_nothing(engine: Any, store: Store, kernel: FakeNetwork) -> None:
-    ended, over = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+def test_check_mode_returns_all_changes_and_applies_none(engine: Any, store: Store, kernel: FakeNetwork) -> None:
+    ended, expired = "11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a", "22222222-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
     store.save(held(MADE))
     store.save(held(dataclasses.replace(OTHER, id=ended, name="train-ended"), expires_at=1.0))
     store.save(held(dataclasses.replace(OTHER, id=expired, name="train-over"), expires_at=1.0))

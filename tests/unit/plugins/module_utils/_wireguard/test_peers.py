@@ -150,7 +150,7 @@ def test_with_encryption_an_agent_without_an_address_has_none(store: Store) -> N
     assert underlay_in_use(store, None, "wireguard") == (None, [])
 
 
-def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming_back(
+def test_broken_device_is_reported_and_sessions_are_restored(
     store: Store, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_wanted: WireGuardConfig | None) -> list[DeviceStep]:
@@ -164,7 +164,7 @@ def test_a_device_that_cannot_be_mended_is_told_and_keeps_no_session_from_coming
     assert len(kernel.links) == 1
 
 
-def test_peers_are_known_before_links_are_made_and_forgotten_with_the_session(
+def test_peers_are_set_before_links_and_removed_with_the_session(
     engine: Any, store: Store, kernel: FakeNetwork, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links: list[set[str]] = []
